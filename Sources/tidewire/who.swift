@@ -180,7 +180,7 @@ struct ChangeAudience {
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
         }
         left = max(0, concerned.count - limit)
-        var verdicts = Verdicts(change, judges)
+        var verdicts = Verdicts(change, isJudged: judges != nil)
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
             progress(done, min(limit, concerned.count))
             if isMessage {
@@ -189,8 +189,10 @@ struct ChangeAudience {
             }
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
             let place = max(change.offset, later ?? change.offset)
-            let (isMatch, reason) = try verdicts.verdict(of: bindings, holder, at: place)
-            let asked = try AskedPolicies(judges?.judge(at: place))
+            // Asked for once: meanwhile a record may come into the log, and what is said of the verdict is said of its judge.
+            let judge = try judges?.judge(at: place)
+            let (isMatch, reason) = try verdicts.verdict(of: bindings, holder, judge)
+            let asked = AskedPolicies(judge)
             var client = Client(
                 attendance: attendance, holder: holder,
                 outcome: isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown, reason: reason, asked: asked)
@@ -325,6 +327,8 @@ final class Judges {
     private let isOfNow: Bool
     /// By where the catalog's record begins to count; of now where there is none.
     private var known: [UInt64?: Explainer?] = [:]
+    /// What was said of a place is said of it again, whatever comes into the log meanwhile.
+    private var places: [UInt64: Explainer?] = [:]
 
     init(_ log: HistoryLog, _ configuration: Configuration, isOfNow: Bool) {
         self.log = log
@@ -343,6 +347,13 @@ final class Judges {
 
     /// Nil where neither the log nor a database has anything to judge by.
     func judge(at place: UInt64) throws -> Explainer? {
+        if let judge = places[place] { return judge }
+        let judge = try newJudge(at: place)
+        places[place] = .some(judge)
+        return judge
+    }
+
+    private func newJudge(at place: UInt64) throws -> Explainer? {
         let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: place)
         if let judge = known[record?.since] { return judge }
         let settings = try Explainer.Settings(record, of: log, isOfNow: isOfNow, configuration, "who")
@@ -364,24 +375,24 @@ private struct Verdicts {
     }
 
     private let change: RecordedChange
-    private let judges: Judges?
+    /// Policies are to be asked, where anybody knows them.
+    private let isJudged: Bool
     /// Whether it matches; nil where nobody can say.
     typealias Verdict = (isMatch: Bool?, reason: String)
 
     private var known: [Question: Verdict] = [:]
 
-    init(_ change: RecordedChange, _ judges: Judges?) {
+    init(_ change: RecordedChange, isJudged: Bool) {
         self.change = change
-        self.judges = judges
+        self.isJudged = isJudged
     }
 
     /// By the first binding that it is for, or else of the last one why not.
     mutating func verdict(
-        of bindings: [ListedBinding], _ holder: RecordedNote, at place: UInt64
+        of bindings: [ListedBinding], _ holder: RecordedNote, _ judge: Explainer?
     ) throws -> Verdict {
-        let judge = try judges?.judge(at: place)
         var last: Verdict = (false, "")
-        let isUnknown = judge == nil && judges != nil
+        let isUnknown = judge == nil && isJudged
         for binding in bindings {
             guard binding.event == "*" || binding.event == change.operation.name else {
                 if last.isMatch != nil { last = (false, "the subscription is for \(binding.event) only") }
