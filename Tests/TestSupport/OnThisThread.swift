@@ -17,7 +17,8 @@ public func onThisThread<Value: Sendable>(_ work: @escaping @Sendable () async t
     return value
 }
 
-private final class OwnExecutor: TaskExecutor {
+/// Its jobs run on the thread that runs it.
+final class OwnExecutor: TaskExecutor {
     private struct State {
         var jobs: [UnownedJob] = []
         var answer: Result<any Sendable, any Error>?

@@ -6,8 +6,7 @@ import Testing
 /// How long each test of a suite may run. One that takes longer ends the whole run, says which it was and shows what every
 /// thread was doing: nothing else ends a test that blocks its thread.
 ///
-/// Swift Testing's own limit counts from when a test could run. Most of ours block a thread of the pool, which has one for
-/// each processor, so that many wait for minutes before they run.
+/// Swift Testing's own limit counts from when a test could run, and many wait for their turn for minutes (`inTurn`).
 public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
     let minutes: Int
 
@@ -16,9 +15,11 @@ public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
     @concurrent public func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable @concurrent () async throws -> Void
     ) async throws {
-        let number = RunningTests.began("\(test.id)", minutes: minutes)
-        defer { RunningTests.ended(number) }
-        try await function()
+        try await inTurn {
+            let number = RunningTests.began("\(test.id)", minutes: minutes)
+            defer { RunningTests.ended(number) }
+            try await function()
+        }
     }
 }
 

@@ -1,0 +1,64 @@
+import Glibc
+import Synchronization
+import System
+
+/// Does what a test does on a thread of its own, as one of those that run at the same time; others wait for their turn without
+/// a thread.
+func inTurn(_ work: @Sendable () async throws -> Void) async throws {
+    guard !Turns.isOne else { return try await work() }
+    await Turns.ofThisProcess.take()
+    defer { Turns.ofThisProcess.pass() }
+    try await Turns.$isOne.withValue(true) {
+        let executor = OwnExecutor()
+        // It runs what the test suspends for as well, until it has ended.
+        let thread = try BackgroundThread("test") { _ = executor.run() }
+        defer { thread.join() }
+        defer { executor.finish(.success(())) }
+        try await withTaskExecutorPreference(executor) { try await work() }
+    }
+}
+
+/// How many tests run at once. Most wait for a server or a client most of their time, and block a thread meanwhile: the pool's,
+/// one for each processor, would leave half of the machine idle.
+private final class Turns: Sendable {
+    @TaskLocal static var isOne = false
+    static let ofThisProcess = Turns(asked ?? 2 * Processors.count)
+
+    private static var asked: Int? { getenv("TESTS_AT_ONCE").flatMap { Int(String(cString: $0)) } }
+
+    private struct State {
+        var free: Int
+        var waiting: [CheckedContinuation<Void, Never>] = []
+        var next = 0
+    }
+
+    private let state: Mutex<State>
+
+    private init(_ count: Int) { state = Mutex(State(free: count)) }
+
+    func take() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.withLock { state in
+                guard state.free == 0 else {
+                    state.free -= 1
+                    return true
+                }
+                state.waiting.append(continuation)
+                return false
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    func pass() {
+        let next: CheckedContinuation<Void, Never>? = state.withLock { state in
+            guard state.next < state.waiting.count else {
+                state.free += 1
+                return nil
+            }
+            state.next += 1
+            return state.waiting[state.next - 1]
+        }
+        next?.resume()
+    }
+}
