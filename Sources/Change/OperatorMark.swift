@@ -11,6 +11,8 @@ public struct OperatorMark: Sendable, Equatable {
         case resumed = 3
         /// A segment was ended.
         case rotated = 4
+        /// All rows that a table had were put into the log.
+        case backfilled = 5
 
         public var name: String {
             switch self {
@@ -18,6 +20,7 @@ public struct OperatorMark: Sendable, Equatable {
             case .paused: "paused"
             case .resumed: "resumed"
             case .rotated: "rotated"
+            case .backfilled: "backfilled"
             }
         }
     }

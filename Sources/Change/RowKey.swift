@@ -61,6 +61,15 @@ public enum RowKey {
     /// Every mark of an operator.
     public static let marks = KeyHash(seed: 7).value
 
+    /// Rows that were read from the database: every entry that has some …
+    public static let kept = KeyHash(seed: 8).value
+    /// … and those that have some of this table.
+    public static func kept(table: UInt64) -> UInt64 {
+        var hash = KeyHash(seed: 8)
+        hash.combine(table)
+        return hash.value
+    }
+
     /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
     /// know of.
     public static let scheme: UInt32 = 1

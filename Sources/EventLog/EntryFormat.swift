@@ -24,6 +24,7 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let catalogRecord = EntryKind(rawValue: 8)
     /// What an operator did or wrote, since the entry before.
     public static let operatorMark = EntryKind(rawValue: 9)
+    public static let keptRows = EntryKind(rawValue: 10)
 }
 
 /// Which kinds of entries a segment has. One that was sealed before that was noted does not say.

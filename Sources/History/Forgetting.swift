@@ -6,7 +6,8 @@ import EventLog
 /// A log and a row's name in; what has to be taken out of the log so that no value of that row is in it out.
 ///
 /// A change is the row's where one of its images has the key: then both go. It is looked for under all names and schemas of
-/// its table, as by `RowHistory`; rows that got another key are followed no further than that change. What is not a row
+/// its table, as by `RowHistory`; rows that got another key are followed no further than that change. Rows that were read from
+/// the database (`KeptRows`) go as changes do, and count as such. What is not a row
 /// (messages, the ledger, who is present, texts of policies) is left alone.
 public struct Forgetting: Sendable {
     public private(set) var patches: [EntryPatch] = []
@@ -35,7 +36,7 @@ public struct Forgetting: Sendable {
         self.name = name
         day = UInt16(clamping: time / 86_400_000_000)
         _ = try log.segments()
-        let families = try TableFamilies(log)
+        let families = try TableFamilies(log, withKept: true)
         wanted = families.tables(holding: table)
         let relations = families.schemas.filter { wanted.contains($0.identity) }.map(\.relation)
         guard let newest = relations.last else { throw RowNameError.unknownTable(table) }
@@ -48,11 +49,16 @@ public struct Forgetting: Sendable {
                 table, key: newest.keyColumns.map { newest.relation.columns[$0].name }, given: name.operands.count)
         }
         // By the table: a row may have changes under another schema, or such that do not tell their key.
-        let keys = Set(relations.map(\.tableKey) + (tables.contains(where: \.isOfMessages) ? [MessageTable.key] : []))
+        let keys = Set(
+            relations.flatMap { [$0.tableKey, RowKey.kept(table: $0.tableKey)] }
+                + (tables.contains(where: \.isOfMessages) ? [MessageTable.key] : []))
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: Array(keys))
         while try reader.next() {
-            guard reader.entry.kind == .transaction else { continue }
-            try look(at: reader.payload, of: reader.entry, families)
+            switch reader.entry.kind {
+            case .transaction: try look(at: reader.payload, of: reader.entry, families)
+            case .keptRows: try look(atKept: reader.payload, of: reader.entry, families)
+            default: continue
+            }
             progress(reader.entry.offset)
         }
     }
@@ -99,7 +105,7 @@ public struct Forgetting: Sendable {
                     wanted.contains(families.identity(of: conditions.relation, in: entry.epoch))
                 else { continue }
                 if change.isForgotten {
-                    if Self.fits(change, conditions, name) { forgotten += 1 }
+                    if Self.fits(change, conditions) { forgotten += 1 }
                     continue
                 }
                 guard try Self.concerns(change, conditions) else { continue }
@@ -113,7 +119,46 @@ public struct Forgetting: Sendable {
         patches.append(
             EntryPatch(segment: entry.segment, entry: entry.position, at: 1, byteCount: 1, bytes: [payload.byte(1) | 1])
         )
+        try checkSize()
+    }
+
+    private func checkSize() throws {
         guard patches.count <= Limits.maximumErasurePatches else { throw ForgettingError.tooMuch(changes: changes) }
+    }
+
+    private mutating func look(atKept payload: RawSpan, of entry: EventLogEntry, _ families: TableFamilies) throws {
+        var found: [(start: Int, length: Int, Conditions)] = []
+        do throws(ByteError) {
+            var current: Conditions?
+            try KeptRowsCodec.visit(
+                payload,
+                { (note) throws(ByteError) in
+                    // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+                    let known = conditions[RelationCodec.fingerprint(of: unsafe note.schema.span.bytes)]
+                    current = known.flatMap {
+                        wanted.contains(families.identity(of: $0.relation, in: entry.epoch)) ? $0 : nil
+                    }
+                },
+                { (isForgotten, image, start) throws(ByteError) in
+                    guard let current else { return }
+                    let tuple = Tuple(image)
+                    if isForgotten {
+                        let hash = Self.keyHash(current)
+                        if let hash, ForgottenMark(tuple)?.fits(hash) ?? false { forgotten += 1 }
+                    } else if try current.hold(for: tuple) {
+                        found.append((start, image.byteCount, current))
+                    }
+                })
+        } catch {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+        for (start, length, conditions) in found {
+            changes += 1
+            changesBySegment[entry.segment, default: 0] += 1
+            add(entry, at: start - KeptRowsCodec.rowHeadBytes, byteCount: 1, [KeptRowsCodec.forgottenFlag])
+            add(entry, at: start, Tuple(payload.extracting(start..<start + length)), conditions.relation)
+        }
+        try checkSize()
     }
 
     private static func hasRow(_ operation: Operation) -> Bool { [.insert, .update, .delete].contains(operation) }
@@ -124,15 +169,20 @@ public struct Forgetting: Sendable {
         return try conditions.hold(for: old)
     }
 
-    private static func fits(_ change: borrowing Change, _ conditions: Conditions, _ name: RowName) -> Bool {
+    private static func fits(_ change: borrowing Change, _ conditions: Conditions) -> Bool {
+        keyHash(conditions).map(ForgottenChange(change).fits) ?? false
+    }
+
+    /// Nil where the row is not named by its key.
+    private static func keyHash(_ conditions: Conditions) -> UInt64? {
         let relation = conditions.relation
         guard Set(conditions.columns.map(\.column)) == Set(relation.keyColumns), !relation.keyColumns.isEmpty else {
-            return false
+            return nil
         }
         let key = relation.keyColumns.compactMap { column in
             conditions.columns.first { $0.column == column }.map { RowValue.text($0.value) }
         }
-        return relation.rowKey(fromKey: key).map(ForgottenChange(change).fits) ?? false
+        return relation.rowKey(fromKey: key)
     }
 
     /// What stands where: the flags at the fourth byte of the change's head, which lies before its images.
@@ -191,6 +241,13 @@ extension TableFamilies {
 /// How many changes of a part were forgotten, for who counts them.
 public enum ForgottenCount {
     public static func of(_ kind: EntryKind, _ payload: RawSpan) -> Int {
+        if kind == .keptRows {
+            var count = 0
+            try? KeptRowsCodec.visit(
+                payload, { (_) throws(ByteError) in },
+                { (isForgotten, _, _) throws(ByteError) in count += isForgotten ? 1 : 0 })
+            return count
+        }
         guard kind == .transaction, var part = try? TransactionPart(payload), part.hasForgotten else { return 0 }
         var count = 0
         while let change = try? part.next() { if change.isForgotten { count += 1 } }

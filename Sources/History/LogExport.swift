@@ -229,12 +229,21 @@ public struct LogExport: ~Copyable {
             case .presence:
                 let marks = try PresenceCodec.decode(unsafe payload.span.bytes)
                 PresenceCodec.encode(marks.map { $0.masked(by: masking) }, to: &shown)
+            case .keptRows:
+                let notes = try KeptRowsCodec.decode(unsafe payload.span.bytes)
+                KeptRowsCodec.encode(try notes.map { (note) throws(ByteError) in try masked(note) }, to: &shown)
             default: return nil
             }
         } catch {
             throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
         }
         return shown.bytes.copied()
+    }
+
+    private func masked(_ note: KeptRows) throws(ByteError) -> KeptRows {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let relation = try RelationCodec.decode(unsafe note.schema.span.bytes)
+        return try note.masked(by: MaskedRelation(relation, masking, alsoCalled: names[relation]))
     }
 
     /// The LSN and time of the entry itself.

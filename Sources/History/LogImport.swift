@@ -201,6 +201,7 @@ public final class LogImport {
             case .ledger: unsafe LedgerCodec.keys(of: bytes.span.bytes)
             case .catalogRecord, .catalogMark: [RowKey.catalog]
             case .operatorMark: [RowKey.marks]
+            case .keptRows: unsafe KeptRowsCodec.keys(of: bytes.span.bytes)
             default: []
             }
         if keys == nil { try open().giveUpKeys() }

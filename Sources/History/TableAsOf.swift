@@ -1,10 +1,22 @@
 import Bytes
 import Change
+import EventLog
 
 /// A row as the log has it at a place.
 public struct RowAsOf: Sendable {
-    /// The change that made it what it is.
+    /// What tells that it was there, and so.
+    public enum Witness: String, Sendable {
+        /// The change that made it what it was.
+        case change
+        /// The change that came upon it later.
+        case later
+        /// Somebody read it from the database, and nothing touched it between then and the place, whichever came first.
+        case kept
+    }
+
+    /// Of its witness: of a change, or of the one that came next when it was read.
     public let offset: UInt64
+    public let witness: Witness
     public let key: String
     /// By the columns of its table as they were then; nil where the log does not tell a value.
     public let values: [(name: String, json: String?)]
@@ -23,34 +35,22 @@ public enum TableAsOfError: Error, Sendable, Equatable {
     case tooManyRows(most: Int)
 }
 
-/// A table's name and a place in the log in; the rows that it had there out, as far as the log tells: those that a change
-/// made, or touched, since the oldest that is kept.
+/// A table's name and a place in the log in; the rows that it had there out, as far as the log tells.
+///
+/// A row is known by the last change of it before the place; or else by the first behind it, which tells what it found (an
+/// insert: nothing); or else, where the log has no change of it at all, by who read it from the database (`KeptRows`): then it
+/// was the same all the time. Behind a gap, or where the table was emptied, nothing tells of what was before.
 ///
 /// A table that was renamed is one table; of several that had the name, that one is shown which had it last. What a restored
 /// database has is another table's. All rows are held in memory, up to a number.
 public struct TableAsOf: ~Copyable {
-    fileprivate struct Row {
-        var offset: UInt64
-        var relation: RecordedRelation
-        var values: [RowValue]
-    }
-
-    /// One table of those that were once called so.
-    fileprivate struct Table {
-        var rows: [[RowValue]: Row] = [:]
-        /// Of rows whose last change was forgotten, by what is left of their keys.
-        var forgotten: Set<ForgottenMark> = []
-        /// It was emptied within the log, which so has all of its rows.
-        var isWhole = false
-        var name: TableName
-    }
-
-    private var tables: [TableFamilies.Identity: Table] = [:]
+    private var tables: [TableFamilies.Identity: TableRows] = [:]
     /// Of which the last change was that has the name, or else the last of all.
     private var shown: TableFamilies.Identity?
     public private(set) var gaps: [RecordedGap] = []
     private var masks: [UInt64: MaskedRelation] = [:]
     private let masking: Masking
+    private let mostRows: Int
 
     /// - Parameter noting: told of each entry's offset; what it throws ends the reading.
     public init(
@@ -58,96 +58,133 @@ public struct TableAsOf: ~Copyable {
         noting: ((UInt64) throws -> Void)? = nil
     ) throws {
         masking = log.masking
-        let window = try log.window(from: nil, to: query.to)
-        let families = try TableFamilies(log)
+        mostRows = most
+        let place = try log.window(from: nil, to: query.to)
+        let families = try TableFamilies(log, withKept: true)
         let wanted = families.tables(called: table)
         let relations = families.schemas.filter { wanted.contains($0.identity) }.map(\.relation)
         guard let newest = relations.last else { throw TableAsOfError.unknownTable(table) }
         guard !newest.keyColumns.isEmpty else { throw TableAsOfError.noKey(table) }
+        let tableKeys = Array(Set(relations.map(\.tableKey)))
+        var kept = try KeptPart.all(of: log, tableKeys, families, wanted)[...]
+        for identity in wanted { tables[identity] = TableRows(table, keepsTrack: !kept.isEmpty) }
         var query = query
         query.tables = [table]
         query.alsoWanted = Set(relations.map(\.fingerprint))
-        var reader = try HistoryReader(
-            log, query, window: window, matching: Array(Set(relations.map(\.tableKey))))
+        var reader = try HistoryReader(log, query, window: HistoryWindow(), matching: tableKeys)
         reader.noting = noting
-        while let item = try reader.nextUnmasked() {
+        var (isBehind, isEnded) = (false, false)
+        while !isEnded, let item = try reader.nextUnmasked() {
             switch item {
-            case .gap(let gap): gaps.append(gap)
+            case .gap(let gap):
+                try take(&kept, before: gap.offset)
+                isBehind = isBehind || !place.contains(offset: gap.offset, time: gap.time)
+                // What was lost may have been of any row.
+                isEnded = isBehind
+                guard !isEnded else { continue }
+                gaps.append(gap)
+                for identity in tables.keys { tables[identity]?.noteGap() }
             case .presence, .mark: continue
             case .change(let change):
+                try take(&kept, before: change.offset)
                 guard let relation = change.relation else { continue }
                 let identity = families.identity(of: relation, in: change.epoch)
                 guard wanted.contains(identity) else { continue }
                 masks[relation.fingerprint] = reader.masks(of: relation)
-                if relation.table == table || tables[shown ?? identity]?.name != table { shown = identity }
-                tables[identity, default: Table(name: relation.table)].name = relation.table
-                tables[identity]?.take(change, relation)
-                guard tables[identity]?.rows.count ?? 0 <= most else { throw TableAsOfError.tooManyRows(most: most) }
+                if place.contains(offset: change.offset, time: change.time ?? .min) {
+                    show(identity, relation, called: table)
+                    tables[identity]?.take(change, relation)
+                } else {
+                    isBehind = true
+                    // Nothing tells what was there before.
+                    isEnded = change.operation == .truncate && (shown ?? identity) == identity
+                    guard !isEnded else { continue }
+                    if shown == nil, relation.table == table { shown = identity }
+                    tables[identity]?.take(later: change, relation)
+                }
+                try check(identity)
             }
+        }
+        if !isEnded { try take(&kept, before: .max) }
+    }
+
+    private mutating func show(
+        _ identity: TableFamilies.Identity, _ relation: RecordedRelation, called table: TableName
+    ) {
+        if relation.table == table || shown.flatMap({ tables[$0]?.name }) != table { shown = identity }
+        tables[identity]?.name = relation.table
+    }
+
+    private func check(_ identity: TableFamilies.Identity) throws {
+        guard tables[identity]?.isWithin(mostRows) ?? true else { throw TableAsOfError.tooManyRows(most: mostRows) }
+    }
+
+    /// Those that stand before this change in the log.
+    private mutating func take(_ kept: inout ArraySlice<KeptPart>, before offset: UInt64) throws {
+        while let part = kept.first, part.offset <= offset {
+            kept.removeFirst()
+            if shown == nil {
+                shown = part.identity
+                tables[part.identity]?.name = part.relation.table
+            }
+            masks[part.relation.fingerprint] =
+                masks[part.relation.fingerprint]
+                ?? MaskedRelation(part.relation.relation, masking, alsoCalled: part.names)
+            try tables[part.identity]?.take(part)
+            try check(part.identity)
         }
     }
 
-    private var table: Table? { shown.flatMap { tables[$0] } }
+    private var table: TableRows? { shown.flatMap { tables[$0] } }
 
     /// In the order in which they became what they are.
     public func visit(_ body: (RowAsOf) throws -> Void) throws {
-        let rows = table?.rows.values.sorted { $0.offset < $1.offset }
+        let rows = table?.rows.values.sorted { ($0.offset, $0.order) < ($1.offset, $1.order) }
         for row in rows ?? [] { try body(described(row)) }
     }
 
     /// What it was called last; nil where nothing is known of it then.
     public var name: TableName? { table?.name }
     /// Rows that were there and are not shown: their values were removed from the log.
-    public var forgottenCount: Int { table?.forgotten.count ?? 0 }
+    public var forgottenCount: Int { table?.forgottenCount ?? 0 }
     public var count: Int { table?.rows.count ?? 0 }
-    /// These are all: the table was emptied within the log.
+    /// These are all.
     public var isWhole: Bool { table?.isWhole ?? false }
 
-    private func described(_ row: Row) -> RowAsOf {
+    private func described(_ row: TableRows.Row) -> RowAsOf {
         let known = masks[row.relation.fingerprint]
         let values = (known ?? MaskedRelation(row.relation.relation, masking, alsoCalled: [])).shown(row.values)
         let columns = row.relation.relation.columns
         return RowAsOf(
-            offset: row.offset,
+            offset: row.offset, witness: row.witness,
             key: row.relation.keyColumns.map { values[$0].plainText ?? "" }.joined(separator: ","),
             values: columns.indices.map { (columns[$0].name, values[$0].json(row.relation.renderings[$0])) },
             texts: values.map(\.plainText), row: values, relation: row.relation)
     }
 }
 
-extension TableAsOf.Table {
-    fileprivate mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) {
-        if let left = change.forgotten { return forget(left, change.operation, relation) }
-        let key = change.key.map(\.value)
-        if !forgotten.isEmpty, let hash = relation.rowKey(fromKey: key) {
-            forgotten = forgotten.filter { !$0.fits(hash) }
-        }
-        switch change.operation {
-        case .truncate:
-            rows = [:]
-            forgotten = []
-            isWhole = true
-        case .insert: rows[key] = TableAsOf.Row(offset: change.offset, relation: relation, values: change.new)
-        case .update:
-            let former = rows.removeValue(forKey: change.oldKey ?? key)
-            let values = change.new.indices.map { column in
-                change.value(of: column) ?? former?.value(relation.relation.columns[column].name) ?? .unchanged
-            }
-            rows[key] = TableAsOf.Row(offset: change.offset, relation: relation, values: values)
-        case .delete: rows[key] = nil
-        case .message: break
-        }
-    }
+/// A part of what somebody read from the database, where it stands in the log.
+struct KeptPart {
+    let offset: UInt64
+    let identity: TableFamilies.Identity
+    let relation: RecordedRelation
+    let names: Set<TableName>
+    let note: KeptRows
 
-    /// The row is not known any more under any key that may be its own.
-    private mutating func forget(_ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation) {
-        rows = rows.filter { key, _ in relation.rowKey(fromKey: key).map { !left.fits($0) } ?? true }
-        // The day does not tell one row from another.
-        for mark in [left.old, left.new].compactMap({ $0 }) { forgotten = forgotten.filter { $0.key != mark.key } }
-        if operation != .delete, let mark = left.new { forgotten.insert(mark) }
+    static func all(
+        of log: HistoryLog, _ tables: [UInt64], _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>
+    ) throws -> [KeptPart] {
+        var parts: [KeptPart] = []
+        try KeptRowsReader.visitNotes(log, of: tables) { note, entry in
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            let relation = try RecordedRelation(stored: unsafe note.schema.span.bytes)
+            let identity = families.identity(of: relation, in: entry.epoch)
+            guard wanted.contains(identity) else { return }
+            parts.append(
+                KeptPart(
+                    offset: entry.offset, identity: identity, relation: relation, names: families.names(of: relation),
+                    note: note))
+        }
+        return parts
     }
-}
-
-extension TableAsOf.Row {
-    fileprivate func value(_ name: String) -> RowValue? { relation.relation.column(named: name).map { values[$0] } }
 }

@@ -16,7 +16,9 @@ struct TableFamilies {
     private(set) var schemas: [(relation: RecordedRelation, identity: Identity)] = []
     private var names: [Identity: Set<TableName>] = [:]
 
-    init(_ log: HistoryLog) throws {
+    /// - Parameter withKept: also the schemas of rows that were read from the database. Of a table that nothing has touched the
+    ///   log has no others.
+    init(_ log: HistoryLog, withKept: Bool = false) throws {
         let breaks = Set(
             try EventLogReader.gaps(in: log.directory).filter { gap in
                 // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -39,6 +41,15 @@ struct TableFamilies {
                 let relation = try? RecordedRelation(stored: payload)
             else { return }
             found.append((relation, Identity(era: era, oid: relation.relation.oid)))
+        }
+        if withKept {
+            try KeptRowsReader.visitNotes(log) { note, entry in
+                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+                guard let relation = try? RecordedRelation(stored: unsafe note.schema.span.bytes) else { return }
+                let era = eras[entry.epoch] ?? 0
+                guard seen.insert([UInt64(era), relation.fingerprint]).inserted else { return }
+                found.append((relation, Identity(era: era, oid: relation.relation.oid)))
+            }
         }
         self.eras = eras
         schemas = found

@@ -41,6 +41,7 @@ public final class IngestService: Sendable {
     private let logEnd: SharedEnd
     private let followed: SharedFollowing
     private let notes: WaitingNotes
+    private let metrics: ProjectMetrics
     let upkeep: LogUpkeep
     private let messages: StreamCoverage
     public let status: ReplicationStatus
@@ -67,6 +68,7 @@ public final class IngestService: Sendable {
         let status = ReplicationStatus()
         self.interrupt = interrupt
         self.notes = notes
+        self.metrics = metrics
         self.upkeep = upkeep
         self.logEnd = logEnd
         self.followed = followed
@@ -122,8 +124,14 @@ public final class IngestService: Sendable {
     /// All that is in the log, and what waits for it, lies in sealed segments afterwards; false where that takes longer.
     public func seal(within patience: Duration) -> Bool { upkeep.seal(within: patience) }
 
-    /// What operators did is in the log, on the disk.
-    public var hasWrittenMarks: Bool { notes.marks.isEmpty }
+    /// And for rows that were read from the database: behind all that has come from there until now.
+    public func record(_ rows: KeptRows) -> Bool { notes.rows.record([rows]) }
+
+    /// What operators did and gave is in the log, on the disk.
+    public var hasWrittenMarks: Bool { notes.marks.isEmpty && notes.rows.isEmpty }
+
+    /// What was committed before this place of PostgreSQL's log is in ours, or comes into it before any note that is given now.
+    public var receivedLSN: LSN { LSN(max(UInt64(clamping: metrics.receivedLSN.value), end?.state.lsn ?? 0)) }
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {
@@ -173,6 +181,7 @@ public final class IngestService: Sendable {
             case .ledger: return LedgerCodec.keys(of: payload)
             case .catalogRecord, .catalogMark: return [RowKey.catalog]
             case .operatorMark: return [RowKey.marks]
+            case .keptRows: return KeptRowsCodec.keys(of: payload)
             default: return []
             }
         }

@@ -264,6 +264,8 @@ public final class LogSink: TransactionSink {
     /// Between transactions, and behind what was appended before: entries that move neither offset nor position.
     private func appendNotes(_ writer: EventLogWriter) throws {
         guard hasNotes, let notes, !writer.isInsideTransaction else { return }
+        try append(notes.rows, as: .keptRows, writer)
+        // Behind the rows that it may be of.
         try append(notes.marks, as: .operatorMark, writer)
         try append(notes.presence, as: .presence, writer)
         // Whoever joins time and again must not make the log let go of what others come back for.

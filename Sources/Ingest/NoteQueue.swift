@@ -68,15 +68,19 @@ final class WaitingNotes: Sendable {
     let ledger: NoteQueue<LedgerNote>
     let catalogs: NoteQueue<CatalogRecord>
     let marks: NoteQueue<OperatorMark>
+    let rows: NoteQueue<KeptRows>
 
     init(_ metrics: ProjectMetrics) {
         presence = NoteQueue(dropped: metrics.presenceMarksDropped)
         ledger = NoteQueue(dropped: metrics.ledgerNotesDropped)
         catalogs = NoteQueue(dropped: metrics.ledgerNotesDropped)
         marks = NoteQueue(dropped: metrics.ledgerNotesDropped)
+        rows = NoteQueue(dropped: metrics.ledgerNotesDropped)
     }
 
-    var isEmpty: Bool { presence.isEmpty && ledger.isEmpty && catalogs.isEmpty && marks.isEmpty }
+    var isEmpty: Bool {
+        presence.isEmpty && ledger.isEmpty && catalogs.isEmpty && marks.isEmpty && rows.isEmpty
+    }
 }
 
 /// What the ledger may take of the log: so much a second on average, and what was not used lately.

@@ -18,6 +18,8 @@ public struct OperatorSignal: Sendable, Equatable {
         case pause
         /// … or no longer.
         case resume
+        /// Rows that a table had come into the log, for those of which it has no change.
+        case backfill
     }
 
     struct Refusal: Error {
@@ -29,14 +31,17 @@ public struct OperatorSignal: Sendable, Equatable {
     let text: String
     /// Of a pause.
     let duration: Duration
+    /// Of a backfill.
+    let rows: KeptRows?
 
-    /// - Parameter body: a JSON object with `text` and, for a pause, `seconds`; or nothing.
+    /// - Parameter body: a JSON object with `text`, for a pause with `seconds`, and for a backfill with rows (`BackfillBody`); or
+    ///   nothing.
     init(_ name: String, _ body: [UInt8]) throws(Refusal) {
         guard let kind = Kind(rawValue: name) else {
             throw Refusal(reason: "a signal is one of \(Kind.allCases.map(\.rawValue).joined(separator: ", "))")
         }
         self.kind = kind
-        let members = try Self.members(of: body)
+        let members = try Self.members(of: body, kind)
         guard let text = members["text"].map(\.string) ?? "", text.utf8.count <= Limits.maximumMarkBytes else {
             throw Refusal(reason: "text is a string of at most \(Limits.maximumMarkBytes) bytes")
         }
@@ -47,14 +52,16 @@ public struct OperatorSignal: Sendable, Equatable {
         else { throw Refusal(reason: "seconds, of a pause, is a number from 1 to \(most)") }
         self.text = text
         duration = .seconds(seconds)
+        rows = kind == .backfill ? try BackfillBody.rows(members) : nil
     }
 
-    private static func members(of body: [UInt8]) throws(Refusal) -> JSONObject {
+    private static func members(of body: [UInt8], _ kind: Kind) throws(Refusal) -> JSONObject {
         if body.isEmpty { return JSONObject() }
-        guard let members = (try? JSONValue.parse(body, maximumDepth: 2))?.object else {
+        guard let members = (try? JSONValue.parse(body, maximumDepth: BackfillBody.depth))?.object else {
             throw Refusal(reason: "the body is no JSON object")
         }
-        if let other = members.members.first(where: { !["text", "seconds"].contains($0.name) }) {
+        let known = ["text", "seconds"] + (kind == .backfill ? BackfillBody.names : [])
+        if let other = members.members.first(where: { !known.contains($0.name) }) {
             throw Refusal(reason: "\(String(other.name.prefix(40))) is nothing that a signal has")
         }
         return members
@@ -80,8 +87,22 @@ extension RunningProject {
         case .resume:
             guard ingest.pause.finish() else { return .message(.conflict, "the stream is not paused") }
             Log.shared.info("an operator ended the pause", [.reason(text)])
+        case .backfill:
+            guard var rows = signal.rows, hasCome(to: rows.lsn, until: now + Limits.markPatience.wholeNanoseconds)
+            else {
+                return .message(.serviceUnavailable, "the log has not come to where the rows were read yet")
+            }
+            rows.time = wall
+            guard ingest.record(rows) else {
+                return .message(.serviceUnavailable, "the log does not take anything just now")
+            }
+            answer["rows"] = .number(rows.rows.count)
+            text = [BackfillBody.table(of: rows), text].filter { !$0.isEmpty }.joined(separator: ": ")
+            if rows.isLast { Log.shared.info("an operator put a table's rows into the log", [.reason(text)]) }
         }
-        let isTaken = ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
+        let isMarked = signal.rows?.isLast ?? true
+        let isTaken =
+            !isMarked || ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
         // Behind its mark.
         if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
         guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
@@ -92,6 +113,14 @@ extension RunningProject {
         answer["written"] = .bool(isWritten)
         answer["offset"] = ingest.nextOffset.map { .number(String($0)) } ?? .null
         return .json(.ok, JSONValue.object(JSONObject([("data", .object(answer))])).bytes)
+    }
+
+    private func hasCome(to lsn: LSN, until deadline: UInt64) -> Bool {
+        while ingest.receivedLSN < lsn {
+            guard Clock.monotonicNanoseconds() < deadline else { return false }
+            BackgroundThread.rest(nanoseconds: 10_000_000)
+        }
+        return true
     }
 
     private static func moment(_ microseconds: Int64) -> String { TimeText.write(microseconds / 1_000_000) + "Z" }
@@ -112,6 +141,7 @@ extension OperatorSignal.Kind {
         case .rotate: .rotated
         case .pause: .paused
         case .resume: .resumed
+        case .backfill: .backfilled
         }
     }
 }

@@ -9,18 +9,21 @@ struct AsOfCommand: Command {
     let name = "asof"
     let summary = "Show the rows that a table had at a moment."
     let discussion = """
-        What was in this table then? Goes through the table's changes up to --to and prints each row as it was left, with the \
-        change that left it so. A table that was renamed is followed under all its names.
+        What was in this table then? Goes through the table's changes and prints each row as it was at --to, with what tells it: \
+        the last change of it before, by its offset; or the first behind ("before @4711"), which found it so; or, of a row that the \
+        log has no change of, a backfill ("kept @4711"). A table that was renamed is followed under all its names.
 
-        It knows what the log tells: rows that nothing has touched since the oldest change that is kept are not among them, \
-        and a line at the end says so, unless the table was emptied since. Values that an update left alone are known where an \
-        earlier change of the row is kept, or the table has REPLICA IDENTITY FULL; else they are left out.
+        It knows what the log tells: rows that nothing has touched in all of the log are not among them, \
+        and a line at the end says so, unless the table was emptied before, or all its rows were put into the log \
+        ('tidewire signal backfill'), before --to or after it. Behind a gap nothing tells of before. Values that an update left alone \
+        are known where an earlier change of the row is kept, or the table has REPLICA IDENTITY FULL; else they are left out.
 
         --to takes what SELECTORS of 'tidewire help tail' describes; without it, the rows are those of now.
 
         \(MaskHelp.text)
 
-        JSON. One object a row: offset (of the change that left it so), key, record.
+        JSON. One object a row: offset, witness (change: the change at offset left it so; later: it found it so; kept: it was read \
+        from the database before that change), key, record.
         """
     let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
     let options: [Option] =
@@ -67,21 +70,21 @@ struct AsOfCommand: Command {
     ) throws -> ExitCode {
         var table = TableStream(
             [
-                .number("OFFSET", minimumWidth: 8), .text("KEY", minimumWidth: 12),
+                .text("KNOWN BY", minimumWidth: 8), .text("KEY", minimumWidth: 12),
                 .text("ROW", canBeCut: terminal.isInteractive, minimumWidth: 24),
             ], on: terminal)
         if !isJSON, rows.count > 0 { try terminal.print(heading: table) }
         try rows.visit { row in
             if isJSON { return try terminal.print(row.json) }
             let values = row.values.map { "\(SQLName.quoted($0.name)): \($0.json ?? "(unknown)")" }
-            try terminal.print(table.line([String(row.offset), row.key, values.joined(separator: ", ")]))
+            try terminal.print(table.line([row.knownBy, row.key, values.joined(separator: ", ")]))
         }
         guard !isJSON else { return rows.count > 0 ? .ok : .notFound }
         let oldest = try log.segments()[0].firstOffset
         let reach =
             rows.isWhole
-            ? "the table was emptied within the log, so these are all"
-            : "rows that nothing touched since @\(oldest) are not among them"
+            ? "these are all"
+            : "rows that nothing touched since @\(oldest) are not among them ('tidewire signal backfill' puts them into the log)"
         let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
         let left = rows.forgottenCount == 0 ? "" : "; of \(rows.forgottenCount) more the values were forgotten"
         try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps)\(left).")
@@ -90,11 +93,20 @@ struct AsOfCommand: Command {
 }
 
 extension RowAsOf {
+    fileprivate var knownBy: String {
+        switch witness {
+        case .change: "@\(offset)"
+        case .later: "before @\(offset)"
+        case .kept: "kept @\(offset)"
+        }
+    }
+
     fileprivate var json: String {
         var record = JSONLine()
         for value in values { if let json = value.json { record.add(value.name, json: json) } }
         var line = JSONLine()
         line.add("offset", offset)
+        line.add("witness", witness.rawValue)
         line.add("key", key)
         line.add("record", json: record.text)
         return line.text

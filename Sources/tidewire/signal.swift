@@ -6,22 +6,23 @@ import Settings
 /// `tidewire signal`
 struct SignalCommand: Command {
     let name = "signal"
-    let summary = "Tell a running hub something: a mark in its log, a new segment, a pause."
+    let summary = "Tell a running hub something: a mark in its log, a new segment, a pause, a table's rows."
     let discussion = """
         These commands ask the operators' API of a hub (--server URL). What they do stands in its log, between the changes \
         before and after it, where 'tidewire tail' shows it.
         """
     let subcommands: [any Command] = [
         SignalMarkCommand(), SignalRotateCommand(), SignalPauseCommand(), SignalResumeCommand(),
+        SignalBackfillCommand(),
     ]
 }
 
 extension Option {
-    fileprivate static let because = Option.value(
+    static let because = Option.value(
         "because", "TEXT", "Why: it stands in the log beside it, for whoever asks later.")
     fileprivate static let pauseLength = Option.value(
         "for", "DURATION", "How long at most, such as 90s or 1h; 10min unless said otherwise, a day at most.")
-    fileprivate static let signal: [Option] = Option.asking + [.project, .json]
+    static let signal: [Option] = Option.asking + [.project, .json]
 }
 
 /// `tidewire signal mark`
@@ -44,7 +45,7 @@ struct SignalMarkCommand: Command {
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
-        try Signal(arguments, terminal).send("mark", text: arguments.operands[0]) { answer in
+        try HubSignal(arguments, terminal).send("mark", text: arguments.operands[0]) { answer in
             "marked" + answer.place
         }
     }
@@ -67,7 +68,7 @@ struct SignalRotateCommand: Command {
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
-        try Signal(arguments, terminal).send("rotate", text: arguments.value(of: .because)) { answer in
+        try HubSignal(arguments, terminal).send("rotate", text: arguments.value(of: .because)) { answer in
             "the segment has ended" + answer.place
         }
     }
@@ -102,7 +103,7 @@ struct SignalPauseCommand: Command {
         {
             seconds = wanted.wholeSeconds
         }
-        return try Signal(arguments, terminal).send(
+        return try HubSignal(arguments, terminal).send(
             "pause", text: arguments.value(of: .because), [("seconds", String(seconds))]
         ) { answer in
             "paused until \(answer.members["until"] ?? "?")" + answer.place
@@ -122,15 +123,16 @@ struct SignalResumeCommand: Command {
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
-        try Signal(arguments, terminal).send("resume", text: arguments.value(of: .because)) { answer in
+        try HubSignal(arguments, terminal).send("resume", text: arguments.value(of: .because)) { answer in
             "the hub reads on" + answer.place
         }
     }
 }
 
 /// One signal to the hub of the arguments.
-private struct Signal {
+struct HubSignal {
     struct Answer {
+        let text: String
         let members: [String: String]
 
         /// Where in the log, in words.
@@ -159,11 +161,17 @@ private struct Signal {
         var body = JSONLine()
         if let text { body.add("text", text) }
         for (name, value) in members { body.add(name, json: value) }
-        let answer = try hub.post("signal/\(name)", Array(body.text.utf8))
+        let answer = try answer(name, Array(body.text.utf8))
+        try terminal.print(arguments.has(.json) ? answer.text : words(answer))
+        return .ok
+    }
+
+    /// - Parameter tries: for a hub that takes nothing just now, and says so after some seconds.
+    func answer(_ name: String, _ body: [UInt8], trying tries: Int = 1) throws -> Answer {
+        let answer = try hub.post("signal/\(name)", body, trying: tries)
         guard let text = HubJSON(answer.body)?.members["data"], let data = HubJSON(Array(text.utf8)) else {
             throw CommandFailure(.unreachable, "the hub's answer cannot be read", hint: "Is it of another version?")
         }
-        try terminal.print(arguments.has(.json) ? data.text : words(Answer(members: data.members)))
-        return .ok
+        return Answer(text: data.text, members: data.members)
     }
 }

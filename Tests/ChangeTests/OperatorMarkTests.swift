@@ -31,7 +31,7 @@ import Testing
             let cut = Array(bytes[..<end])
             #expect(throws: ByteError.self) { try OperatorMarkCodec.decode(cut.span.bytes) }
         }
-        for (place, value) in [(0, UInt8(2)), (1, 9), (5, 0), (5, 5)] {
+        for (place, value) in [(0, UInt8(2)), (1, 9), (5, 0), (5, 6)] {
             var other = bytes
             other[place] = value
             #expect(throws: ByteError.self) { try OperatorMarkCodec.decode(other.span.bytes) }

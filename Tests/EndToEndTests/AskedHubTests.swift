@@ -17,7 +17,9 @@ extension EndToEndPrograms {
             var description: String { "status \(code): \(output)" }
         }
 
-        private static func tidewire(_ words: [String], environment: [String: String] = [:]) throws -> Answer {
+        private static func tidewire(
+            _ words: [String], environment: [String: String] = [:], withErrors: Bool = false
+        ) throws -> Answer {
             let process = Process()
             process.executableURL = URL(fileURLWithPath: ServedHub.program)
             process.arguments = words
@@ -26,7 +28,7 @@ extension EndToEndPrograms {
             process.environment = variables.merging(environment) { $1 }
             let output = Foundation.Pipe()
             process.standardOutput = output
-            process.standardError = FileHandle.nullDevice
+            if withErrors { process.standardError = output } else { process.standardError = FileHandle.nullDevice }
             try process.run()
             let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
             process.waitUntilExit()
@@ -35,10 +37,12 @@ extension EndToEndPrograms {
             return Answer(output: plain, code: process.terminationStatus)
         }
 
-        private static func started(_ options: [String: String] = [:]) throws -> HubForApps {
+        /// - Parameter before: SQL of what was there before the log began.
+        private static func started(_ options: [String: String] = [:], before: String? = nil) throws -> HubForApps {
             var options = options
             options["TIDEWIRE_OPERATOR_JWT_SECRET"] = HubForApps.operatorSecret
             let hub = try HubForApps(options)
+            if let before { _ = try hub.ask(before) }
             try hub.start()
             let log = IngestService.Settings.logDirectory(hub.dataDirectory)
             try eventually("the hub to follow") {
@@ -213,6 +217,72 @@ extension EndToEndPrograms {
             #expect(try Self.tidewire(["tail", "--server", url, "--project", "none"]).code == 1)
             #expect(try Self.tidewire(["tail", "--server", "http://127.0.0.1:1"]).code == 4)
             #expect(try Self.tidewire(["tail", "--server", "nowhere"]).code == 2)
+        }
+
+        /// Rows from before the log: read by a login that sees all rows, which the hub's own does not.
+        @Test func `a table's rows come into the log, and are known before and after`() throws {
+            let hub = try Self.started(
+                before:
+                    "INSERT INTO reminders (owner_id, message) SELECT gen_random_uuid(), 'early ' || n || repeat('x', 200) "
+                    + "FROM generate_series(1, 3000) n")
+            let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            func messages(_ words: String...) throws -> (known: [String: Int], whole: Bool) {
+                let words = ["asof", "reminders", "--log", log] + words
+                let lines = try Self.tidewire(words + ["--json"]).output.split(separator: "\n")
+                var known: [String: Int] = [:]
+                for line in lines {
+                    let row = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+                    let message = (row?["record"] as? [String: Any])?["message"] as? String ?? ""
+                    known[message.replacing(/x{200}$/, with: ""), default: 0] += 1
+                }
+                return (known, try Self.tidewire(words, withErrors: true).output.contains("these are all"))
+            }
+            #expect(try messages().known.count == 2)
+            let words = ["signal", "backfill", "reminders", "--server", url, "--database-url"]
+            let reader = "reader_\(hub.port)"
+            _ = try hub.ask("CREATE ROLE \(reader) LOGIN PASSWORD 'reads all'")
+            _ = try hub.ask("GRANT SELECT ON reminders TO \(reader)")
+            defer {
+                _ = try? hub.ask("REVOKE ALL ON reminders FROM \(reader)")
+                _ = try? hub.ask("DROP ROLE \(reader)")
+            }
+            let readerURL = hub.databaseURL.replacing(/\/\/[^@]*@/, with: "//\(reader):reads%20all@")
+            let refused = try Self.tidewire(words + [readerURL], withErrors: true)
+            #expect(refused.code == 1 && refused.output.contains("row-level security"), "\(refused)")
+            #expect(try messages().known.count == 2)
+            let absent = ["signal", "backfill", "nothing", "--server", url, "--database-url", readerURL]
+            let unpublished = try Self.tidewire(absent, withErrors: true)
+            #expect(unpublished.code == 1 && unpublished.output.contains("is not in the publication"), "\(unpublished)")
+            _ = try hub.ask("ALTER ROLE \(reader) BYPASSRLS")
+            let done = try Self.tidewire(words + [readerURL, "--because", "an incident", "--quiet"])
+            #expect(done.code == 0 && done.output.hasPrefix("3002 rows of public.reminders, as of "), "\(done)")
+            _ = try hub.ask("DELETE FROM reminders WHERE message LIKE 'early 7%'")
+            _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(UUID())', 'late')")
+            try eventually("the log to have it") {
+                try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output.contains("late")
+            }
+            let early = Set((1...3000).map { "early \($0)" })
+            let now = try messages()
+            #expect(
+                now.whole
+                    && Set(now.known.keys) == early.filter { !$0.hasPrefix("early 7") }.union(["two", "three", "late"]))
+            // Before the log's first change, and before the deletes.
+            let before = try messages("--to", "@0")
+            #expect(before.whole && Set(before.known.keys) == early, "\(before.known.count)")
+            #expect(try messages("--to", "@2").known.count == 3002)
+            let tail = try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output
+            #expect(tail.contains("backfilled") && tail.contains("an incident"), "\(tail.suffix(2000))")
+            #expect(!tail.contains("early 1x"))
+            // A copy has them, masked where it is to be; what is forgotten is forgotten there, too.
+            let bundle = TemporaryDirectory.make("bundle") + "/a.bundle"
+            #expect(try Self.tidewire(["bundle", bundle, "--log", log, "--mask", "message"]).code == 0)
+            let opened = try Self.tidewire(["asof", "reminders", "--to", "@0", "--log", bundle, "--json"]).output
+            #expect(opened.split(separator: "\n").count == 3000 && !opened.contains("early"))
+            let id = try #require(
+                try hub.ask("SELECT id FROM reminders WHERE message LIKE 'early 1x%'").first?.first ?? nil)
+            let forgotten = try Self.tidewire(["log", "forget", "reminders", id, "--server", url, "--go"])
+            #expect(forgotten.code == 0 && forgotten.output.contains("1 change of public.reminders"), "\(forgotten)")
+            #expect(try messages().known["early 1"] == nil)
         }
 
         @Test func `what an operator signals stands between the changes`() throws {

@@ -22,6 +22,9 @@ import Testing
                 let bytes: [UInt8] = (0..<9).map { _ in UInt8.random(in: 0...255, using: &random) }
                 try stage.writer.append(
                     kind: EntryKind(rawValue: 77), lsn: stage.writer.appendedLSN, time: time, payload: bytes.span.bytes)
+            case 4:
+                let rows = (0..<3).map { _ in relations[0].columns.map { _ in value(&random) } }
+                try stage.keep(stage.read(rows, of: relations[0]))
             default:
                 let puts = (0..<Int.random(in: 1...6, using: &random)).map { _ in put(relations, &random) }
                 try stage.commit(
@@ -233,6 +236,7 @@ import Testing
                 PresenceMark(
                     event: .joined, isPrivate: false, time: 1, topic: [65], key: [66], ref: [67], meta: meta)
             ], time: 1)
+        try stage.keep(stage.read([["3", .text(Array(secret.utf8))], ["4", "c"]], of: table))
         try stage.commit([.insert(table, ["2", "b"])])
         let hex = secret.utf8.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         let log = HistoryLog(directory: stage.storage, masking: Masking())
@@ -241,10 +245,14 @@ import Testing
         #expect(!masked.contains(secret) && !masked.contains(hex))
         #expect(masked.contains(#""id":"2""#))
         let whole = String(decoding: try stage.log.export().joined(), as: UTF8.self)
-        #expect(whole.contains(secret) && whole.ranges(of: hex).count == 3)
+        #expect(whole.contains(secret) && whole.ranges(of: hex).count == 4)
         // What is left is a log, with who was there.
         let copy = try imported(lines)
         #expect(try copy.offsets(HistoryQuery()) == [0, 1])
+        let name = TableName(schema: "public", name: "notes")
+        var rows: [String: String?] = [:]
+        try TableAsOf(copy, name, HistoryQuery(), atMost: 10).visit { rows[$0.key] = $0.texts[1] }
+        #expect(rows.count == 4 && rows["4"]??.hasPrefix("***") == true && rows["3"]??.hasPrefix("***") == true)
         var notes: [LedgerNote] = []
         try copy.ledger(LedgerQuery()) { notes.append($0.note) }
         #expect(notes.map(\.event) == [.joined] && String(decoding: notes[0].bindings, as: UTF8.self).contains("***"))

@@ -38,6 +38,10 @@ import Testing
             switch Int.random(in: 0...9, using: &random) {
             case 0: try stage.gap(time: Int64(step))
             case 1: try stage.idle(time: Int64(step))
+            case 2:
+                let rows = (0..<3).map { _ in Self.row(table, step, Int.random(in: 0...2, using: &random) == 0, &random)
+                }
+                try stage.keep(stage.read(rows, of: table))
             default:
                 let puts = (0..<Int.random(in: 1...6, using: &random)).map { _ in Self.put(table, step, &random) }
                 try stage.commit(puts, xid: UInt32(step), partSize: Int.random(in: 1...4, using: &random))
@@ -47,23 +51,27 @@ import Testing
         return Made(storage: stage.storage.copy(), table: table)
     }
 
+    private static func row(
+        _ table: Relation, _ step: Int, _ isPlanted: Bool, _ random: inout SeededRandom
+    ) -> [RowValue] {
+        let id = isPlanted ? key : "k\(Int.random(in: 0...3, using: &random))"
+        func value() -> RowValue {
+            let text = isPlanted ? plant : "v"
+            return random.pick([.null, RowValue(stringLiteral: text + String(step)), RowValue(stringLiteral: text)])
+        }
+        var row: [RowValue] = table.oid == 7 ? [] : ["3"]
+        row.append(RowValue(stringLiteral: id))
+        for _ in row.count..<table.columns.count { row.append(value()) }
+        return row
+    }
+
     private static func put(_ table: Relation, _ step: Int, _ random: inout SeededRandom) -> Put {
         if Int.random(in: 0...3, using: &random) == 0 {
             return .insert(notes, [RowValue(stringLiteral: "\(step)"), RowValue(stringLiteral: "of \(step)"), "me@x"])
         }
         if Int.random(in: 0...20, using: &random) == 0 { return .truncate(table) }
         let isPlanted = Int.random(in: 0...2, using: &random) == 0
-        func row(_ isPlanted: Bool) -> [RowValue] {
-            let id = isPlanted ? key : "k\(Int.random(in: 0...3, using: &random))"
-            func value() -> RowValue {
-                let text = isPlanted ? plant : "v"
-                return random.pick([.null, RowValue(stringLiteral: text + String(step)), RowValue(stringLiteral: text)])
-            }
-            var row: [RowValue] = table.oid == 7 ? [] : ["3"]
-            row.append(RowValue(stringLiteral: id))
-            for _ in row.count..<table.columns.count { row.append(value()) }
-            return row
-        }
+        func row(_ isPlanted: Bool) -> [RowValue] { Self.row(table, step, isPlanted, &random) }
         let image: OldImage = table.oid == 7 ? .key : .full
         func old(_ isPlanted: Bool) -> [RowValue] {
             let whole = row(isPlanted)
@@ -100,6 +108,7 @@ import Testing
                 known.relations.withLock { $0[relation.fingerprint] = relation }
                 return []
             }
+            if kind == .keptRows { return KeptRowsCodec.keys(of: payload) }
             guard kind == .transaction, var part = try? TransactionPart(payload) else { return [] }
             var keys = [RowKey.transaction(xid: part.xid)]
             while let change = try? part.next() {
@@ -139,6 +148,18 @@ import Testing
         try log.items(HistoryQuery()).compactMap(\.recorded)
     }
 
+    /// Rows that were read from the database: whether each is of the row, and what it is.
+    private func kept(_ log: HistoryLog) throws -> [(isOfRow: Bool, row: KeptRows.Row)] {
+        var all: [(Bool, KeptRows.Row)] = []
+        try KeptRowsReader.visitNotes(log) { note, _ in
+            for row in note.rows {
+                let values = row.isForgotten ? [] : try RowValue.row(row.image)
+                all.append((values.contains(RowValue(stringLiteral: Self.key)), row))
+            }
+        }
+        return all
+    }
+
     private func isOfRow(_ change: RecordedChange) -> Bool {
         let value = RowValue(stringLiteral: Self.key)
         return change.new.contains(value) || change.old.contains(value)
@@ -162,8 +183,12 @@ import Testing
         let made = try made(&random)
         guard try hasTable(made) else { return }
         let (before, headersBefore) = (try changes(made.log), try headers(made.storage))
+        let keptBefore = try kept(made.log)
         let plan = try forget(made)
-        #expect(plan.changes == before.count(where: isOfRow))
+        #expect(plan.changes == before.count(where: isOfRow) + keptBefore.count(where: \.isOfRow))
+        for (was, now) in zip(keptBefore, try kept(made.log)) {
+            #expect(was.isOfRow ? now.row.isForgotten : now.row == was.row)
+        }
         #expect(plan.forgotten == 0)
         #expect(plan.otherTables.isSubset(of: [TableName(schema: "public", name: "notes")]))
         #expect(try !isPlanted(made.storage))

@@ -100,6 +100,26 @@ final class HistoryStage {
 
     var log: HistoryLog { HistoryLog(directory: storage, masking: .nothing) }
 
+    /// All rows of a table, read in one part.
+    func read(_ rows: [[RowValue]], of relation: Relation) -> KeptRows {
+        var schema = ByteWriter()
+        RelationCodec.encode(relation, to: &schema)
+        return KeptRows(
+            lsn: LSN(lsn), time: 1_000_000, part: 0, isLast: true, schema: schema.copied(),
+            rows: rows.map { KeptRows.Row(image: tuple($0)) })
+    }
+
+    /// Rows that were read from the database.
+    func keep(_ rows: KeptRows) throws {
+        var payload = ByteWriter()
+        KeptRowsCodec.encode([rows], to: &payload)
+        try writer.rollIfNeeded(adding: payload.count)
+        try writer.append(
+            kind: .keptRows, lsn: max(lsn, writer.appendedLSN), time: 1_000_000, payload: payload.bytes,
+            keys: rows.keys.span)
+        try writer.flush()
+    }
+
     @discardableResult
     func commit(
         _ puts: [Put], xid: UInt32 = 1, time: Int64 = 1_000_000, origin: String = "", partSize: Int = .max

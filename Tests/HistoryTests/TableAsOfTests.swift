@@ -82,6 +82,94 @@ import Testing
         #expect(try Self.rows(stage.log, to: nil) == model)
     }
 
+    /// Rows that were there before the log began are known by what happens to them later, or by who read the table.
+    @Test(arguments: seeds(40)) func `has the rows that nothing touched where somebody read them`(_ seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try HistoryStage(segmentBytes: 4000)
+        let table = Self.relation(.full)
+        var model = Dictionary(uniqueKeysWithValues: (0..<30).map { ("p\($0)", "old \($0)") })
+        var moments: [(offset: UInt64, rows: [String: String?])] = [(0, model)]
+        let readAt = random.next() % 4 == 0 ? nil : Int.random(in: 0..<60, using: &random)
+        let (isTorn, lastOfTruncates) = (random.next() % 4 == 0, random.next() % 3 == 0 ? 30 : 0)
+        var waiting: [KeptRows] = []
+        var emptied: [UInt64] = []
+        var read: Range<UInt64>?
+        for step in 0..<60 {
+            if step == readAt {
+                waiting = Self.parts(of: model, table, LSN(stage.lsn), &random)
+                if isTorn { waiting.removeLast() }
+                read = stage.writer.nextOffset..<stage.writer.nextOffset
+            }
+            // They come into the log part by part, while it goes on.
+            if !waiting.isEmpty, random.next() % 2 == 0 || step == 59 {
+                for _ in 0..<(step == 59 ? waiting.count : 1) { try stage.keep(waiting.removeFirst()) }
+                if let begin = read?.lowerBound { read = begin..<stage.writer.nextOffset }
+            }
+            let old = model.keys.sorted().randomElement(using: &random)
+            let row: (String) -> [RowValue] = { [.text(Array($0.utf8)), .text(Array(model[$0, default: ""].utf8))] }
+            let value = RowValue.text(Array("v\(step)".utf8))
+            switch (Int.random(in: 0..<10, using: &random), old) {
+            case (0, _) where step < lastOfTruncates && waiting.isEmpty:
+                emptied.append(stage.writer.nextOffset)
+                try stage.commit([.truncate(table)])
+                model = [:]
+            case (1...2, let id?):
+                try stage.commit([.delete(table, row(id), .full)])
+                model[id] = nil
+            case (3...4, let id?):
+                try stage.commit([.update(table, [.text(Array(id.utf8)), value], old: row(id), .full)])
+                model[id] = "v\(step)"
+            case (5, let id?):
+                let other = Int.random(in: 0..<30, using: &random)
+                guard model["p\(other)"] == nil else { continue }
+                try stage.commit([.update(table, [.text(Array("p\(other)".utf8)), value], old: row(id), .full)])
+                model[id] = nil
+                model["p\(other)"] = "v\(step)"
+            default:
+                let id = "p\(Int.random(in: 0..<40, using: &random))"
+                guard model[id] == nil else { continue }
+                try stage.commit([.insert(table, [.text(Array(id.utf8)), value])])
+                model[id] = "v\(step)"
+            }
+            moments.append((stage.writer.nextOffset, model))
+        }
+        for moment in moments {
+            let known = try TableAsOf(
+                stage.log, TableName(schema: "public", name: "notes"), HistoryQuery(to: .offset(moment.offset)),
+                atMost: 1000)
+            var rows: [String: String?] = [:]
+            try known.visit { rows[$0.key] = $0.texts[1] }
+            #expect(
+                rows.allSatisfy { moment.rows[$0.key] == $0.value }, "nothing that was not there, @\(moment.offset)")
+            let isEmptiedBefore = emptied.contains { $0 < moment.offset }
+            // What was read before it was emptied is of no use behind, and the other way round.
+            let isRead =
+                read.map { read in
+                    !isTorn && !emptied.contains { ($0 < moment.offset) != ($0 < read.lowerBound) }
+                } ?? false
+            #expect(known.isWhole == (isEmptiedBefore || isRead), "@\(moment.offset)")
+            if known.isWhole { #expect(rows == moment.rows, "@\(moment.offset)") }
+        }
+    }
+
+    private static func parts(
+        of model: [String: String], _ table: Relation, _ lsn: LSN, _ random: inout SeededRandom
+    ) -> [KeptRows] {
+        var encoded = ByteWriter()
+        RelationCodec.encode(table, to: &encoded)
+        var rows = model.map { tuple([.text(Array($0.key.utf8)), .text(Array($0.value.utf8))]) }
+        var parts: [KeptRows] = []
+        repeat {
+            let count = min(rows.count, Int.random(in: 1...20, using: &random))
+            parts.append(
+                KeptRows(
+                    lsn: lsn, time: 1, part: UInt32(parts.count), isLast: count == rows.count, schema: encoded.copied(),
+                    rows: rows.prefix(count).map { KeptRows.Row(image: $0) }))
+            rows.removeFirst(count)
+        } while !rows.isEmpty
+        return parts
+    }
+
     @Test func `of two tables that had the name the one is shown that had it last, and none of a database from before`()
         throws
     {

@@ -93,8 +93,16 @@ struct AskedHub {
         try answer { try request.delete(place(path), accepting: "*/*") }
     }
 
-    func post(_ path: String, _ json: [UInt8]) throws -> HubAnswer {
-        try answer { try request.post(place(path), json) }
+    /// - Parameter tries: how often, where the hub is there and cannot do it just now.
+    func post(_ path: String, _ json: [UInt8], trying tries: Int = 1) throws -> HubAnswer {
+        try answer {
+            var answer = try request.post(place(path), json)
+            for _ in 1..<max(1, tries) where answer.status == 503 && !Signals.wasInterrupted {
+                BackgroundThread.rest(nanoseconds: 200_000_000)
+                answer = try request.post(place(path), json)
+            }
+            return answer
+        }
     }
 
     private func place(_ path: String) -> String { "tenants/\(PercentText.encoded(project))/\(path)" }

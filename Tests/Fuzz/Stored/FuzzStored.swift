@@ -7,25 +7,26 @@ import TestSupport
 public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
     writeSeeds([
         [0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart(), [2] + storedPresence(),
-        [3] + storedLedger(), [4] + storedCatalog(),
+        [3] + storedLedger(), [4] + storedCatalog(), [5] + storedRows(),
     ])
     return 0
 }
 
 /// In: a byte that says which, then a stored relation, a stored part of a transaction, stored presence, a stored
-/// part of the ledger, or a stored catalog.
+/// part of the ledger, a stored catalog, or rows that were read from the database.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let kind = bytes.first else { return 0 }
     let stored = Array(bytes.dropFirst())
     // What is malformed is refused with an error, which is all that is asked for.
-    switch kind % 5 {
+    switch kind % 6 {
     case 0: try? readRelation(stored)
     case 1: try? readPart(stored)
     case 2: try? readPresence(stored)
     case 3: try? readLedger(stored)
-    default: try? readCatalog(stored)
+    case 4: try? readCatalog(stored)
+    default: try? readRows(stored)
     }
     return 0
 }
@@ -98,6 +99,33 @@ private func readCatalog(_ stored: [UInt8]) throws {
     CatalogRecordCodec.encode(records, to: &writer)
     let again = try CatalogRecordCodec.decode(writer.bytes)
     precondition(again == records, "a catalog came back as another")
+}
+
+private func storedRows() -> [UInt8] {
+    var writer = ByteWriter()
+    let rows = [
+        KeptRows.Row(image: PgOutput.tuple([1, nil])), KeptRows.Row(image: PgOutput.tuple([2, 3]), isForgotten: true),
+    ]
+    let note = KeptRows(
+        lsn: LSN(100), time: 1, part: 0, isLast: true, schema: storedRelation(), rows: rows)
+    KeptRowsCodec.encode([note], to: &writer)
+    return writer.copied()
+}
+
+/// Flags that nobody knows are not kept.
+private func readRows(_ stored: [UInt8]) throws {
+    let notes = try KeptRowsCodec.decode(stored.span.bytes)
+    precondition(KeptRowsCodec.keys(of: stored.span.bytes) != nil, "rows that are read have keys")
+    var writer = ByteWriter()
+    KeptRowsCodec.encode(notes, to: &writer)
+    let again = try KeptRowsCodec.decode(writer.bytes)
+    precondition(again == notes, "rows came back as others")
+    for note in notes {
+        for row in note.rows {
+            let tuple = Tuple(row.image.span.bytes)
+            walk(tuple)
+        }
+    }
 }
 
 private func storedPresence() -> [UInt8] {

@@ -1,0 +1,165 @@
+import Bytes
+import Change
+
+/// What the log tells of the rows of one table at a place, change by change: first those before the place, then those behind it.
+struct TableRows {
+    struct Row {
+        var offset: UInt64
+        /// Among those of one offset.
+        var order = 0
+        var witness = RowAsOf.Witness.change
+        var relation: RecordedRelation
+        var values: [RowValue]
+        /// How many gaps were before it: what was lost there may have been of this row.
+        var gaps: Int
+    }
+
+    private(set) var rows: [[RowValue]: Row] = [:]
+    var name: TableName
+    /// Of rows whose last change was forgotten, by what is left of their keys.
+    private var forgotten: Set<ForgottenMark> = []
+    /// Rows that were deleted, or got another key. They matter only where somebody may say that they were there.
+    private var gone: Set<[RowValue]> = []
+    private let keepsTrack: Bool
+    /// Rows of which the first change behind the place was seen.
+    private var settled: Set<[RowValue]> = []
+    private var settledMarks: Set<ForgottenMark> = []
+    private var gaps = 0
+    /// Behind how many gaps it was emptied within the log, which so has all of its rows.
+    private var emptied: Int?
+    /// All rows that it had were read from the database, and nothing was lost between then and the place.
+    private var wasRead = false
+    /// Of what was read at one place of PostgreSQL's log, the parts that are here.
+    private var parts: [LSN: (numbers: Set<UInt32>, last: UInt32?)] = [:]
+
+    init(_ name: TableName, keepsTrack: Bool) {
+        self.name = name
+        self.keepsTrack = keepsTrack
+    }
+
+    var isWhole: Bool { emptied != nil || wasRead }
+    var forgottenCount: Int { forgotten.count }
+
+    /// Beside the rows it is known of others that they were not there: of some for each row.
+    func isWithin(_ most: Int) -> Bool { rows.count <= most && gone.count + settled.count <= 4 * most }
+
+    // MARK: Before the place
+
+    mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) {
+        if let left = change.forgotten { return forget(left, change.operation, relation) }
+        let key = change.key.map(\.value)
+        if !forgotten.isEmpty, let hash = relation.rowKey(fromKey: key) {
+            forgotten = forgotten.filter { !$0.fits(hash) }
+        }
+        switch change.operation {
+        case .truncate: empty()
+        case .insert: set(key, change, relation, change.new)
+        case .update:
+            let former = rows.removeValue(forKey: change.oldKey ?? key)
+            if let oldKey = change.oldKey { note(gone: oldKey) }
+            let values = change.new.indices.map { column in
+                change.value(of: column) ?? former?.value(relation.relation.columns[column].name) ?? .unchanged
+            }
+            set(key, change, relation, values)
+        case .delete:
+            rows[key] = nil
+            note(gone: key)
+        case .message: break
+        }
+    }
+
+    private mutating func set(
+        _ key: [RowValue], _ change: RecordedChange, _ relation: RecordedRelation, _ values: [RowValue]
+    ) {
+        rows[key] = Row(offset: change.offset, relation: relation, values: values, gaps: gaps)
+        gone.remove(key)
+    }
+
+    private mutating func note(gone key: [RowValue]) { if keepsTrack { gone.insert(key) } }
+
+    private mutating func empty() {
+        rows = [:]
+        forgotten = []
+        gone = []
+        (emptied, wasRead) = (gaps, false)
+        parts = [:]
+    }
+
+    /// The row is not known any more under any key that may be its own.
+    private mutating func forget(_ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation) {
+        rows = rows.filter { key, _ in relation.rowKey(fromKey: key).map { !left.fits($0) } ?? true }
+        // The day does not tell one row from another.
+        for mark in [left.old, left.new].compactMap({ $0 }) { forgotten = forgotten.filter { $0.key != mark.key } }
+        if operation != .delete, let mark = left.new { forgotten.insert(mark) }
+        if keepsTrack { settledMarks.formUnion([left.old, left.new].compactMap { $0 }) }
+    }
+
+    /// Whatever was there may be otherwise now.
+    mutating func noteGap() {
+        gaps += 1
+        gone = []
+        wasRead = false
+        parts = [:]
+    }
+
+    // MARK: Behind it
+
+    /// The first change of a row tells what it found.
+    mutating func take(later change: RecordedChange, _ relation: RecordedRelation) {
+        if let left = change.forgotten {
+            settledMarks.formUnion([left.old, left.new].compactMap { $0 })
+            return
+        }
+        guard change.operation != .message else { return }
+        let key = change.key.map(\.value)
+        let found = change.oldKey ?? key
+        defer { if change.oldKey != nil { settled.insert(key) } }
+        guard settled.insert(found).inserted, rows[found] == nil, change.operation != .insert else { return }
+        let values = relation.relation.columns.indices.map { column in
+            change.oldValue(of: column) ?? relation.keyColumns.firstIndex(of: column).map { found[$0] } ?? .unchanged
+        }
+        rows[found] = Row(offset: change.offset, witness: .later, relation: relation, values: values, gaps: gaps)
+    }
+
+    // MARK: What was read
+
+    mutating func take(_ part: KeptPart) throws {
+        // Whatever is there, a change put it there.
+        guard emptied != gaps else { return }
+        for (order, row) in part.note.rows.enumerated() {
+            if row.isForgotten {
+                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+                if let mark = ForgottenMark(Tuple(unsafe row.image.span.bytes)) { forgotten.insert(mark) }
+                continue
+            }
+            let values = try RowValue.row(row.image)
+            guard values.count == part.relation.relation.columns.count else {
+                throw ByteError(expected: "a row as wide as its table", offset: 0)
+            }
+            let key = part.relation.keyColumns.map { values[$0] }
+            guard isUnheardOf(key, part.relation) else { continue }
+            rows[key] = Row(
+                offset: part.offset, order: order, witness: .kept, relation: part.relation, values: values, gaps: gaps)
+        }
+        noteWhole(part.note)
+    }
+
+    private func isUnheardOf(_ key: [RowValue], _ relation: RecordedRelation) -> Bool {
+        if let row = rows[key], row.gaps == gaps { return false }
+        guard !gone.contains(key), !settled.contains(key) else { return false }
+        guard !forgotten.isEmpty || !settledMarks.isEmpty, let hash = relation.rowKey(fromKey: key) else { return true }
+        return !forgotten.contains { $0.fits(hash) } && !settledMarks.contains { $0.fits(hash) }
+    }
+
+    private mutating func noteWhole(_ note: KeptRows) {
+        var known = parts[note.lsn] ?? ([], nil)
+        known.numbers.insert(note.part)
+        if note.isLast { known.last = note.part }
+        parts[note.lsn] = known
+        if let last = known.last, known.numbers.count == Int(last) + 1 { wasRead = true }
+    }
+}
+
+extension TableRows.Row {
+    fileprivate func value(_ name: String) -> RowValue? { relation.relation.column(named: name).map { values[$0] } }
+}

@@ -1,0 +1,251 @@
+import Bytes
+import Calling
+import Change
+import Console
+import Diagnostics
+import History
+import Postgres
+import Settings
+import System
+
+/// `tidewire signal backfill`
+struct SignalBackfillCommand: Command {
+    let name = "backfill"
+    let summary =
+        "Put all rows that a table has now into the log, so that 'tidewire asof' knows those that nothing touched."
+    let discussion = """
+        A log has changes: of rows that nothing has touched since its oldest change it knows nothing. This command reads the whole \
+        table from the database and gives its rows to the hub, which writes them into its log behind all that was committed \
+        before. 'asof' and 'seed' then have every row, at each moment that the log reaches back to, also before the backfill: \
+        what no change is of was the same all the time. Clients and replays never see them. They go when the log's \
+        retention comes to them, and 'log forget' reaches them.
+
+        The login of --database-url must see all rows: the table's owner, or one with BYPASSRLS; the hub's own, as 'tidewire db \
+        apply' makes it, does not, and is refused rather than shown a part. The table must be in the publication and have a key; \
+        columns and rows are those that the publication has, without generated columns. The table is locked against TRUNCATE and ALTER \
+        TABLE, and against nothing else, until its rows are read. Values of more than 1 MiB are left out, and shown as not known.
+
+        It takes room: each row as PostgreSQL writes it, in the log and in each copy of it. A log with retention_bytes lets \
+        go of its oldest changes for it.
+
+        JSON. One object: table, rows, lsn (where in PostgreSQL's log it was), left_out (values), offset (of the change that comes \
+        next).
+        """
+    let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
+    let options: [Option] = Option.signal + [.because, .withoutProgress]
+    let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.databaseURL), Setting(\.publication)])]
+    let examples = [
+        Example(
+            "tidewire signal backfill orders --database-url \"$SUPERUSER_URL\" --server https://hub.example.com",
+            "So that a copy of the log has all orders in it:")
+    ]
+    let exitCodes: [ExitCode] = [.notFound, .unreachable]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        guard let table = TableName(arguments.operands[0]) else {
+            throw UsageError(
+                "TABLE \(arguments.operands[0]): expected table, schema.table or \"Quoted Schema\".\"table\"")
+        }
+        let signal = try HubSignal(arguments, terminal)
+        let configuration = try arguments.configuration(terminal)
+        let connection = try DatabaseAccess.connect(configuration, name)
+        let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress) || arguments.has(.json))
+        defer { progress.clear() }
+        let source = try DatabaseAccess.asking {
+            try BackfillSource(connection, table, publication: configuration.publication)
+        }
+        var sender = BackfillSender(source, signal, because: arguments.value(of: .because)) { rows in
+            progress.note("giving rows to the hub: \(rows)")
+        }
+        try DatabaseAccess.asking { try source.read { try sender.take($0) } }
+        let answer = try sender.finish()
+        progress.clear()
+        guard arguments.has(.json) else {
+            let left = sender.leftOut == 0 ? "" : "; \(sender.leftOut) values were too large"
+            try terminal.print(
+                "\(sender.count) row\(sender.count == 1 ? "" : "s") of \(source.relation), as of \(source.lsn)\(left)\(answer.place)"
+            )
+            return .ok
+        }
+        var line = JSONLine()
+        line.add("table", source.relation.description)
+        line.add("rows", UInt64(sender.count))
+        line.add("lsn", source.lsn.description)
+        line.add("left_out", UInt64(sender.leftOut))
+        line.add("offset", json: answer.members["offset"] ?? "null")
+        try terminal.print(line.text)
+        return .ok
+    }
+}
+
+/// A table of the publication, as a login reads it that sees all of it.
+private struct BackfillSource {
+    let relation: Relation
+    /// What was committed before is in what is read; what comes behind it is not.
+    let lsn: LSN
+    private let connection: Connection
+    private let sql: String
+
+    /// Locks the table first: whatever empties or alters it is before this, or waits.
+    init(_ connection: Connection, _ table: TableName, publication: String) throws {
+        self.connection = connection
+        let name = "\(SQLName.quoted(table.schema)).\(SQLName.quoted(table.name))"
+        let listed = connection.serverVersion >= 150_000
+        let published = try connection.query(
+            """
+            SELECT \(listed ? "p.attnames, p.rowfilter" : "NULL, NULL"), c.oid, c.relkind = 'p'
+            FROM pg_catalog.pg_publication_tables p
+            JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname
+            JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+            WHERE p.pubname = $1 AND p.schemaname = $2 AND p.tablename = $3
+            """, [publication, table.schema, table.name])
+        guard let row = published.first, row.count == 4, let oid = row[2].flatMap({ UInt32($0) }) else {
+            throw CommandFailure(
+                .notFound, "\(name) is not in the publication \(publication): the log has no changes of it",
+                hint: "Of a partitioned table that is published by its partitions, name each of these.")
+        }
+        for statement in [
+            "SET row_security = off", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            "LOCK TABLE \(row[3] == "t" ? "" : "ONLY ")\(name) IN ACCESS SHARE MODE",
+        ] { _ = try connection.execute(statement) }
+        let columns = try Self.columns(connection, oid, among: row[0])
+        relation = Relation(
+            oid: oid, schema: table.schema, name: table.name, identity: .full, columns: columns)
+        guard !relation.keyColumns.isEmpty else {
+            throw CommandFailure(
+                .notFound, "\(name) has no primary key that is published: its rows cannot be told apart")
+        }
+        guard let place = try connection.execute("SELECT pg_catalog.pg_current_wal_insert_lsn()").first?.first,
+            let lsn = place.flatMap({ LSN($0) })
+        else { throw CommandFailure(.unreachable, "the database does not say where its log is") }
+        self.lsn = lsn
+        let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
+        sql = """
+            SELECT \(names) FROM \(row[3] == "t" ? "" : "ONLY ")\(name) \(row[1].map { "WHERE \($0)" } ?? "")
+            """
+    }
+
+    /// As the stream has them.
+    private static func columns(_ connection: Connection, _ oid: UInt32, among list: String?) throws -> [Column] {
+        let rows = try connection.query(
+            """
+            SELECT a.attname, a.atttypid, a.atttypmod, t.typname, COALESCE(a.attnum = ANY (i.indkey), false)
+            FROM pg_catalog.pg_attribute a
+            JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+            LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+            WHERE a.attrelid = CAST($1 AS pg_catalog.oid) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+                AND ($2::pg_catalog.name[] IS NULL OR a.attname = ANY ($2::pg_catalog.name[]))
+            ORDER BY a.attnum
+            """, [String(oid), list])
+        var columns: [Column] = []
+        for row in rows.values {
+            guard row.count == 5, let name = row[0], let type = row[1].flatMap({ UInt32($0) }),
+                let modifier = row[2].flatMap({ Int32($0) }), let typeName = row[3]
+            else { continue }
+            columns.append(
+                Column(
+                    name: name, typeOID: type, typeModifier: modifier, typeName: typeName, isIdentity: true,
+                    isPrimaryKey: row[4] == "t"))
+        }
+        return columns
+    }
+
+    func read(_ take: (RawSpan) throws -> Void) throws {
+        var trouble: (any Error)?
+        do throws(PostgresError) {
+            try connection.stream(sql, timeoutMilliseconds: Self.patience) { tuple in
+                do { try take(tuple) } catch { trouble = error }
+                return trouble == nil && !Signals.wasInterrupted
+            }
+        } catch {
+            if let trouble { throw trouble }
+            if Signals.wasInterrupted {
+                throw CommandFailure(.notFound, "interrupted: the log has a part of the table")
+            }
+            throw error
+        }
+    }
+
+    /// For a row that the server has to look for.
+    private static let patience = 600_000
+}
+
+/// Takes rows, and gives them to the hub some at a time.
+private struct BackfillSender: ~Copyable {
+    private let source: BackfillSource
+    private let signal: HubSignal
+    private let because: String?
+    private let noting: (Int) -> Void
+    private var rows = ByteWriter(capacity: 300 << 10)
+    private var part = 0
+    private(set) var count = 0
+    private(set) var leftOut = 0
+
+    init(_ source: BackfillSource, _ signal: HubSignal, because: String?, noting: @escaping (Int) -> Void) {
+        self.source = source
+        self.signal = signal
+        self.because = because
+        self.noting = noting
+    }
+
+    mutating func take(_ tuple: RawSpan) throws {
+        rows.append(rows.isEmpty ? "[" : ",[")
+        var columns = Tuple(tuple).columns()
+        var isFirst = true
+        while let value = try columns.next() {
+            if !isFirst { rows.append(",") }
+            isFirst = false
+            switch value {
+            case .null: rows.append("null")
+            case .text(let text) where text.byteCount <= Self.largestValue: JSONText.appendString(text, to: &rows)
+            case .text, .unchanged, .binary:
+                leftOut += 1
+                rows.append("{}")
+            }
+        }
+        rows.append("]")
+        count += 1
+        if rows.count >= Self.requestBytes { _ = try send(isLast: false) }
+    }
+
+    mutating func finish() throws -> HubSignal.Answer { try send(isLast: true) }
+
+    private mutating func send(isLast: Bool) throws -> HubSignal.Answer {
+        var body = JSONLine()
+        if isLast {
+            body.add("text", ["\(count) rows as of \(source.lsn)", because].compactMap(\.self).joined(separator: "; "))
+        }
+        body.add("lsn", source.lsn.description)
+        body.add("part", UInt64(part))
+        body.add("last", json: isLast ? "true" : "false")
+        body.add("table", json: Self.table(source.relation))
+        body.add("rows", json: "[" + rows.bytes.text + "]")
+        rows.removeAll()
+        part += 1
+        noting(count)
+        return try signal.answer("backfill", Array(body.text.utf8), trying: Self.tries)
+    }
+
+    private static func table(_ relation: Relation) -> String {
+        let columns = relation.columns.map { column in
+            var line = JSONLine()
+            line.add("name", column.name)
+            line.add("type", column.typeName)
+            line.add("type_oid", UInt64(column.typeOID))
+            line.add("type_modifier", json: String(column.typeModifier))
+            line.add("key", json: column.isPrimaryKey ? "true" : "false")
+            return line.text
+        }
+        var line = JSONLine()
+        line.add("schema", relation.schema)
+        line.add("name", relation.name)
+        line.add("oid", UInt64(relation.oid))
+        line.add("columns", json: "[" + columns.joined(separator: ",") + "]")
+        return line.text
+    }
+
+    private static let requestBytes = 256 << 10
+    private static let largestValue = 1 << 20
+    /// The hub may be behind the database for a while.
+    private static let tries = 12
+}
