@@ -84,7 +84,7 @@ struct AsOfCommand: Command {
         let reach =
             rows.isWhole
             ? "these are all"
-            : "rows that nothing touched since @\(oldest) are not among them ('tidewire signal backfill' puts them into the log)"
+            : "not those that nothing touched since @\(oldest) (see 'tidewire signal backfill')"
         let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
         let left = rows.forgottenCount == 0 ? "" : "; of \(rows.forgottenCount) more the values were forgotten"
         try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps)\(left).")

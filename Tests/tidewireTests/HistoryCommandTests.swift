@@ -241,15 +241,15 @@ struct TemporaryLog {
         let result = try await onLog("asof", "fullrep", "--to", "@14", "--mask", "email")
         #expect(
             result.unmarked == """
-                  OFFSET  KEY           ROW
-                      13  5             id: 5, email: "*** MARK", body: "called", deleted_at: null
-                1 row; rows that nothing touched since @12 are not among them.
+                KNOWN BY  KEY           ROW
+                @13       5             id: 5, email: "*** MARK", body: "called", deleted_at: null
+                1 row; not those that nothing touched since @12 (see 'tidewire signal backfill').
 
                 """, "\(result.output)\(result.errors)")
         let json = try await onLog("asof", "fullrep", "--to", "@13", "--json", "--unmask", "email")
         #expect(
             json.output
-                == #"{"offset":12,"key":"5","record":{"id":5,"email":"me@x","body":"call back","deleted_at":null}}"#
+                == #"{"offset":12,"witness":"change","key":"5","record":{"id":5,"email":"me@x","body":"call back","deleted_at":null}}"#
                 + "\n")
         #expect(try await onLog("asof", "fulrep").errors.contains("did you mean public.fullrep?"))
     }
