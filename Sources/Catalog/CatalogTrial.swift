@@ -41,6 +41,18 @@ public struct CatalogTrial {
         return view
     }
 
+    /// What a request means there, with its values in the form that PostgreSQL gives them; nil where the role has no view.
+    public func outcome(of request: BindingRequest, in view: CatalogView) throws(PostgresError) -> BindingOutcome? {
+        switch BindingResolver(view: view).step(request) {
+        case .final(let outcome), .outcome(let outcome): return outcome
+        case .needsAccess: return nil
+        case .drafts(let drafts):
+            let answers = try reader.canonical(Set(drafts.flatMap(\.literals)))
+            return BindingDraft.outcome(
+                drafts, drafts.map { $0.literals.map { answers[$0] ?? .failure(BindingDraft.unanswered) } })
+        }
+    }
+
     private func wanted(_ roles: [String], _ view: CatalogView) -> [String: Set<UInt32>] {
         var wanted: [String: Set<UInt32>] = [:]
         for role in roles {

@@ -1,21 +1,28 @@
 import Bytes
+import Catalog
 import Change
 import Console
 import Diagnostics
 import EventLog
 import Explaining
-import History
+@_spi(Judging) import History
 import Postgres
 import Settings
 
 /// `tidewire whatif`
 struct WhatIfCommand: Command {
     let name = "whatif"
-    let summary = "Show who would gain and who would lose which rows by a migration, before it is made."
+    let summary =
+        "Show who would gain and who would lose which rows by a migration or other filters, before it is made."
     let discussion = """
         Takes SQL that changes policies, grants, functions or the publication, and goes through the changes that the event log \
         holds: who would have been told of which, as the database is and as it would be? Filters of subscriptions are left out: \
         it is about what somebody MAY see. Updates are judged by the new row, deletes by the old one, as the hub does.
+
+        WITH --binding it is about what somebody asks for and may see: subscriptions that are proposed, and each client's own \
+        now, of all its sessions in the ledger (of one who is named by --claims or --role: every row). Several for a table are \
+        as several of one client; of other tables nothing is said. --policy may be left out then. What is kept by no policy but \
+        by the filter, or the event, is (not asked for). A filter that PostgreSQL has to decide tells nobody here, and a line says so.
 
         FOR WHOM. For those whom the ledger of the log knows (setting: ledger), the newest first; or for one, with --claims, \
         or --role and --sub. Memberships (rows of other tables that policies look into) are taken back to what they were at \
@@ -34,15 +41,16 @@ struct WhatIfCommand: Command {
         it and what keeps it now; of a loss, which show it now and what will keep it. (no policy) says that none shows it, \
         a name under KEPT BY is a restrictive policy that does not hold. Where several show the same row, all are named.
 
-        JSON. One object a line. kind "catalog": schema, table, role, changes (texts); kind "holder": user, role, schema, table, \
+        JSON. One object a line. kind "binding": schema, table, asked (a text); kind "catalog": schema, table, role, changes (texts); kind "holder": user, role, schema, table, \
         told_now, told_then, gains, losses; kind "policy": change (gain or loss), role, schema, table, shown_by, kept_by (names), \
-        shown_how, kept_how (policies, no_policy, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
+        shown_how, kept_how (policies, no_policy, not_asked_for, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
         kind "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
-        memberships_of_now, masked (columns that policies read and a bundle has no values of), claims_not_kept (names). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
+        memberships_of_now, masked (columns that policies read and a bundle has no values of), masked_filters, claims_not_kept (names). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
         """
     let options: [Option] =
         [
-            .proposal, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to, .withoutProgress,
+            .proposal, .bindings, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to,
+            .withoutProgress,
             .output, .json,
             .zone, .log, .project,
         ] + Option.masking + Option.asking
@@ -56,6 +64,9 @@ struct WhatIfCommand: Command {
             "tidewire whatif --policy new-policies.sql --on postgresql://postgres@staging/app",
             "Who would see more, and who less, of what is kept?"),
         Example(
+            "tidewire whatif --binding \"INSERT notes room=eq.5\" --on \"$STAGING\" --from -1d",
+            "What would clients miss that asked for less?"),
+        Example(
             "tidewire whatif --policy new-policies.sql --on \"$STAGING\" --from -1d --role authenticated --sub 7f3c2b1e-0c5d-4f6e-8a52-000000000001",
             "And she, of the last day?"),
     ]
@@ -63,22 +74,25 @@ struct WhatIfCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
-        guard let file = arguments.value(of: .proposal) else {
-            throw UsageError("what is proposed? give --policy FILE")
+        let bindings = try arguments.bindings()
+        let file = arguments.value(of: .proposal)
+        guard file != nil || !bindings.isEmpty else {
+            throw UsageError("what is proposed? give --policy FILE, or --binding BINDING")
         }
         guard let place = arguments.value(of: .place) else {
             throw UsageError(
                 "where may it be applied, and rolled back? give --on URL: a copy of the database, or the database itself, "
                     + "where it holds its locks for a moment")
         }
-        let sql = try arguments.contents(of: file, named: "--policy", terminal)
+        let sql = try file.map { try arguments.contents(of: $0, named: "--policy", terminal) } ?? "-- nothing"
         let (limit, count) = (try arguments.count(of: .holderLimit, or: 50), try arguments.count(of: .examples, or: 3))
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
             // Memberships are taken back by all that came since: the whole rest of the log is needed.
             let log = try arguments.log(asking: [.from], terminal)
-            let (holders, unkept) = try arguments.holders(in: log, atMost: limit, terminal)
+            let audience = try arguments.audience(in: log, atMost: limit, of: bindings, terminal)
+            let holders = audience.holders
             var query = try arguments.query(zone)
             // What a hub gave begins there.
             if arguments.value(of: .server) != nil { query.from = nil }
@@ -88,13 +102,14 @@ struct WhatIfCommand: Command {
                 deletesAreStrict: configuration.deletesAreStrict)
             settings.examples = count
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
-            let report = try answered(file) {
-                try WhatIf(log, settings).answer(sql, for: holders, in: window) { what, offset in
+            let proposed = bindings.isEmpty ? nil : ProposedBindings(then: bindings, now: audience.bindings)
+            let report = try answered(file ?? "--policy") {
+                try WhatIf(log, settings).answer(sql, for: holders, asking: proposed, in: window) { what, offset in
                     progress.note("reading the log \(what): @\(offset)")
                 }
             }
             progress.clear()
-            let printer = WhatIfPrinter(report, unkept, log, zone, terminal)
+            let printer = WhatIfPrinter(report, audience, bindings, log, zone, terminal)
             if arguments.has(.json) {
                 for line in try printer.json { try terminal.print(line) }
             } else {
@@ -112,6 +127,8 @@ struct WhatIfCommand: Command {
             throw CommandFailure(
                 .notFound, "the database does not take \(file): \(error.message)\(state)",
                 hint: error.hint ?? "Nothing of it was applied. May the login of --on do what it says?")
+        } catch WhatIf.Failure.badBinding(let table, let reason) {
+            throw CommandFailure(.notFound, "--binding for \(table): the hub would refuse it: \(reason)")
         } catch WhatIf.Failure.tooLarge(let pairs, let most) {
             throw CommandFailure(
                 .notFound, "\(pairs) pairs of clients and changes are more than \(most)",
@@ -125,6 +142,10 @@ struct WhatIfCommand: Command {
 
 extension Option {
     fileprivate static let proposal = Option.value("policy", "FILE", "The SQL that is proposed; - is standard input.")
+    fileprivate static let bindings = Option.value(
+        "binding", "BINDING",
+        "A subscription that is proposed in place of each client's own: [EVENT] TABLE [FILTER], such as \"notes room=eq.5\"; again for more."
+    )
     fileprivate static let place = Option.value(
         "on", "URL",
         "The database in which it is applied, in a transaction that is rolled back. Passwords may come from PGPASSWORD or PGPASSFILE."
@@ -147,46 +168,107 @@ extension Arguments {
         return Int(number)
     }
 
-    /// Whoever is named, or else those whom the ledger knows; and the names of claims of theirs that are not known.
-    fileprivate func holders(
-        in log: HistoryLog, atMost limit: Int, _ terminal: Terminal
-    ) throws -> (holders: [ExplainedHolder], unkept: Set<String>) {
+    /// What is proposed to ask for, of each table.
+    fileprivate func bindings() throws(UsageError) -> [TableName: [AskedBinding]] {
+        var bindings: [TableName: [AskedBinding]] = [:]
+        for text in values(of: .bindings) {
+            var words = text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
+            var operations = RowOperations.all
+            if let event = words.first, ["*", "INSERT", "UPDATE", "DELETE"].contains(event.uppercased()),
+                words.count > 1
+            {
+                operations = RowOperations(event: String(event))
+                words = words[1].split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
+            }
+            guard let name = words.first, let table = TableName(String(name)) else {
+                throw UsageError(
+                    "--binding \(text): expected [EVENT] TABLE [FILTER], such as \"UPDATE app.notes room=eq.5\"")
+            }
+            let filter = words.count > 1 ? String(words[1]) : nil
+            bindings[table, default: []].append(AskedBinding(operations: operations, filter: filter))
+        }
+        return bindings
+    }
+
+    /// Whoever is named, or else those whom the ledger knows, and what they ask for of these tables.
+    fileprivate func audience(
+        in log: HistoryLog, atMost limit: Int, of tables: [TableName: [AskedBinding]], _ terminal: Terminal
+    ) throws -> WhatIfAudience {
         let (claims, role, subject) = (value(of: .claims), value(of: .role), value(of: .subject))
+        var audience = WhatIfAudience()
         guard claims == nil, role == nil else {
-            return ([try holder(claims: claims, role: role, subject: subject, terminal)], [])
+            audience.holders = [try holder(claims: claims, role: role, subject: subject, terminal)]
+            audience.bindings = [tables.mapValues { _ in [AskedBinding()] }]
+            return audience
         }
         guard subject == nil else { throw UsageError("--sub needs --role, or --claims") }
-        var seen: Set<[UInt8]> = []
-        var holders: [ExplainedHolder] = []
-        var unkept: Set<String> = []
-        for attendance in try AttendanceBook(log).all.reversed() where holders.count < limit {
+        var seen: [[UInt8]: Int] = [:]
+        for attendance in try AttendanceBook(log).all.reversed() {
             let recorded = attendance.holder(at: .max)
             guard value(of: .user).map({ Array($0.utf8) == recorded.note.subject }) ?? true else { continue }
-            guard !recorded.note.role.isEmpty, seen.insert(recorded.note.role + [0] + recorded.note.claims).inserted,
-                let holder = try? ExplainedHolder(recorded)
-            else { continue }
-            holders.append(holder)
-            unkept.formUnion(ExplainedHolder.unknownClaims(of: recorded))
+            guard !recorded.note.role.isEmpty else { continue }
+            let identity = recorded.note.role + [0] + recorded.note.claims
+            if let known = seen[identity] {
+                audience.note(attendance.joined.bindings, of: known, tables)
+                continue
+            }
+            guard audience.holders.count < limit, let holder = try? ExplainedHolder(recorded) else { continue }
+            seen[identity] = audience.holders.count
+            audience.holders.append(holder)
+            audience.bindings.append([:])
+            audience.unkept.formUnion(ExplainedHolder.unknownClaims(of: recorded))
+            audience.note(attendance.joined.bindings, of: audience.holders.count - 1, tables)
         }
-        guard holders.isEmpty else { return (holders, unkept) }
+        guard audience.holders.isEmpty else { return audience }
         throw CommandFailure(
             .notFound, "for whom? the ledger of this log knows nobody",
             hint: "Give --claims, or --role and --sub. The hub writes the ledger where the setting ledger is not off.")
     }
 }
 
+/// For whom a proposal is asked about.
+private struct WhatIfAudience {
+    var holders: [ExplainedHolder] = []
+    /// Names of claims of theirs that are not known.
+    var unkept: Set<String> = []
+    /// What each asks for now, of the tables that are proposed for.
+    var bindings: [[TableName: [AskedBinding]]] = []
+    /// Filters that a bundle has not got.
+    var maskedFilters = 0
+
+    mutating func note(_ listed: [ListedBinding], of holder: Int, _ tables: [TableName: [AskedBinding]]) {
+        for table in tables.keys {
+            for binding in listed where binding.isAbout(table.schema, table.name) {
+                if let filter = binding.wholeFilter, filter.contains(MaskMark.sign) {
+                    maskedFilters += 1
+                    continue
+                }
+                let asked = AskedBinding(operations: RowOperations(event: binding.event), filter: binding.wholeFilter)
+                if bindings[holder][table]?.contains(asked) != true {
+                    bindings[holder][table, default: []].append(asked)
+                }
+            }
+        }
+    }
+}
+
 /// A report as it is printed.
 private struct WhatIfPrinter {
     private let report: WhatIfReport
-    private let unkept: Set<String>
+    private let audience: WhatIfAudience
+    private let bindings: [TableName: [AskedBinding]]
     private let log: HistoryLog
     private let zone: DisplayZone
     private let terminal: Terminal
 
-    init(_ report: WhatIfReport, _ unkept: Set<String>, _ log: HistoryLog, _ zone: DisplayZone, _ terminal: Terminal) {
+    init(
+        _ report: WhatIfReport, _ audience: WhatIfAudience, _ bindings: [TableName: [AskedBinding]], _ log: HistoryLog,
+        _ zone: DisplayZone, _ terminal: Terminal
+    ) {
         self.terminal = terminal
         self.report = report
-        self.unkept = unkept
+        self.audience = audience
+        self.bindings = bindings
         self.log = log
         self.zone = zone
     }
@@ -226,10 +308,16 @@ private struct WhatIfPrinter {
     }
 
     private var catalog: [String] {
-        if report.differences.tables.isEmpty { return ["Nothing that clients are told by is different."] }
-        return report.differences.tables.flatMap { table in
-            table.changes.map { ScreenText.escaped("\(table.name) for \(table.role): \($0)") }
+        let asked = bindings.sorted { $0.key.description < $1.key.description }.flatMap { table, bindings in
+            bindings.map { ScreenText.escaped("\(table) for all: \($0.words) in place of what each asks for now") }
         }
+        if report.differences.tables.isEmpty {
+            return asked.isEmpty ? ["Nothing that clients are told by is different."] : asked
+        }
+        return asked
+            + report.differences.tables.flatMap { table in
+                table.changes.map { ScreenText.escaped("\(table.name) for \(table.role): \($0)") }
+            }
     }
 
     private var table: Table {
@@ -303,16 +391,21 @@ private struct WhatIfPrinter {
             lines.append(
                 "\(report.unasked) rows were left out: more than may be asked about. A smaller window says more.")
         }
+        if audience.maskedFilters > 0 {
+            lines.append(
+                "\(audience.maskedFilters) filters of subscriptions are masked in the bundle: what these ask for now is left out."
+            )
+        }
         if !report.lost.isEmpty {
             lines.append(
                 "Masked in the bundle, so that rows which policies judge by it count as shown to nobody: "
                     + "\(report.lost.sorted().joined(separator: ", ")). --unmask, where it is made, leaves it readable."
             )
         }
-        if !unkept.isEmpty {
+        if !audience.unkept.isEmpty {
             lines.append(
                 "Policies were asked without claims that are not kept (setting: ledger_claims) or masked: "
-                    + unkept.sorted().joined(separator: ", "))
+                    + audience.unkept.sorted().joined(separator: ", "))
         }
         if report.membershipsAreOfNow {
             lines.append("Some memberships are as they are now: the log does not say what they were.")
@@ -324,7 +417,16 @@ private struct WhatIfPrinter {
 
     var json: [String] {
         get throws {
-            var lines: [String] = report.differences.tables.map { table in
+            var lines: [String] = bindings.sorted { $0.key.description < $1.key.description }.flatMap { table, asked in
+                asked.map { binding in
+                    var line = JSONLine()
+                    line.add("kind", "binding")
+                    add(table, to: &line)
+                    line.add("asked", binding.words)
+                    return line.text
+                }
+            }
+            lines += report.differences.tables.map { table in
                 var line = JSONLine()
                 line.add("kind", "catalog")
                 add(table.name, to: &line)
@@ -402,7 +504,8 @@ private struct WhatIfPrinter {
         line.add("not_asked", report.unasked)
         line.add("memberships_of_now", report.membershipsAreOfNow)
         line.add("masked", json: Self.list(report.lost.sorted()))
-        line.add("claims_not_kept", json: Self.list(unkept.sorted()))
+        line.add("masked_filters", UInt64(audience.maskedFilters))
+        line.add("claims_not_kept", json: Self.list(audience.unkept.sorted()))
         return line.text
     }
 }
@@ -458,11 +561,20 @@ extension WhatIfReport.Shift {
     }
 }
 
+extension AskedBinding {
+    fileprivate var words: String {
+        let names = [(RowOperations.insert, "INSERT"), (.update, "UPDATE"), (.delete, "DELETE")]
+        let event = operations == .all ? "every change" : names.first { $0.0 == operations }?.1 ?? "nothing"
+        return event + (filter.map { " where \($0)" } ?? "")
+    }
+}
+
 extension Ground {
     fileprivate var words: String {
         switch self {
         case .policies(let names): names.joined(separator: ", ")
         case .noPolicy: "(no policy)"
+        case .notAskedFor: "(not asked for)"
         case .open: "(no row security)"
         case .unreadable: "(no SELECT)"
         case .unpublished: "(not published)"
@@ -475,6 +587,7 @@ extension Ground {
         switch self {
         case .policies: "policies"
         case .noPolicy: "no_policy"
+        case .notAskedFor: "not_asked_for"
         case .open: "no_row_security"
         case .unreadable: "no_select"
         case .unpublished: "not_published"

@@ -76,6 +76,41 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(result.output.contains("nobody of 1 client would gain or lose any"))
     }
 
+    @Test func `other filters are a proposal by themselves`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        func asked(_ bindings: String..., words: [String] = []) async -> Run {
+            await tidewireTests.run(
+                ["whatif", "--on", stage.database.url, "--log", stage.log.path, "--claims", "claims"] + words
+                    + bindings.flatMap { ["--binding", $0] }, commands: commands, files: ["claims": Self.me])
+        }
+        let whole = await asked("fullrep")
+        #expect(whole.exitCode == .ok && whole.output.contains("nobody of 1 client would gain or lose any"), "\(whole)")
+        let fewer = await asked("INSERT public.fullrep body=eq.call back")
+        #expect(fewer.exitCode == .notFound, "\(fewer)")
+        #expect(
+            fewer.output.hasPrefix(
+                "public.fullrep for all: INSERT where body=eq.call back in place of what each asks for now\n"),
+            "\(fewer)")
+        #expect(fewer.output.contains("(not asked for)") && fewer.output.contains("gain 0 and lose"), "\(fewer)")
+        let json = await asked("INSERT public.fullrep body=eq.call back", words: ["--json"])
+        #expect(
+            json.output.hasPrefix(
+                #"{"kind":"binding","schema":"public","table":"fullrep","asked":"INSERT where body=eq.call back"}"#
+                    + "\n"),
+            "\(json)")
+        #expect(json.output.contains(#""kept_by":[],"kept_how":"not_asked_for""#), "\(json)")
+        for (binding, reason) in [("fullrep nothing=eq.1", "nothing"), ("fullrep id=eq.x", "x")] {
+            let refused = await asked(binding)
+            #expect(refused.exitCode == .notFound && refused.errors.contains("the hub would refuse it"), "\(refused)")
+            #expect(refused.errors.contains(reason), "\(refused)")
+        }
+        #expect(await asked("").exitCode == .usage)
+        let nothing = await tidewireTests.run(
+            ["whatif", "--on", stage.database.url, "--log", stage.log.path], commands: commands)
+        #expect(nothing.exitCode == .usage && nothing.errors.contains("or --binding BINDING"), "\(nothing)")
+    }
+
     /// Marks are no values: whatever policies read of them is not known, and that is said.
     @Test func `of a bundle what is masked counts as shown to nobody, unless it was left readable`() async throws {
         let stage = try WhyStage(Self.own)

@@ -13,6 +13,8 @@ public enum Ground: Sendable, Hashable {
     case open
     /// The role may not read the table's key.
     case unreadable
+    /// Policies show it, and it is not what he asks for.
+    case notAskedFor
     /// The table, or what was done to it, is not in the publication.
     case unpublished
     /// What one policy or another says does not come to it: PostgreSQL refuses the role any query.
@@ -42,8 +44,9 @@ struct RuledChanges {
 
         /// Which of several policies show the change's row: a bit for each in their order.
         func shown(at offset: UInt64) -> UInt32 {
-            guard let pair, !pair.parts.isEmpty else { return 0 }
-            return pair.parts.indices.reduce(0) {
+            guard let pair else { return 0 }
+            let places = pair.parts.indices.lowerBound..<pair.partOfAll + (pair.bindings == nil ? 0 : 1)
+            return places.reduce(0) {
                 told.shows(offset, to: holder, part: $1) ? $0 | 1 << UInt32($1) : $0
             }
         }
@@ -52,6 +55,7 @@ struct RuledChanges {
         func ground(_ operation: Operation, _ shown: UInt32, isTold: Bool) -> Ground {
             guard let pair else { return isPublished ? .unreadable : .unpublished }
             guard pair.table.operations.contains(RowOperations(operation)) else { return .unpublished }
+            if !isTold, pair.bindings != nil, shown >> UInt32(pair.partOfAll) & 1 == 1 { return .notAskedFor }
             guard let policy = pair.policy else { return .open }
             if policy.parts.count <= 1 { return isTold ? .policies(policy.parts.map(\.name)) : .noPolicy }
             if pair.parts.isEmpty { return .unknown }

@@ -50,6 +50,13 @@ final class Proposal {
 
     /// As it is now.
     func view(for roles: [String]) throws(PostgresError) -> CatalogView {
-        try CatalogTrial(session, publication: publication, interrupt: interrupt).view(for: roles)
+        try trial.view(for: roles)
     }
+
+    /// What a subscription means as it is now.
+    func outcome(of request: BindingRequest, in view: CatalogView) throws(PostgresError) -> BindingOutcome? {
+        try trial.outcome(of: request, in: view)
+    }
+
+    private var trial: CatalogTrial { CatalogTrial(session, publication: publication, interrupt: interrupt) }
 }

@@ -18,6 +18,11 @@ struct Ruling {
         var sets: [Int]
         /// The policies one by one, where there are several: one alone says what all say.
         var parts: [Part] = []
+        /// What the holder asks for; nil is everything.
+        var bindings: [TableBinding]?
+
+        /// Behind the policies one by one: all of them, whatever is asked for.
+        var partOfAll: Int { parts.count }
     }
 
     /// One of several policies, with the holder's claims in it.
@@ -51,15 +56,16 @@ struct Ruling {
 
     /// `concerns` says which tables of which roles are of interest.
     init(
-        _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal,
+        _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, asking bindings: BoundBindings? = nil,
         concerns: (String, CatalogTable) -> Bool
-    ) throws(PostgresError) {
+    ) throws {
         self.view = view
+        var bindings = bindings
         let judge = TrialJudge(proposal.session)
         for (number, holder) in holders.enumerated() {
             let claimant = Claimant(role: holder.role, claims: holder.claims, identity: UInt32(number))
             var known = KnownOfHolder()
-            for table in view.snapshot.tables where concerns(holder.role, table) {
+            for table in view.snapshot.tables where bindings?.concerns(table) ?? concerns(holder.role, table) {
                 guard view.isReadable(table, by: holder.role) else { continue }
                 let policy = view.policy(of: holder.role, on: table)
                 var pair = Pair(
@@ -70,6 +76,7 @@ struct Ruling {
                     pair.sets = try places(of: pair.residual, claimant, judge, &known)
                     pair.parts = try parts(of: policy, claimant, judge, &known)
                 }
+                pair.bindings = try bindings?.bindings(of: number, holder.role, table)
                 places[Place(holder: number, schema: table.schema, table: table.name)] = pairs.count
                 pairs.append(pair)
             }
@@ -147,17 +154,18 @@ struct Ruling {
     }
 
     /// So many policies are told apart at most.
-    var partCount: Int { pairs.reduce(0) { max($0, $1.parts.count) } }
+    var partCount: Int { pairs.reduce(0) { max($0, $1.parts.count + ($1.bindings == nil ? 0 : 1)) } }
 
-    /// What policies read and is masked.
+    /// What policies and filters read and is masked.
     func columns(maskedBy masking: Masking) -> Set<String> {
         var found: Set<String> = []
         for pair in pairs {
             let table = TableName(schema: pair.table.schema, name: pair.table.name)
-            for column in pair.policy?.row.columns ?? [] where column.isNeeded && masking.masks(column.name, of: table)
-            {
-                found.insert("\(table).\(column.name)")
+            let ofPolicies = (pair.policy?.row.columns ?? []).filter(\.isNeeded).map(\.name)
+            let ofFilters = (pair.bindings ?? []).flatMap { $0.predicate?.slots ?? [] }.map {
+                pair.table.columns[$0].name
             }
+            for name in ofPolicies + ofFilters where masking.masks(name, of: table) { found.insert("\(table).\(name)") }
         }
         return found
     }

@@ -19,6 +19,8 @@ struct RulingPass: ~Copyable {
         var residual: Residual
         var sets: [Int]
         var judged: JudgedPolicy?
+        /// What is asked for beside that; nil is everything.
+        var binding: TableBinding?
     }
 
     /// Rows that only PostgreSQL can judge wait until there are enough to ask about.
@@ -74,8 +76,20 @@ struct RulingPass: ~Copyable {
         // The same for all holders of a role: they are asked about together.
         var judged: [UInt64: [JudgedPolicy]] = [:]
         for (number, pair) in pairs.enumerated() {
-            targets.append(
-                Target(pair: number, part: nil, residual: pair.residual, sets: pair.sets, judged: pair.policy?.judged))
+            let whole = Target(
+                pair: number, part: nil, residual: pair.residual, sets: pair.sets, judged: pair.policy?.judged)
+            if let bindings = pair.bindings {
+                for binding in bindings {
+                    var target = whole
+                    target.binding = binding
+                    targets.append(target)
+                }
+                var target = whole
+                target.part = pair.partOfAll
+                targets.append(target)
+            } else {
+                targets.append(whole)
+            }
             guard let policy = pair.policy, !pair.parts.isEmpty else { continue }
             let each = judged[policy.judged.identity] ?? pair.parts.map { policy.judged($0.part) }
             judged[policy.judged.identity] = each
@@ -138,11 +152,12 @@ struct RulingPass: ~Copyable {
         if let handle = handles[number] { index.remove(handle) }
         let target = targets[number]
         let table = ruling.pairs[target.pair].table
-        let predicate = target.residual.predicate(
+        var predicate = target.residual.predicate(
             keys: memberships.keys(of: target.sets), asker: UInt32(number), settings: settings)
+        if let filter = target.binding?.predicate { predicate = .both(filter, predicate) }
+        let asked = target.binding?.operations ?? table.operations
         handles[number] = index.add(
-            table: table.oid,
-            operations: operations.intersection(OperationSet(rawValue: table.operations.rawValue)),
+            table: table.oid, operations: operations.intersection(OperationSet(rawValue: asked.rawValue)),
             predicate: predicate, member: UInt32(number))
     }
 
@@ -200,7 +215,7 @@ struct RulingPass: ~Copyable {
     private mutating func want(_ change: borrowing Change, at offset: UInt64, _ asking: [Int]) throws {
         for number in asking {
             let target = targets[number]
-            guard let policy = target.judged, mayAsk(target) else { continue }
+            guard try passesFilter(target, change), let policy = target.judged, mayAsk(target) else { continue }
             var question = questions[policy.identity] ?? Question(policy: policy, isOfPart: target.part != nil)
             if question.asking.last?.offset == offset {
                 question.asking[question.asking.count - 1].targets.append(number)
@@ -211,6 +226,18 @@ struct RulingPass: ~Copyable {
             }
             questions[policy.identity] = question
             if question.rows.count >= Limits.policyStatementRows { try ask(policy.identity) }
+        }
+    }
+
+    /// PostgreSQL is asked about policies alone: a filter that it would have to decide tells nobody of the row here.
+    private mutating func passesFilter(_ target: Target, _ change: borrowing Change) throws -> Bool {
+        guard let filter = target.binding?.predicate else { return true }
+        switch try index.verdict(of: filter, on: change) {
+        case .yes: return true
+        case .no, .unknown, .notYes, .failed: return false
+        case .ask:
+            told.unasked += 1
+            return false
         }
     }
 

@@ -34,6 +34,8 @@ public struct WhatIf {
     public enum Failure: Error {
         /// PostgreSQL does not take the SQL.
         case refused(PostgresError)
+        /// A subscription that is proposed, and what the hub would say to it.
+        case badBinding(table: String, reason: String)
         /// Pairs of holders and changes, and how many there may be.
         case tooLarge(pairs: Int, most: Int)
     }
@@ -49,8 +51,11 @@ public struct WhatIf {
     }
 
     /// `progress` hears a word for what is done, and how far it is.
+    ///
+    /// - Parameter bindings: where subscriptions count too; nil is about what holders may see.
     public func answer(
-        _ sql: String, for holders: [ExplainedHolder], in window: HistoryWindow,
+        _ sql: String, for holders: [ExplainedHolder], asking bindings: ProposedBindings? = nil,
+        in window: HistoryWindow,
         progress: (String, UInt64) -> Void
     ) throws -> WhatIfReport {
         let offsets = try offsets(of: window)
@@ -71,12 +76,15 @@ public struct WhatIf {
         var report = WhatIfReport(holders, differences, offsets)
         let changes = WindowChanges(offsets)
         // First as it would be, while it is so.
-        let proposed = try ruling(after, holders, proposal, differences, over: offsets)
+        let asked = { (side: BoundBindings.Side, view: CatalogView) in
+            bindings.map { BoundBindings($0, side, view, proposal) }
+        }
+        let proposed = try ruling(after, holders, proposal, differences, asking: asked(.then, after), over: offsets)
         if !proposed.mayAsk { try proposal.undo() }
         let then = ToldChanges(changes, holders: holders.count, parts: proposed.partCount)
         try judge(proposed, holders, proposal, window, into: then, &report) { progress("as proposed", $0) }
         if proposed.mayAsk { try proposal.undo() }
-        let present = try ruling(before, holders, proposal, differences, over: offsets)
+        let present = try ruling(before, holders, proposal, differences, asking: asked(.now, before), over: offsets)
         if !present.mayAsk { try proposal.end() }
         let now = ToldChanges(changes, holders: holders.count, parts: present.partCount)
         try judge(present, holders, proposal, window, into: now, &report) { progress("as it is", $0) }
@@ -90,9 +98,9 @@ public struct WhatIf {
     /// Where there is no room to tell its policies apart, it does without.
     private func ruling(
         _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, _ differences: CatalogDifferences,
-        over offsets: Range<UInt64>
-    ) throws(PostgresError) -> Ruling {
-        var ruling = try Ruling(view, holders, proposal, concerns: differences.concern)
+        asking bindings: BoundBindings?, over offsets: Range<UInt64>
+    ) throws -> Ruling {
+        var ruling = try Ruling(view, holders, proposal, asking: bindings, concerns: differences.concern)
         if offsets.count * holders.count * (1 + ruling.partCount) > Self.mostPairs / 2 { ruling.dropParts() }
         return ruling
     }

@@ -1,4 +1,5 @@
 import Bytes
+import Catalog
 import Change
 import Explaining
 import Foundation
@@ -65,7 +66,7 @@ import Testing
     }
 
     private static func answer(
-        _ stage: GatewayStage, _ sql: String, users: Range<Int> = 0..<3
+        _ stage: GatewayStage, _ sql: String, users: Range<Int> = 0..<3, asking bindings: ProposedBindings? = nil
     ) throws -> WhatIfReport {
         let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing)
         let settings = WhatIf.Settings(
@@ -74,7 +75,7 @@ import Testing
             try ExplainedHolder(claims: nil, role: stage.reader, subject: GatewayStage.user(user))
         }
         return try WhatIf(log, settings).answer(
-            stage.names.filled(sql), for: holders, in: log.window(from: nil, to: nil)
+            stage.names.filled(sql), for: holders, asking: bindings, in: log.window(from: nil, to: nil)
         ) { _, _ in }
     }
 
@@ -219,6 +220,10 @@ import Testing
         #expect(try found("ALTER TABLE notes DISABLE ROW LEVEL SECURITY") == ["gain open noPolicy": 2])
     }
 
+    /// The last one reads memberships by its owner's rights, which the hub has not got: it asks PostgreSQL, which judges by the
+    /// memberships of when it is asked.
+    private static let followed = rules.dropLast()
+
     /// With a number on each version, by which those are told apart that clients heard, and a table for the end.
     private static let numbered = """
         CREATE SEQUENCE marks; ALTER TABLE notes ADD COLUMN v bigint;
@@ -227,14 +232,44 @@ import Testing
         CREATE TABLE ends (id int PRIMARY KEY); GRANT SELECT ON ends TO READER;
         """
 
+    /// What users ask for of the notes, by user.
+    private typealias Asked = [[AskedBinding]]
+
+    private static let filters = [
+        nil, "room=eq.1", "room=in.(0,2)", "id=gt.30", "and=(room.gte.1,id.lt.60)", "owner=eq.\(GatewayStage.user(1))",
+        "room=eq.01", "or=(id.lt.20,room.eq.2)",
+    ]
+
+    private static func asked(_ random: inout SeededRandom) -> Asked {
+        (0..<3).map { _ in
+            (0..<Int.random(in: 1...2, using: &random)).map { _ in
+                AskedBinding(
+                    operations: random.pick([.all, .all, .insert, .update, .delete]), filter: random.pick(filters))
+            }
+        }
+    }
+
+    private static func request(_ asked: AskedBinding) -> String {
+        let event =
+            switch asked.operations {
+            case .insert: "INSERT"
+            case .update: "UPDATE"
+            case .delete: "DELETE"
+            default: "*"
+            }
+        return binding("notes", event, filter: asked.filter)
+    }
+
     /// What three users hear of changes at random under a rule, each change by its name.
-    private static func delivery(_ rule: Rule, _ seed: Seed) throws -> (stage: GatewayStage, heard: [Set<String>]) {
+    private static func delivery(
+        _ rule: Rule, _ seed: Seed, asking asked: Asked = Array(repeating: [AskedBinding()], count: 3)
+    ) throws -> (stage: GatewayStage, heard: [Set<String>]) {
         let stage = try GatewayStage(
             tables.replacing("RULE", with: rule.sql) + numbered, publication: "FOR TABLE notes, members, ends")
         let callers = try (0..<3).map { user in
             let caller = try stage.caller()
             try caller.subscribe(
-                "realtime:a", [binding("notes"), binding("ends")], token: stage.token(of: user))
+                "realtime:a", asked[user].map(request) + [binding("ends")], token: stage.token(of: user))
             return caller
         }
         var random = SeededRandom(seed: seed)
@@ -254,7 +289,7 @@ import Testing
     @Test(arguments: seeds(3))
     func `gains and losses are the difference between what two hubs deliver`(_ seed: Seed) throws {
         var random = SeededRandom(seed: seed)
-        let two = rules.shuffled(using: &random).prefix(2)
+        let two = Self.followed.shuffled(using: &random).prefix(2)
         let (present, proposed) = try (Self.delivery(two[0], seed), Self.delivery(two[1], seed))
         defer {
             present.stage.stop()
@@ -269,6 +304,62 @@ import Testing
                 (line?.gains ?? 0, line?.losses ?? 0) == (then.subtracting(now).count, now.subtracting(then).count),
                 "user \(user), \(two[0].sql) → \(two[1].sql)")
         }
+    }
+
+    @Test(arguments: seeds(4))
+    func `with other subscriptions gains and losses are the difference between what two hubs deliver`(
+        _ seed: Seed
+    ) throws {
+        var random = SeededRandom(seed: seed)
+        let two = Self.followed.shuffled(using: &random).prefix(2)
+        // The same policies on both sides, or others.
+        let rule = (two[0], seed.number % 2 == 0 ? two[1] : two[0])
+        let now = Self.asked(&random)
+        let then = Array(repeating: Self.asked(&random)[0], count: 3)
+        let (present, proposed) = try (
+            Self.delivery(rule.0, seed, asking: now), Self.delivery(rule.1, seed, asking: then)
+        )
+        defer {
+            present.stage.stop()
+            proposed.stage.stop()
+        }
+        let notes = TableName(schema: "public", name: "notes")
+        let report = try Self.answer(
+            present.stage, "ALTER POLICY shown ON notes USING (\(rule.1.sql))",
+            asking: ProposedBindings(then: [notes: then[0]], now: now.map { [notes: $0] }))
+        for user in 0..<3 {
+            let line = report.lines.first { $0.holder == user && $0.table.name == "notes" }
+            let (heard, would) = (present.heard[user], proposed.heard[user])
+            #expect(
+                (line?.gains ?? 0, line?.losses ?? 0) == (
+                    would.subtracting(heard).count, heard.subtracting(would).count
+                ),
+                "user \(user), \(rule.0.sql) → \(rule.1.sql), \(now[user]) → \(then[0])")
+            // Where policies are the same, it is what is asked for that makes the difference.
+            for shift in line?.shifts ?? [] where rule.0.sql == rule.1.sql { #expect(shift.keptBy == .notAskedFor) }
+        }
+        #expect(report.lines.allSatisfy { $0.table == notes })
+    }
+
+    @Test func `what the hub would refuse is refused`() throws {
+        let stage = try Self.stage(Self.rules[0])
+        defer { stage.stop() }
+        try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 1)")
+        try stage.awaitLog()
+        let notes = TableName(schema: "public", name: "notes")
+        for filter in ["nothing=eq.1", "room=eq.x", "room=like.1", "room"] {
+            let bindings = ProposedBindings(
+                then: [notes: [AskedBinding(filter: filter)]],
+                now: Array(repeating: [notes: [AskedBinding()]], count: 3))
+            #expect(throws: WhatIf.Failure.self, "\(filter)") { try Self.answer(stage, "-- nothing", asking: bindings) }
+        }
+        // What was asked for once and would be refused now is as if it were not asked for.
+        let bindings = ProposedBindings(
+            then: [notes: [AskedBinding()]],
+            now: Array(repeating: [notes: [AskedBinding(filter: "nothing=eq.1")]], count: 3))
+        let report = try Self.answer(stage, "-- nothing", asking: bindings)
+        #expect(report.gains == 1 && report.losses == 0)
+        #expect(report.lines.first?.shifts.map(\.keptBy) == [.notAskedFor])
     }
 
     @Test func `nothing of it is applied, whatever it says`() throws {
