@@ -5,7 +5,7 @@ import Console
 import Diagnostics
 import EventLog
 import Explaining
-@_spi(Judging) import History
+import History
 import Postgres
 import Settings
 
@@ -239,11 +239,10 @@ private struct WhatIfAudience {
     mutating func note(_ listed: [ListedBinding], of holder: Int, _ tables: [TableName: [AskedBinding]]) {
         for table in tables.keys {
             for binding in listed where binding.isAbout(table.schema, table.name) {
-                if let filter = binding.wholeFilter, filter.contains(MaskMark.sign) {
+                guard let asked = AskedBinding(binding) else {
                     maskedFilters += 1
                     continue
                 }
-                let asked = AskedBinding(operations: RowOperations(event: binding.event), filter: binding.wholeFilter)
                 if bindings[holder][table]?.contains(asked) != true {
                     bindings[holder][table, default: []].append(asked)
                 }

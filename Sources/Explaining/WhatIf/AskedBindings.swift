@@ -1,6 +1,6 @@
 import Catalog
 import Change
-import History
+@_spi(Judging) import History
 import Matching
 import Policy
 import Postgres
@@ -15,6 +15,14 @@ public struct AskedBinding: Sendable, Hashable {
     public init(operations: RowOperations = .all, filter: String? = nil) {
         self.operations = operations
         self.filter = filter
+    }
+}
+
+extension AskedBinding {
+    /// As the ledger has it, whatever of it may be shown; nil where a bundle has marks in the place of the filter's values.
+    public init?(_ listed: ListedBinding) {
+        if let filter = listed.wholeFilter, filter.contains(MaskMark.sign) { return nil }
+        self.init(operations: RowOperations(event: listed.event), filter: listed.wholeFilter)
     }
 }
 
