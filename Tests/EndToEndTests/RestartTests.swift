@@ -153,6 +153,35 @@ extension EndToEnd {
             cluster.stop()
         }
 
+        /// Nobody reads for as long as an operator wants, and no longer than the server keeps what is not read.
+        @Test func `a pause is over before the slot is lost`() throws {
+            var options = PrivateCluster.Options.forTests
+            options.settings += ["max_slot_wal_keep_size=64MB", "min_wal_size=32MB", "max_wal_size=1GB"]
+            let cluster = try TestCluster.fresh(options)
+            defer { cluster.stop() }
+            let database = try TestDatabase(on: cluster)
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            let pause = hub.settings.replication.pause
+            pause.begin(until: Clock.monotonicNanoseconds() + 3_600_000_000_000)
+            try eventually("the stream to have ended") {
+                try database.value("SELECT active FROM pg_replication_slots") == "f"
+            }
+            try database.run("INSERT INTO t VALUES (1, 'meanwhile')")
+            #expect(try hub.history().changes(of: "public.t").isEmpty)
+            // Nearly all that the server keeps.
+            for _ in 0..<6 { try database.run("SELECT pg_logical_emit_message(false, 'bulk', repeat('x', 9300000))") }
+            try eventually("the hub to read on") {
+                try database.value("SELECT active FROM pg_replication_slots") == "t"
+            }
+            let history = try hub.caughtUp()
+            #expect(history.gaps.isEmpty && history.changes(of: "public.t").count == 1)
+            #expect(!pause.finish())
+            hub.stop()
+        }
+
         /// A volume that was not mounted, a machine that was made anew: the slot has let go of what the lost log had.
         @Test func `an empty data directory on a slot that was followed is a gap`() throws {
             let database = try TestDatabase()

@@ -4,9 +4,12 @@ import System
 
 /// Does what a test does on a thread of its own, as one of those that run at the same time; others wait for their turn without
 /// a thread.
-func inTurn(_ work: @Sendable () async throws -> Void) async throws {
+///
+/// - Parameter isInChain: others can only run behind it. Such go first: behind the others a chain would wait for all of them at each
+///   of its links, and be left over alone.
+func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async throws {
     guard !Turns.isOne else { return try await work() }
-    await Turns.ofThisProcess.take()
+    await Turns.ofThisProcess.take(isInChain: isInChain)
     defer { Turns.ofThisProcess.pass() }
     try await Turns.$isOne.withValue(true) {
         let executor = OwnExecutor()
@@ -26,24 +29,37 @@ private final class Turns: Sendable {
 
     private static var asked: Int? { getenv("TESTS_AT_ONCE").flatMap { Int(String(cString: $0)) } }
 
+    private struct Line {
+        private var waiting: [CheckedContinuation<Void, Never>] = []
+        private var next = 0
+
+        mutating func append(_ continuation: CheckedContinuation<Void, Never>) { waiting.append(continuation) }
+
+        mutating func first() -> CheckedContinuation<Void, Never>? {
+            guard next < waiting.count else { return nil }
+            next += 1
+            return waiting[next - 1]
+        }
+    }
+
     private struct State {
         var free: Int
-        var waiting: [CheckedContinuation<Void, Never>] = []
-        var next = 0
+        var chains = Line()
+        var others = Line()
     }
 
     private let state: Mutex<State>
 
     private init(_ count: Int) { state = Mutex(State(free: count)) }
 
-    func take() async {
+    func take(isInChain: Bool) async {
         await withCheckedContinuation { continuation in
             let isFree = state.withLock { state in
                 guard state.free == 0 else {
                     state.free -= 1
                     return true
                 }
-                state.waiting.append(continuation)
+                if isInChain { state.chains.append(continuation) } else { state.others.append(continuation) }
                 return false
             }
             if isFree { continuation.resume() }
@@ -52,12 +68,9 @@ private final class Turns: Sendable {
 
     func pass() {
         let next: CheckedContinuation<Void, Never>? = state.withLock { state in
-            guard state.next < state.waiting.count else {
-                state.free += 1
-                return nil
-            }
-            state.next += 1
-            return state.waiting[state.next - 1]
+            let next = state.chains.first() ?? state.others.first()
+            if next == nil { state.free += 1 }
+            return next
         }
         next?.resume()
     }

@@ -15,7 +15,8 @@ public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
     @concurrent public func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable @concurrent () async throws -> Void
     ) async throws {
-        try await inTurn {
+        // A suite's traits are its tests' as well.
+        try await inTurn(isInChain: test.traits.contains { $0 is ParallelizationTrait }) {
             let number = RunningTests.began("\(test.id)", minutes: minutes)
             defer { RunningTests.ended(number) }
             try await function()
