@@ -629,6 +629,9 @@ final class Oracle: Hearing {
         }
     }
 
+    /// What others found.
+    func complain(of findings: [String]) { for finding in findings { complain(finding) } }
+
     private func settle(_ listening: Listening, _ who: String, _ oldest: LSN) {
         guard let first = listening.optionalTo else { return complain("\(who) was never answered") }
         if !listening.isSubscribed { complain("\(who) was never subscribed") }

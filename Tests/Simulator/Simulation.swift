@@ -109,6 +109,7 @@ public final class Simulation {
         let shape = shape ?? .usual(seed: seed)
         self.shape = shape
         random = SeededRandom(seed: seed &* 0x9e37_79b9)
+        witness = LedgerWitness(recordsEach: seed % 3 == 1)
         readable = try Epoll()
         agenda = Agenda(time)
         server = ModelServer(database, time, agenda, seed: seed)
@@ -123,7 +124,10 @@ public final class Simulation {
                 end: stream.place, start: hubBegan.place)
         }
         stream.hasGap = { [oracle] in oracle.hasGap($0) }
-        oracle.isInLedger = { [witness] in witness.has($0, $1) }
+        oracle.isInLedger = { [witness] topic, offset in
+            witness.hears(topic, offset)
+            return witness.has(topic, offset)
+        }
         for number in 0..<shape.clients {
             let person = ModelDatabase.people[number % ModelDatabase.people.count]
             clients.append(Client(number, person: person, seed: seed, wire, oracle))
@@ -166,7 +170,7 @@ public final class Simulation {
             open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
             covered: { shared.stream.covered })
         let witness = SharedWitness(witness)
-        let ledger = ChannelLedger(.ranges, claims: ["sub"]) { note in
+        let ledger = ChannelLedger(witness.witness.recordsEach ? .full : .ranges, claims: ["sub"]) { note in
             witness.witness.take(note)
             return true
         }
@@ -183,7 +187,7 @@ public final class Simulation {
     }
 
     /// What the hub has written down of its channels.
-    private let witness = LedgerWitness()
+    private let witness: LedgerWitness
 
     private struct SharedWitness: @unchecked Sendable {
         let witness: LedgerWitness
@@ -231,6 +235,7 @@ public final class Simulation {
         for client in clients { cut(client) }
         closeVanished(until: .max)
         if let loss { damage(by: loss) }
+        witness.hubDied()
         oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
         // Whoever comes first, clients or the database.
@@ -544,6 +549,7 @@ public final class Simulation {
             pass(milliseconds: 5_000)
         }
         oracle.settle()
+        oracle.complain(of: witness.unrecorded())
     }
 
     private func freeze(_ client: Client, until moment: UInt64) {
