@@ -184,5 +184,5 @@ func eventually(_ what: String, seconds: Int = 180, _ condition: () throws -> Bo
 }
 
 /// Those of the hub's own parts, and those of programs around it.
-@Suite(.serialized, .within(minutes: 30)) enum EndToEnd {}
-@Suite(.serialized, .within(minutes: 30)) enum EndToEndPrograms {}
+@Suite(.serialized, .inChain(minutes: 30)) enum EndToEnd {}
+@Suite(.serialized, .inChain(minutes: 30)) enum EndToEndPrograms {}

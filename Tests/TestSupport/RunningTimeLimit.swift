@@ -9,14 +9,14 @@ import Testing
 /// Swift Testing's own limit counts from when a test could run, and many wait for their turn for minutes (`inTurn`).
 public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
     let minutes: Int
+    let isOfChain: Bool
 
     public var isRecursive: Bool { true }
 
     @concurrent public func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable @concurrent () async throws -> Void
     ) async throws {
-        // A suite's traits are its tests' as well.
-        try await inTurn(isInChain: test.traits.contains { $0 is ParallelizationTrait }) {
+        try await inTurn(isInChain: isOfChain) {
             let number = RunningTests.began("\(test.id)", minutes: minutes)
             defer { RunningTests.ended(number) }
             try await function()
@@ -26,7 +26,10 @@ public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
 
 extension Trait where Self == RunningTimeLimit {
     /// For each test of the suite, and for each of its arguments.
-    public static func within(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes) }
+    public static func within(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: false) }
+
+    /// For suites of suites of which one test runs at a time, those of all of them.
+    public static func inChain(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: true) }
 }
 
 /// The tests that run, and by when each has to be done.

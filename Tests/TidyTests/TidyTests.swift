@@ -160,7 +160,7 @@ import Testing
             guard text.holds("@Test") else { continue }
             for line in text.split(separator: "\n")
             where line.hasPrefix("@Suite") || (line.hasPrefix("struct ") && line.contains(/^struct \w+Tests\b/)) {
-                #expect(line.contains(".within(minutes:"), "\(path): \(line)")
+                #expect(line.contains(".within(minutes:") || line.contains(".inChain(minutes:"), "\(path): \(line)")
             }
         }
     }

@@ -220,8 +220,8 @@ final class Bell: Sendable {
 }
 
 /// They share two cores and a PostgreSQL: of each of these groups one at a time.
-@Suite(.serialized, .within(minutes: 10)) enum Gateways {}
-@Suite(.serialized, .within(minutes: 10)) enum GatewayPolicies {}
-@Suite(.serialized, .within(minutes: 10)) enum GatewayHistories {}
-@Suite(.serialized, .within(minutes: 10)) enum GatewayTraffic {}
-@Suite(.serialized, .within(minutes: 10)) enum GatewayRows {}
+@Suite(.serialized, .inChain(minutes: 10)) enum Gateways {}
+@Suite(.serialized, .inChain(minutes: 10)) enum GatewayPolicies {}
+@Suite(.serialized, .inChain(minutes: 10)) enum GatewayHistories {}
+@Suite(.serialized, .inChain(minutes: 10)) enum GatewayTraffic {}
+@Suite(.serialized, .inChain(minutes: 10)) enum GatewayRows {}
