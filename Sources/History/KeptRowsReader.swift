@@ -2,26 +2,63 @@ import Bytes
 import Change
 import EventLog
 
-/// Rows that were read from the database and put into the log, in its order.
-enum KeptRowsReader {
-    /// Each note as it stands in the log.
-    ///
+/// Rows that were read from the database and put into the log, in its order: a note at a time.
+struct KeptRowsReader: ~Copyable {
+    /// Where a note stands.
+    struct Place {
+        /// Of the change that comes next.
+        var offset: UInt64
+        var epoch: UInt64
+    }
+
+    private var reader: EventLogReader
+    private var notes: ArraySlice<KeptRows> = []
+    private var place = Place(offset: 0, epoch: 0)
+
     /// - Parameter tables: keys of tables; entries without any of them may be passed over. Empty is all tables.
-    static func visitNotes(
-        _ log: HistoryLog, of tables: [UInt64] = [], _ body: (KeptRows, EventLogEntry) throws -> Void
-    ) throws {
+    init(_ log: HistoryLog, of tables: [UInt64] = []) throws {
         let keys = tables.isEmpty ? [RowKey.kept] : tables.map { RowKey.kept(table: $0) }
-        var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: keys)
+        reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: keys)
+    }
+
+    mutating func next() throws -> (note: KeptRows, place: Place)? {
+        while notes.isEmpty {
+            guard try find() else { return nil }
+            notes = try Self.read(reader) { (payload) throws(ByteError) in try KeptRowsCodec.decode(payload) }[...]
+        }
+        return (notes.removeFirst(), place)
+    }
+
+    private mutating func find() throws -> Bool {
         while try reader.next() {
             guard reader.entry.kind == .keptRows else { continue }
-            let notes: [KeptRows]
-            do throws(ByteError) {
-                notes = try KeptRowsCodec.decode(reader.payload)
-            } catch {
-                throw UnreadableEntry(
-                    offset: reader.entry.offset, segment: reader.entry.segment, reason: error.description)
+            place = Place(offset: reader.entry.offset, epoch: reader.entry.epoch)
+            return true
+        }
+        return false
+    }
+
+    private static func read<Value>(
+        _ reader: borrowing EventLogReader, _ body: (RawSpan) throws(ByteError) -> Value
+    ) throws -> Value {
+        do throws(ByteError) {
+            return try body(reader.payload)
+        } catch {
+            throw UnreadableEntry(
+                offset: reader.entry.offset, segment: reader.entry.segment, reason: error.description)
+        }
+    }
+
+    /// The schemas that such rows have, with the epoch that each was read in; once for each note.
+    static func visitSchemas(_ log: HistoryLog, _ body: ([UInt8], UInt64) -> Void) throws {
+        var reader = try KeptRowsReader(log)
+        while try reader.find() {
+            let epoch = reader.place.epoch
+            try read(reader.reader) { (payload) throws(ByteError) in
+                try KeptRowsCodec.visit(
+                    payload, { (note) throws(ByteError) in body(note.schema, epoch) },
+                    { (_, _, _) throws(ByteError) in })
             }
-            for note in notes { try body(note, reader.entry) }
         }
     }
 }

@@ -66,8 +66,8 @@ public struct TableAsOf: ~Copyable {
         guard let newest = relations.last else { throw TableAsOfError.unknownTable(table) }
         guard !newest.keyColumns.isEmpty else { throw TableAsOfError.noKey(table) }
         let tableKeys = Array(Set(relations.map(\.tableKey)))
-        var kept = try KeptPart.all(of: log, tableKeys, families, wanted)[...]
-        for identity in wanted { tables[identity] = TableRows(table, keepsTrack: !kept.isEmpty) }
+        var kept = try KeptParts(log, tableKeys, families, wanted)
+        for identity in wanted { tables[identity] = TableRows(table, keepsTrack: kept.areThere) }
         var query = query
         query.tables = [table]
         query.alsoWanted = Set(relations.map(\.fingerprint))
@@ -120,9 +120,8 @@ public struct TableAsOf: ~Copyable {
     }
 
     /// Those that stand before this change in the log.
-    private mutating func take(_ kept: inout ArraySlice<KeptPart>, before offset: UInt64) throws {
-        while let part = kept.first, part.offset <= offset {
-            kept.removeFirst()
+    private mutating func take(_ kept: inout KeptParts, before offset: UInt64) throws {
+        while let part = try kept.next(before: offset) {
             if shown == nil {
                 shown = part.identity
                 tables[part.identity]?.name = part.relation.table
@@ -170,21 +169,47 @@ struct KeptPart {
     let relation: RecordedRelation
     let names: Set<TableName>
     let note: KeptRows
+}
 
-    static func all(
-        of log: HistoryLog, _ tables: [UInt64], _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>
-    ) throws -> [KeptPart] {
-        var parts: [KeptPart] = []
-        try KeptRowsReader.visitNotes(log, of: tables) { note, entry in
+/// The parts of some tables, one after the other.
+private struct KeptParts: ~Copyable {
+    private var reader: KeptRowsReader
+    private let families: TableFamilies
+    private let wanted: Set<TableFamilies.Identity>
+    private var waiting: KeptPart?
+    /// There were some at the beginning.
+    let areThere: Bool
+
+    init(_ log: HistoryLog, _ tables: [UInt64], _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>) throws
+    {
+        self.families = families
+        self.wanted = wanted
+        var reader = try KeptRowsReader(log, of: tables)
+        let first = try Self.next(&reader, families, wanted)
+        self.reader = reader
+        waiting = first
+        areThere = first != nil
+    }
+
+    /// The next one that stands before this change.
+    mutating func next(before offset: UInt64) throws -> KeptPart? {
+        guard let part = waiting, part.offset <= offset else { return nil }
+        waiting = try Self.next(&reader, families, wanted)
+        return part
+    }
+
+    private static func next(
+        _ reader: inout KeptRowsReader, _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>
+    ) throws -> KeptPart? {
+        while let (note, place) = try reader.next() {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             let relation = try RecordedRelation(stored: unsafe note.schema.span.bytes)
-            let identity = families.identity(of: relation, in: entry.epoch)
-            guard wanted.contains(identity) else { return }
-            parts.append(
-                KeptPart(
-                    offset: entry.offset, identity: identity, relation: relation, names: families.names(of: relation),
-                    note: note))
+            let identity = families.identity(of: relation, in: place.epoch)
+            guard wanted.contains(identity) else { continue }
+            return KeptPart(
+                offset: place.offset, identity: identity, relation: relation, names: families.names(of: relation),
+                note: note)
         }
-        return parts
+        return nil
     }
 }

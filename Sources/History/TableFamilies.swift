@@ -43,10 +43,10 @@ struct TableFamilies {
             found.append((relation, Identity(era: era, oid: relation.relation.oid)))
         }
         if withKept {
-            try KeptRowsReader.visitNotes(log) { note, entry in
+            try KeptRowsReader.visitSchemas(log) { schema, epoch in
                 // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                guard let relation = try? RecordedRelation(stored: unsafe note.schema.span.bytes) else { return }
-                let era = eras[entry.epoch] ?? 0
+                guard let relation = try? RecordedRelation(stored: unsafe schema.span.bytes) else { return }
+                let era = eras[epoch] ?? 0
                 guard seen.insert([UInt64(era), relation.fingerprint]).inserted else { return }
                 found.append((relation, Identity(era: era, oid: relation.relation.oid)))
             }

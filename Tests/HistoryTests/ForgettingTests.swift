@@ -151,7 +151,8 @@ import Testing
     /// Rows that were read from the database: whether each is of the row, and what it is.
     private func kept(_ log: HistoryLog) throws -> [(isOfRow: Bool, row: KeptRows.Row)] {
         var all: [(Bool, KeptRows.Row)] = []
-        try KeptRowsReader.visitNotes(log) { note, _ in
+        var reader = try KeptRowsReader(log)
+        while let (note, _) = try reader.next() {
             for row in note.rows {
                 let values = row.isForgotten ? [] : try RowValue.row(row.image)
                 all.append((values.contains(RowValue(stringLiteral: Self.key)), row))
