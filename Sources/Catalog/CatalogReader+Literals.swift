@@ -12,6 +12,17 @@ extension CatalogReader {
         return texts
     }
 
+    /// What each request means whose drafts lack nothing but their values' own texts.
+    func outcomes(
+        of drafts: [BindingRequest: [BindingDraft]]
+    ) throws(PostgresError) -> [BindingRequest: BindingOutcome] {
+        let answers = try canonical(Set(drafts.values.joined().flatMap(\.literals)))
+        return drafts.mapValues { drafts in
+            BindingDraft.outcome(
+                drafts, drafts.map { $0.literals.map { answers[$0] ?? .failure(BindingDraft.unanswered) } })
+        }
+    }
+
     private static func text(
         _ literal: Literal, _ answer: Result<Rows, PostgresError>
     ) -> Result<String, FilterRefusal> {

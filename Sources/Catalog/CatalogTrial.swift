@@ -46,10 +46,7 @@ public struct CatalogTrial {
         switch BindingResolver(view: view).step(request) {
         case .final(let outcome), .outcome(let outcome): return outcome
         case .needsAccess: return nil
-        case .drafts(let drafts):
-            let answers = try reader.canonical(Set(drafts.flatMap(\.literals)))
-            return BindingDraft.outcome(
-                drafts, drafts.map { $0.literals.map { answers[$0] ?? .failure(BindingDraft.unanswered) } })
+        case .drafts(let drafts): return try reader.outcomes(of: [request: drafts])[request]
         }
     }
 

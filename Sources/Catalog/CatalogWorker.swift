@@ -289,11 +289,7 @@ final class CatalogWorker: ConnectedWorker {
                 outcomes[request] = exists ? .unavailable : .failed(BindingMessages.unknownRole(request, filter))
             }
         }
-        let answers = try reader.canonical(Set(drafts.values.joined().flatMap(\.literals)))
-        for (request, drafts) in drafts {
-            outcomes[request] = BindingDraft.outcome(
-                drafts, drafts.map { $0.literals.map { answers[$0] ?? .failure(BindingDraft.unanswered) } })
-        }
+        outcomes.merge(try reader.outcomes(of: drafts)) { _, bound in bound }
         return outcomes
     }
 

@@ -45,7 +45,7 @@ struct WhatIfCommand: Command {
         told_now, told_then, gains, losses; kind "policy": change (gain or loss), role, schema, table, shown_by, kept_by (names), \
         shown_how, kept_how (policies, no_policy, not_asked_for, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
         kind "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
-        memberships_of_now, masked (columns that policies read and a bundle has no values of), masked_filters, claims_not_kept (names). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
+        memberships_of_now, masked (columns that policies read and a bundle has no values of), not_filtered (rows of which PostgreSQL should have said whether a filter holds), masked_filters, claims_not_kept (names). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
         """
     let options: [Option] =
         [
@@ -129,6 +129,10 @@ struct WhatIfCommand: Command {
                 hint: error.hint ?? "Nothing of it was applied. May the login of --on do what it says?")
         } catch WhatIf.Failure.badBinding(let table, let reason) {
             throw CommandFailure(.notFound, "--binding for \(table): the hub would refuse it: \(reason)")
+        } catch WhatIf.Failure.unpublished(let table) {
+            throw CommandFailure(
+                .notFound, "--binding: there is no table \(table) in the publication",
+                hint: "A table's name is notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")
         } catch WhatIf.Failure.tooLarge(let pairs, let most) {
             throw CommandFailure(
                 .notFound, "\(pairs) pairs of clients and changes are more than \(most)",
@@ -390,6 +394,10 @@ private struct WhatIfPrinter {
             lines.append(
                 "\(report.unasked) rows were left out: more than may be asked about. A smaller window says more.")
         }
+        if report.unfiltered > 0 {
+            lines.append(
+                "\(report.unfiltered) rows were left out: only PostgreSQL can say whether the filter holds for them.")
+        }
         if audience.maskedFilters > 0 {
             lines.append(
                 "\(audience.maskedFilters) filters of subscriptions are masked in the bundle: what these ask for now is left out."
@@ -503,6 +511,7 @@ private struct WhatIfPrinter {
         line.add("not_asked", report.unasked)
         line.add("memberships_of_now", report.membershipsAreOfNow)
         line.add("masked", json: Self.list(report.lost.sorted()))
+        line.add("not_filtered", UInt64(report.unfiltered))
         line.add("masked_filters", UInt64(audience.maskedFilters))
         line.add("claims_not_kept", json: Self.list(audience.unkept.sorted()))
         return line.text

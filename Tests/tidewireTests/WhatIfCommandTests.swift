@@ -105,6 +105,9 @@ private let commands: [any Command] = [WhatIfCommand()]
             #expect(refused.exitCode == .notFound && refused.errors.contains("the hub would refuse it"), "\(refused)")
             #expect(refused.errors.contains(reason), "\(refused)")
         }
+        let typo = await asked("fulrep id=eq.1")
+        #expect(
+            typo.exitCode == .notFound && typo.errors.contains("no table public.fulrep in the publication"), "\(typo)")
         #expect(await asked("").exitCode == .usage)
         let nothing = await tidewireTests.run(
             ["whatif", "--on", stage.database.url, "--log", stage.log.path], commands: commands)

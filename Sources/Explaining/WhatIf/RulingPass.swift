@@ -21,6 +21,8 @@ struct RulingPass: ~Copyable {
         var judged: JudgedPolicy?
         /// What is asked for beside that; nil is everything.
         var binding: TableBinding?
+        /// It is one policy of several.
+        var isOneOfSeveral = false
     }
 
     /// Rows that only PostgreSQL can judge wait until there are enough to ask about.
@@ -96,7 +98,8 @@ struct RulingPass: ~Copyable {
             for (place, part) in pair.parts.enumerated() {
                 targets.append(
                     Target(
-                        pair: number, part: place, residual: part.residual, sets: part.sets, judged: each[place]))
+                        pair: number, part: place, residual: part.residual, sets: part.sets, judged: each[place],
+                        isOneOfSeveral: true))
             }
         }
         return targets
@@ -216,7 +219,7 @@ struct RulingPass: ~Copyable {
         for number in asking {
             let target = targets[number]
             guard try passesFilter(target, change), let policy = target.judged, mayAsk(target) else { continue }
-            var question = questions[policy.identity] ?? Question(policy: policy, isOfPart: target.part != nil)
+            var question = questions[policy.identity] ?? Question(policy: policy, isOfPart: target.isOneOfSeveral)
             if question.asking.last?.offset == offset {
                 question.asking[question.asking.count - 1].targets.append(number)
             } else if let row = try texts(of: policy.row, change, ruling.pairs[target.pair].table) {
@@ -236,16 +239,16 @@ struct RulingPass: ~Copyable {
         case .yes: return true
         case .no, .unknown, .notYes, .failed: return false
         case .ask:
-            told.unasked += 1
+            told.unfiltered += 1
             return false
         }
     }
 
     /// Where nobody is asked about one of several policies, it is not known whether it was that one: no more than that.
     private func mayAsk(_ target: Target) -> Bool {
-        if target.part != nil { return judge != nil && asksOfPartsLeft > 0 }
+        if target.isOneOfSeveral { return judge != nil && asksOfPartsLeft > 0 }
         if judge != nil, asksLeft > 0 { return true }
-        told.unasked += 1
+        if target.part == nil { told.unasked += 1 }
         return false
     }
 

@@ -15,6 +15,8 @@ final class ToldChanges {
     /// Rows that PostgreSQL was asked about, and rows that it was not: those count as told to nobody.
     var asked = 0
     var unasked = 0
+    /// Rows of which only PostgreSQL could say whether they are asked for: those, too.
+    var unfiltered = 0
 
     init(_ changes: WindowChanges, holders: Int, parts: Int) {
         self.changes = changes

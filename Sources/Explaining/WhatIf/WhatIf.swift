@@ -36,6 +36,8 @@ public struct WhatIf {
         case refused(PostgresError)
         /// A subscription that is proposed, and what the hub would say to it.
         case badBinding(table: String, reason: String)
+        /// A subscription is proposed to a table that is not in the publication.
+        case unpublished(TableName)
         /// Pairs of holders and changes, and how many there may be.
         case tooLarge(pairs: Int, most: Int)
     }
@@ -59,7 +61,8 @@ public struct WhatIf {
         progress: (String, UInt64) -> Void
     ) throws -> WhatIfReport {
         let offsets = try offsets(of: window)
-        guard offsets.count * holders.count * 2 <= Self.mostPairs else {
+        // A holder's bits: what he is told, and, with bindings, what policies show him; now and as proposed.
+        guard offsets.count * holders.count * (bindings == nil ? 2 : 4) <= Self.mostPairs else {
             throw Failure.tooLarge(pairs: offsets.count * holders.count, most: Self.mostPairs / 2)
         }
         let roles = Set(holders.map(\.role)).sorted()
@@ -75,6 +78,10 @@ public struct WhatIf {
         let differences = CatalogDifferences(before, after, roles)
         var report = WhatIfReport(holders, differences, offsets)
         let changes = WindowChanges(offsets)
+        for table in (bindings?.then.keys).map(Array.init) ?? []
+        where after.snapshot.table(table.schema, table.name) == nil {
+            throw Failure.unpublished(table)
+        }
         // First as it would be, while it is so.
         let asked = { (side: BoundBindings.Side, view: CatalogView) in
             bindings.map { BoundBindings($0, side, view, proposal) }
@@ -116,6 +123,7 @@ public struct WhatIf {
         try pass.run(log, window, progress: progress)
         report.asked += told.asked
         report.unasked += told.unasked
+        report.unfiltered += told.unfiltered
         if !pass.isExact { report.membershipsAreOfNow = true }
         if let lost = log.lost { report.lost.formUnion(ruling.columns(maskedBy: lost)) }
     }
@@ -275,6 +283,8 @@ public struct WhatIfReport: Sendable {
     public internal(set) var asked = 0
     /// Rows that PostgreSQL should have been asked about: told to nobody here.
     public internal(set) var unasked = 0
+    /// Rows of which only PostgreSQL could have said whether a filter holds: told to nobody here.
+    public internal(set) var unfiltered = 0
     /// Some memberships could not be taken back to the window.
     public internal(set) var membershipsAreOfNow = false
     /// Columns that policies read, and of which a bundle has no values.
