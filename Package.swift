@@ -176,7 +176,7 @@ let proofs: [Target] = [
         name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict + plain),
     tests(of: "Simulator", "Simulator", "simulate", "Change"),
     tests(of: "TidewireClient", "TidewireClient", "TidewireClientTesting"),
-    tests(of: "Tidy"),
+    tests(of: "Tidy", "System"),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),

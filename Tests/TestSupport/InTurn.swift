@@ -23,7 +23,7 @@ func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async th
 
 /// How many tests run at once. Most wait for a server or a client most of their time, and block a thread meanwhile: the pool's,
 /// one for each processor, would leave half of the machine idle.
-private final class Turns: Sendable {
+final class Turns: Sendable {
     @TaskLocal static var isOne = false
     static let ofThisProcess = Turns(asked ?? 2 * Processors.count)
 
@@ -32,6 +32,8 @@ private final class Turns: Sendable {
     private struct Line {
         private var waiting: [CheckedContinuation<Void, Never>] = []
         private var next = 0
+
+        var count: Int { waiting.count - next }
 
         mutating func append(_ continuation: CheckedContinuation<Void, Never>) { waiting.append(continuation) }
 
@@ -50,7 +52,10 @@ private final class Turns: Sendable {
 
     private let state: Mutex<State>
 
-    private init(_ count: Int) { state = Mutex(State(free: count)) }
+    init(_ count: Int) { state = Mutex(State(free: count)) }
+
+    /// So many have no turn yet.
+    var waitingCount: Int { state.withLock { $0.chains.count + $0.others.count } }
 
     func take(isInChain: Bool) async {
         await withCheckedContinuation { continuation in

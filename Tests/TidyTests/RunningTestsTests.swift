@@ -1,3 +1,5 @@
+import Synchronization
+import System
 import Testing
 
 @testable import TestSupport
@@ -19,5 +21,26 @@ import Testing
     @Test func `a seed says how to have it again`() {
         let seed = seeds(1, file: "RoomTests/SomeTests.swift")[0]
         #expect(seed.testDescription == "\(seed), again with SEED=\(seed) swift test --filter SomeTests.swift")
+    }
+
+    @Test func `as many run at once as there are turns, links of a chain before others`() throws {
+        let turns = Turns(1)
+        let order = Mutex<[Int]>([])
+        try onThisThread { await turns.take(isInChain: false) }
+        let threads = try [false, false, true, true].enumerated().map { number, isInChain in
+            let thread = try BackgroundThread("turn \(number)") {
+                try? onThisThread { await turns.take(isInChain: isInChain) }
+                order.withLock { $0.append(number) }
+                turns.pass()
+            }
+            try #require(eventually { turns.waitingCount == number + 1 })
+            return thread
+        }
+        #expect(order.withLock(\.self).isEmpty)
+        turns.pass()
+        for thread in threads { thread.join() }
+        #expect(order.withLock(\.self) == [2, 3, 0, 1])
+        try onThisThread { await turns.take(isInChain: true) }
+        #expect(turns.waitingCount == 0)
     }
 }
