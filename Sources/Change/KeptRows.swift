@@ -2,7 +2,7 @@ import Bytes
 
 /// Rows of a table as somebody read them from the database: for those of which the log has no change.
 ///
-/// Every change that was committed before `lsn` is in the log before them.
+/// Every change that was committed when they were read is in the log before them.
 public struct KeptRows: Sendable, Equatable {
     public struct Row: Sendable, Equatable {
         /// As `Tuple` reads it.
@@ -16,6 +16,8 @@ public struct KeptRows: Sendable, Equatable {
         }
     }
 
+    /// A number of their reading's own: of two there may be parts at the same place of PostgreSQL's log.
+    public var reading: UInt64
     /// Where PostgreSQL's log was when they were read.
     public var lsn: LSN
     /// When that was, in microseconds since 1970, UTC.
@@ -27,7 +29,10 @@ public struct KeptRows: Sendable, Equatable {
     public var schema: [UInt8]
     public var rows: [Row]
 
-    public init(lsn: LSN, time: Int64, part: UInt32, isLast: Bool, schema: [UInt8], rows: [Row]) {
+    public init(
+        reading: UInt64, lsn: LSN, time: Int64, part: UInt32, isLast: Bool, schema: [UInt8], rows: [Row]
+    ) {
+        self.reading = reading
         (self.lsn, self.time, self.part, self.isLast) = (lsn, time, part, isLast)
         (self.schema, self.rows) = (schema, rows)
     }
@@ -51,12 +56,12 @@ extension KeptRows: LogNote {
 ///
 /// ```
 /// entry = version u8 · number of notes u32 · note*
-/// note  = lsn u64 · time i64 · part u32 · flags u8 (bit 0: the last part) · length u32 · schema · number of rows u32 · row*
+/// note  = reading u64 · lsn u64 · time i64 · part u32 · flags u8 (bit 0: the last part) · length u32 · schema · number of rows u32 · row*
 /// row   = flags u8 (bit 0: forgotten) · length u32 · image
 /// ```
 public enum KeptRowsCodec {
     private static let version: UInt8 = 1
-    static let fixedBytes = 29
+    static let fixedBytes = 37
     /// Flags and length, which stand before an image.
     public static let rowHeadBytes = 5
     /// What stands in the flags of a row that is forgotten.
@@ -67,6 +72,7 @@ public enum KeptRowsCodec {
         writer.append(little: UInt32(notes.count))
         for note in notes {
             precondition(note.isStorable, "kept rows have a largest size")
+            writer.append(little: note.reading)
             writer.append(little: note.lsn.rawValue)
             writer.append(little: UInt64(bitPattern: note.time))
             writer.append(little: note.part)
@@ -101,11 +107,14 @@ public enum KeptRowsCodec {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "kept rows of version 1", offset: 0) }
         for _ in 0..<(try reader.littleUInt32()) {
+            let reading = try reader.littleUInt64()
             let (lsn, time) = (LSN(try reader.littleUInt64()), Int64(bitPattern: try reader.littleUInt64()))
             let (part, flags) = (try reader.littleUInt32(), try reader.uint8())
             let schema = try reader.span(Int(reader.littleUInt32())).copied()
             try begin(
-                KeptRows(lsn: lsn, time: time, part: part, isLast: flags & 1 != 0, schema: schema, rows: []))
+                KeptRows(
+                    reading: reading, lsn: lsn, time: time, part: part, isLast: flags & 1 != 0, schema: schema, rows: []
+                ))
             for _ in 0..<(try reader.littleUInt32()) {
                 let isForgotten = try reader.uint8() & forgottenFlag != 0
                 let length = Int(try reader.littleUInt32())

@@ -147,6 +147,9 @@ public struct TableAsOf: ~Copyable {
     /// Rows that were there and are not shown: their values were removed from the log.
     public var forgottenCount: Int { table?.forgottenCount ?? 0 }
     public var count: Int { table?.rows.count ?? 0 }
+    /// They are all where the table was in the publication all the time between the place and when somebody read it: a change
+    /// that was not published is in no log.
+    public var isWholeIfPublished: Bool { table?.isWholeIfPublished ?? false }
     /// These are all.
     public var isWhole: Bool { table?.isWhole ?? false }
 

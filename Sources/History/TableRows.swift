@@ -29,8 +29,8 @@ struct TableRows {
     private var emptied: Int?
     /// All rows that it had were read from the database, and nothing was lost between then and the place.
     private var wasRead = false
-    /// Of what was read at one place of PostgreSQL's log, the parts that are here.
-    private var parts: [LSN: (numbers: Set<UInt32>, last: UInt32?)] = [:]
+    /// Of each reading, the parts that are here.
+    private var parts: [UInt64: (numbers: Set<UInt32>, last: UInt32?)] = [:]
 
     init(_ name: TableName, keepsTrack: Bool) {
         self.name = name
@@ -38,6 +38,8 @@ struct TableRows {
     }
 
     var isWhole: Bool { emptied != nil || wasRead }
+    /// As far as no change of it was kept out of the log: only the publication says whether that was so.
+    var isWholeIfPublished: Bool { emptied == nil && wasRead }
     var forgottenCount: Int { forgotten.count }
 
     /// Beside the rows it is known of others that they were not there: of some for each row.
@@ -152,10 +154,10 @@ struct TableRows {
     }
 
     private mutating func noteWhole(_ note: KeptRows) {
-        var known = parts[note.lsn] ?? ([], nil)
+        var known = parts[note.reading] ?? ([], nil)
         known.numbers.insert(note.part)
         if note.isLast { known.last = note.part }
-        parts[note.lsn] = known
+        parts[note.reading] = known
         if let last = known.last, known.numbers.count == Int(last) + 1 { wasRead = true }
     }
 }

@@ -41,7 +41,6 @@ public final class IngestService: Sendable {
     private let logEnd: SharedEnd
     private let followed: SharedFollowing
     private let notes: WaitingNotes
-    private let metrics: ProjectMetrics
     let upkeep: LogUpkeep
     private let messages: StreamCoverage
     public let status: ReplicationStatus
@@ -68,7 +67,6 @@ public final class IngestService: Sendable {
         let status = ReplicationStatus()
         self.interrupt = interrupt
         self.notes = notes
-        self.metrics = metrics
         self.upkeep = upkeep
         self.logEnd = logEnd
         self.followed = followed
@@ -129,9 +127,6 @@ public final class IngestService: Sendable {
 
     /// What operators did and gave is in the log, on the disk.
     public var hasWrittenMarks: Bool { notes.marks.isEmpty && notes.rows.isEmpty }
-
-    /// What was committed before this place of PostgreSQL's log is in ours, or comes into it before any note that is given now.
-    public var receivedLSN: LSN { LSN(max(UInt64(clamping: metrics.receivedLSN.value), end?.state.lsn ?? 0)) }
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {

@@ -1,19 +1,36 @@
 import Bytes
 import Change
+import Replication
 
 /// Rows of a table as a request has them: what an operator read from the database, with a login that may.
 ///
-///     {"lsn": "0/1B2C3D4", "part": 0, "last": true,
+///     {"system": "7312345678901234567", "database": 16384, "reading": "9f86d081884c7d65",
+///      "lsn": "0/1B2C3D4", "part": 0, "last": true,
 ///      "table": {"schema": "public", "name": "notes", "oid": 16400,
 ///                "columns": [{"name": "id", "type": "int8", "type_oid": 20, "type_modifier": -1, "key": true}]},
 ///      "rows": [["1", null, {}]]}
 ///
 /// A value is the text that PostgreSQL has for it, null, or `{}` where it is not told.
 enum BackfillBody {
-    static let names = ["lsn", "part", "last", "table", "rows"]
+    static let names = ["system", "database", "reading", "lsn", "part", "last", "table", "rows"]
     static let depth = 4
 
+    /// From which database they are.
+    static func database(_ members: JSONObject) throws(OperatorSignal.Refusal) -> FollowedDatabase {
+        guard let system = members["system"]?.string.flatMap({ UInt64($0) }),
+            let number = members["database"]?.integer.flatMap({ UInt32(exactly: $0) })
+        else {
+            throw OperatorSignal.Refusal(
+                reason: "system is pg_control_system's system_identifier, as a text; database is its oid in pg_database"
+            )
+        }
+        return FollowedDatabase(system: system, number: number)
+    }
+
     static func rows(_ members: JSONObject) throws(OperatorSignal.Refusal) -> KeptRows {
+        guard let reading = members["reading"]?.string, reading.utf8.count == 16,
+            reading.allSatisfy(\.isHexDigit), let reading = UInt64(reading, radix: 16)
+        else { throw OperatorSignal.Refusal(reason: "reading is 16 hexadecimal digits, the same in each part") }
         guard let lsn = members["lsn"]?.string.flatMap({ LSN($0) }) else {
             throw OperatorSignal.Refusal(
                 reason: "lsn is where in PostgreSQL's log the rows were read, such as 0/1B2C3D4")
@@ -29,7 +46,8 @@ enum BackfillBody {
         for row in rows { kept.append(KeptRows.Row(image: try image(row, relation))) }
         var schema = ByteWriter()
         RelationCodec.encode(relation, to: &schema)
-        return KeptRows(lsn: lsn, time: 0, part: part, isLast: isLast, schema: schema.copied(), rows: kept)
+        return KeptRows(
+            reading: reading, lsn: lsn, time: 0, part: part, isLast: isLast, schema: schema.copied(), rows: kept)
     }
 
     /// What they are of, in words.

@@ -33,6 +33,7 @@ public struct OperatorSignal: Sendable, Equatable {
     let duration: Duration
     /// Of a backfill.
     let rows: KeptRows?
+    let database: FollowedDatabase?
 
     /// - Parameter body: a JSON object with `text`, for a pause with `seconds`, and for a backfill with rows (`BackfillBody`); or
     ///   nothing.
@@ -53,6 +54,7 @@ public struct OperatorSignal: Sendable, Equatable {
         self.text = text
         duration = .seconds(seconds)
         rows = kind == .backfill ? try BackfillBody.rows(members) : nil
+        database = kind == .backfill ? try BackfillBody.database(members) : nil
     }
 
     private static func members(of body: [UInt8], _ kind: Kind) throws(Refusal) -> JSONObject {
@@ -88,6 +90,11 @@ extension RunningProject {
             guard ingest.pause.finish() else { return .message(.conflict, "the stream is not paused") }
             Log.shared.info("an operator ended the pause", [.reason(text)])
         case .backfill:
+            guard let followed = ingest.status.database, followed == signal.database else {
+                return ingest.status.database == nil
+                    ? .message(.serviceUnavailable, "the database has not been reached yet")
+                    : .message(.conflict, "the rows are of another database than the log")
+            }
             guard var rows = signal.rows, hasCome(to: rows.lsn, until: now + Limits.markPatience.wholeNanoseconds)
             else {
                 return .message(.serviceUnavailable, "the log has not come to where the rows were read yet")
@@ -116,7 +123,7 @@ extension RunningProject {
     }
 
     private func hasCome(to lsn: LSN, until deadline: UInt64) -> Bool {
-        while ingest.receivedLSN < lsn {
+        while ingest.status.covered < lsn {
             guard Clock.monotonicNanoseconds() < deadline else { return false }
             BackgroundThread.rest(nanoseconds: 10_000_000)
         }

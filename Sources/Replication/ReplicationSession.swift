@@ -77,6 +77,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
         // After the gap, so that a crash in between marks it twice rather than never.
         if sink.lineage != lineage { try sink.follow(lineage) }
+        status.follows(FollowedDatabase(system: system, number: lineage.database))
     }
 
     /// Nobody has read from a slot that is still being made: a log that is to begin with it lacks nothing.

@@ -205,6 +205,7 @@ public final class ReplicationStatus: Sendable {
         var sessions = 0
         var trouble: StreamFailure?
         var danger: String?
+        var database: FollowedDatabase?
     }
 
     private let state = Mutex(State())
@@ -214,6 +215,10 @@ public final class ReplicationStatus: Sendable {
 
     /// Whatever was committed before this position, and concerns the stream, is in the log, where readers find it.
     public var covered: LSN { LSN(position.load(ordering: .acquiring)) }
+
+    /// Of which database the log is; nil until it was reached.
+    public var database: FollowedDatabase? { state.withLock { $0.database } }
+    func follows(_ database: FollowedDatabase) { state.withLock { $0.database = database } }
 
     func covers(_ end: LSN) { position.store(end.rawValue, ordering: .releasing) }
 

@@ -61,6 +61,18 @@ public struct Lineage: Sendable, Equatable {
     }
 }
 
+/// A database among all there are, but for its own physical copies.
+public struct FollowedDatabase: Sendable, Equatable {
+    /// As `IDENTIFY_SYSTEM` has it.
+    public var system: UInt64
+    public var number: UInt32
+
+    public init(system: UInt64, number: UInt32) {
+        self.system = system
+        self.number = number
+    }
+}
+
 /// A publication that the log has had every change of since a position, without a break. Another of the same name, made
 /// after the first was dropped, has another number.
 public struct FollowedPublication: Sendable, Equatable {

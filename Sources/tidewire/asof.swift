@@ -15,7 +15,8 @@ struct AsOfCommand: Command {
 
         It knows what the log tells: rows that nothing has touched in all of the log are not among them, \
         and a line at the end says so, unless the table was emptied before, or all its rows were put into the log \
-        ('tidewire signal backfill'), before --to or after it. Behind a gap nothing tells of before. Values that an update left alone \
+        ('tidewire signal backfill'), before --to or after it, and the table was in the publication all the time between: what is not \
+        published is in no log. Behind a gap nothing tells of before. Values that an update left alone \
         are known where an earlier change of the row is kept, or the table has REPLICA IDENTITY FULL; else they are left out.
 
         --to takes what SELECTORS of 'tidewire help tail' describes; without it, the rows are those of now.
@@ -82,9 +83,11 @@ struct AsOfCommand: Command {
         guard !isJSON else { return rows.count > 0 ? .ok : .notFound }
         let oldest = try log.segments()[0].firstOffset
         let reach =
-            rows.isWhole
-            ? "these are all"
-            : "not those that nothing touched since @\(oldest) (see 'tidewire signal backfill')"
+            rows.isWholeIfPublished
+            ? "these are all, if it was published since"
+            : rows.isWhole
+                ? "these are all"
+                : "not those that nothing touched since @\(oldest) (see 'tidewire signal backfill')"
         let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
         let left = rows.forgottenCount == 0 ? "" : "; of \(rows.forgottenCount) more the values were forgotten"
         try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps)\(left).")

@@ -17,8 +17,8 @@ struct SeedCommand: Command {
         INSERTs into tables that are there and empty. It is what 'tidewire replay' of the window that follows begins with; both \
         take the same --mask-key then, so that masked keys are found again.
 
-        It knows what the log tells. Rows that nothing has touched since the oldest change that is kept are not in it, and a \
-        comment at each table says so, unless the table was emptied since. A value that the log does not tell is left to its \
+        It knows what the log tells. Rows that nothing has touched in all of the log are not in it, and a \
+        comment at each table says so, unless the table was emptied, or its rows were put into the log ('tidewire signal backfill'). A value that the log does not tell is left to its \
         default. The columns of a row are those that its table had when it was last changed. Tables without a key and \
         realtime.messages are left out; sequences stay where they are.
 

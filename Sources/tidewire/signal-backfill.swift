@@ -17,13 +17,13 @@ struct SignalBackfillCommand: Command {
         A log has changes: of rows that nothing has touched since its oldest change it knows nothing. This command reads the whole \
         table from the database and gives its rows to the hub, which writes them into its log behind all that was committed \
         before. 'asof' and 'seed' then have every row, at each moment that the log reaches back to, also before the backfill: \
-        what no change is of was the same all the time. Clients and replays never see them. They go when the log's \
+        what no change is of was the same all the time, if the table was in the publication all the time. Clients and replays never see them. They go when the log's \
         retention comes to them, and 'log forget' reaches them.
 
-        The login of --database-url must see all rows: the table's owner, or one with BYPASSRLS; the hub's own, as 'tidewire db \
+        --database-url is the database that the hub follows; another one is refused. Its login must see all rows: the table's owner, or one with BYPASSRLS; the hub's own, as 'tidewire db \
         apply' makes it, does not, and is refused rather than shown a part. The table must be in the publication and have a key; \
         columns and rows are those that the publication has, without generated columns. The table is locked against TRUNCATE and ALTER \
-        TABLE, and against nothing else, until its rows are read. Values of more than 1 MiB are left out, and shown as not known.
+        TABLE, and against nothing else, until its rows are read; who has it locked against reading is waited for for 30 s. Values of more than 1 MiB are left out, and shown as not known.
 
         It takes room: each row as PostgreSQL writes it, in the log and in each copy of it. A log with retention_bytes lets \
         go of its oldest changes for it.
@@ -81,8 +81,10 @@ struct SignalBackfillCommand: Command {
 /// A table of the publication, as a login reads it that sees all of it.
 private struct BackfillSource {
     let relation: Relation
-    /// What was committed before is in what is read; what comes behind it is not.
+    /// Behind all that is in what is read.
     let lsn: LSN
+    let system: String
+    let database: String
     private let connection: Connection
     private let sql: String
 
@@ -105,7 +107,7 @@ private struct BackfillSource {
                 hint: "Of a partitioned table that is published by its partitions, name each of these.")
         }
         for statement in [
-            "SET row_security = off", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            "SET row_security = off", "SET lock_timeout = '30s'", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             "LOCK TABLE \(row[3] == "t" ? "" : "ONLY ")\(name) IN ACCESS SHARE MODE",
         ] { _ = try connection.execute(statement) }
         let columns = try Self.columns(connection, oid, among: row[0])
@@ -115,10 +117,17 @@ private struct BackfillSource {
             throw CommandFailure(
                 .notFound, "\(name) has no primary key that is published: its rows cannot be told apart")
         }
-        guard let place = try connection.execute("SELECT pg_catalog.pg_current_wal_insert_lsn()").first?.first,
-            let lsn = place.flatMap({ LSN($0) })
+        // Behind the first look at tables, which is what is seen of them.
+        let place = try connection.execute(
+            """
+            SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT system_identifier FROM pg_catalog.pg_control_system()),
+                (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+            """
+        ).first
+        guard let place, place.count == 3, let lsn = place[0].flatMap({ LSN($0) }), let system = place[1],
+            let database = place[2]
         else { throw CommandFailure(.unreachable, "the database does not say where its log is") }
-        self.lsn = lsn
+        (self.lsn, self.system, self.database) = (lsn, system, database)
         let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
         sql = """
             SELECT \(names) FROM \(row[3] == "t" ? "" : "ONLY ")\(name) \(row[1].map { "WHERE \($0)" } ?? "")
@@ -176,6 +185,7 @@ private struct BackfillSender: ~Copyable {
     private let signal: HubSignal
     private let because: String?
     private let noting: (Int) -> Void
+    private let reading = UInt64.random(in: 0 ... .max)
     private var rows = ByteWriter(capacity: 300 << 10)
     private var part = 0
     private(set) var count = 0
@@ -215,6 +225,9 @@ private struct BackfillSender: ~Copyable {
         if isLast {
             body.add("text", ["\(count) rows as of \(source.lsn)", because].compactMap(\.self).joined(separator: "; "))
         }
+        body.add("system", source.system)
+        body.add("database", json: source.database)
+        body.add("reading", Hex.text(reading))
         body.add("lsn", source.lsn.description)
         body.add("part", UInt64(part))
         body.add("last", json: isLast ? "true" : "false")

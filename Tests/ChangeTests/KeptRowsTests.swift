@@ -13,7 +13,7 @@ import Testing
                 columns: [Column(name: "id", typeOID: 23, typeName: "int4", isIdentity: true, isPrimaryKey: true)]),
             to: &schema)
         return KeptRows(
-            lsn: LSN(0x1_0000_0007), time: -5, part: part, isLast: part == 1, schema: schema.copied(),
+            reading: 0xfeed, lsn: LSN(0x1_0000_0007), time: -5, part: part, isLast: part == 1, schema: schema.copied(),
             rows: [
                 KeptRows.Row(image: [0, 1, UInt8(ascii: "n")]), KeptRows.Row(image: [0, 1, 0x75], isForgotten: true),
             ])

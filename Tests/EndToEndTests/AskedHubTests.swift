@@ -285,6 +285,60 @@ extension EndToEndPrograms {
             #expect(try messages().known["early 1"] == nil)
         }
 
+        /// Columns and rows as the publication has them; of what it has not, and of other databases, nothing.
+        @Test(.postgres(15)) func `of a table what is published of it comes into the log`() throws {
+            let hub = try Self.started(
+                before: """
+                    CREATE TABLE items (id int PRIMARY KEY, note text, secret text, twice int GENERATED ALWAYS AS (id * 2) STORED);
+                    INSERT INTO items SELECT n, 'note ' || n, 'secret ' || n FROM generate_series(1, 9) n;
+                    ALTER PUBLICATION supabase_realtime ADD TABLE items (id, note) WHERE (id > 5);
+                    CREATE TABLE days (day int PRIMARY KEY, note text) PARTITION BY RANGE (day);
+                    CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM (0) TO (10);
+                    CREATE TABLE "Odd ""d" PARTITION OF days FOR VALUES FROM (10) TO (20);
+                    INSERT INTO days SELECT n, 'day ' || n FROM generate_series(1, 19) n;
+                    ALTER PUBLICATION supabase_realtime ADD TABLE days;
+                    CREATE TABLE keyless (note text); ALTER PUBLICATION supabase_realtime ADD TABLE keyless;
+                    """)
+            let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            func backfill(_ table: String, at database: String? = nil) throws -> Answer {
+                try Self.tidewire(
+                    ["signal", "backfill", table, "--server", url, "--database-url", database ?? hub.databaseURL],
+                    withErrors: true)
+            }
+            func rows(_ table: String) throws -> [String] {
+                let answer = try Self.tidewire(["asof", table, "--log", log, "--json"])
+                return try answer.output.split(separator: "\n").map { line in
+                    let row = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+                    let record = row?["record"] as? [String: Any] ?? [:]
+                    return record.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+                }
+            }
+            let items = try backfill("items")
+            #expect(items.code == 0 && items.output.hasPrefix("4 rows of public.items"), "\(items)")
+            #expect(try rows("items") == (6...9).map { "id \($0), note note \($0)" })
+            // As it is by default, its partitions are what is published.
+            let root = try backfill("days")
+            #expect(root.code == 1 && root.output.contains("name each of these"), "\(root)")
+            let odd = #"public."Odd ""d""#
+            #expect(try backfill(odd).code == 0)
+            #expect(try rows(odd) == (10...19).map { "day \($0), note day \($0)" })
+            let keyless = try backfill("keyless")
+            #expect(keyless.code == 1 && keyless.output.contains("no primary key"), "\(keyless)")
+            // Another database has the same names, and rows of its own.
+            let other = try TestDatabase()
+            try other.run(
+                """
+                CREATE TABLE items (id int PRIMARY KEY, note text); INSERT INTO items VALUES (7, 'elsewhere');
+                CREATE PUBLICATION supabase_realtime FOR TABLE items
+                """)
+            let strange = try backfill("items", at: other.url)
+            #expect(strange.code == 4 && strange.output.contains("another database than the log"), "\(strange)")
+            #expect(try rows("items").count == 4)
+            // Whoever has it locked is not waited for for ever; a login that may not read it is told so.
+            let nobody = try backfill("items", at: hub.policyURL)
+            #expect(nobody.code == 1 && nobody.output.contains("permission denied"), "\(nobody)")
+        }
+
         @Test func `what an operator signals stands between the changes`() throws {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")

@@ -105,7 +105,7 @@ final class HistoryStage {
         var schema = ByteWriter()
         RelationCodec.encode(relation, to: &schema)
         return KeptRows(
-            lsn: LSN(lsn), time: 1_000_000, part: 0, isLast: true, schema: schema.copied(),
+            reading: 1, lsn: LSN(lsn), time: 1_000_000, part: 0, isLast: true, schema: schema.copied(),
             rows: rows.map { KeptRows.Row(image: tuple($0)) })
     }
 

@@ -107,7 +107,7 @@ private func storedRows() -> [UInt8] {
         KeptRows.Row(image: PgOutput.tuple([1, nil])), KeptRows.Row(image: PgOutput.tuple([2, 3]), isForgotten: true),
     ]
     let note = KeptRows(
-        lsn: LSN(100), time: 1, part: 0, isLast: true, schema: storedRelation(), rows: rows)
+        reading: 1, lsn: LSN(100), time: 1, part: 0, isLast: true, schema: storedRelation(), rows: rows)
     KeptRowsCodec.encode([note], to: &writer)
     return writer.copied()
 }
