@@ -163,7 +163,8 @@ import Testing
             let count = min(rows.count, Int.random(in: 1...20, using: &random))
             parts.append(
                 KeptRows(
-                    reading: 7, lsn: lsn, time: 1, part: UInt32(parts.count), isLast: count == rows.count, schema: encoded.copied(),
+                    reading: 7, lsn: lsn, time: 1, part: UInt32(parts.count), isLast: count == rows.count,
+                    schema: encoded.copied(),
                     rows: rows.prefix(count).map { KeptRows.Row(image: $0) }))
             rows.removeFirst(count)
         } while !rows.isEmpty
