@@ -1,9 +1,5 @@
 import Catalog
-import Change
 @_spi(Judging) import History
-import Matching
-import Policy
-import Postgres
 import Protocol
 
 /// What somebody asks to be told of a table.
