@@ -45,7 +45,7 @@ struct WhatIfCommand: Command {
         told_now, told_then, gains, losses; kind "policy": change (gain or loss), role, schema, table, shown_by, kept_by (names), \
         shown_how, kept_how (policies, no_policy, not_asked_for, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
         kind "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
-        memberships_of_now, masked (columns that policies read and a bundle has no values of), not_filtered (rows of which PostgreSQL should have said whether a filter holds), masked_filters, claims_not_kept (names). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
+        memberships_of_now, masked (columns that policies read and a bundle has no values of), not_filtered (rows of which PostgreSQL should have said whether a filter holds), masked_filters, claims_not_kept (names), not_published (tables of the log that --on's database does not publish, now or then). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
         """
     let options: [Option] =
         [
@@ -131,7 +131,7 @@ struct WhatIfCommand: Command {
             throw CommandFailure(.notFound, "--binding for \(table): the hub would refuse it: \(reason)")
         } catch WhatIf.Failure.unpublished(let table) {
             throw CommandFailure(
-                .notFound, "--binding: there is no table \(table) in the publication",
+                .notFound, "--binding: there is no table \(table) in the publication of the database of --on",
                 hint: "A table's name is notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")
         } catch WhatIf.Failure.tooLarge(let pairs, let most) {
             throw CommandFailure(
@@ -398,6 +398,11 @@ private struct WhatIfPrinter {
             lines.append(
                 "\(report.unfiltered) rows were left out: only PostgreSQL can say whether the filter holds for them.")
         }
+        if !report.unpublished.isEmpty {
+            lines.append(
+                "Not in the publication of the database of --on, so that it is told to nobody here, now or then: "
+                    + report.unpublished.map(\.description).joined(separator: ", "))
+        }
         if audience.maskedFilters > 0 {
             lines.append(
                 "\(audience.maskedFilters) filters of subscriptions are masked in the bundle: what these ask for now is left out."
@@ -514,6 +519,7 @@ private struct WhatIfPrinter {
         line.add("not_filtered", UInt64(report.unfiltered))
         line.add("masked_filters", UInt64(audience.maskedFilters))
         line.add("claims_not_kept", json: Self.list(audience.unkept.sorted()))
+        line.add("not_published", json: Self.list(report.unpublished.map(\.description)))
         return line.text
     }
 }

@@ -5,7 +5,8 @@ import System
 import TestSupport
 
 /// What the blocks of pages run on: a database that was prepared as the pages say, with a table `orders` that has a past, a hub
-/// that follows it, and a second database in the place of a staging one. What a script needs of it stands in its environment.
+/// that follows it, a second database in the place of a staging one, and a third that publishes nothing. What a script needs of
+/// it stands in its environment.
 final class PageStage {
     private static let secret = "a secret of clients that is long enough"
     private static let otherSecret = "a secret of operators that is long enough"
@@ -34,8 +35,9 @@ final class PageStage {
             "TIDEWIRE_OPERATOR_JWT_SECRET": Self.otherSecret, "TIDEWIRE_METRICS_JWT_SECRET": Self.otherSecret,
             "ROOT": root.path,
         ]
-        try prepare("app")
-        try prepare("staging")
+        for (name, isPublished) in [("app", true), ("staging", true), ("unpublished", false)] {
+            try prepare(name, isPublished: isPublished)
+        }
         let url = { [cluster] in cluster.url(user: $0, password: "one", database: "app") }
         environment["TIDEWIRE_DATABASE_URL"] = url("tidewire")
         environment["TIDEWIRE_POLICY_DATABASE_URL"] = url("tidewire_policies")
@@ -51,7 +53,7 @@ final class PageStage {
     }
 
     /// As an operator would: by the program, and then the tables.
-    private func prepare(_ name: String) throws {
+    private func prepare(_ name: String, isPublished: Bool) throws {
         try cluster.connect().execute("CREATE DATABASE \(name)")
         _ = try output("tidewire db apply --yes --database-url '\(cluster.url(database: name))'")
         try cluster.connect(database: name).execute(
@@ -63,12 +65,9 @@ final class PageStage {
             CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid());
             CREATE PUBLICATION tidewire_internal WITH (publish = 'insert, update, delete, truncate');
             """)
-        if name == "app" {
-            try cluster.connect(database: name).execute(
-                """
-                ALTER TABLE orders REPLICA IDENTITY FULL; ALTER PUBLICATION supabase_realtime ADD TABLE orders
-                """)
-        }
+        guard isPublished else { return }
+        try cluster.connect(database: name).execute(
+            "ALTER TABLE orders REPLICA IDENTITY FULL; ALTER PUBLICATION supabase_realtime ADD TABLE orders")
     }
 
     private func startHub() throws {
@@ -166,7 +165,7 @@ final class PageStage {
         do {
             let connection =
                 block.note == .runs(on: "a plain database")
-                ? try plain.connect() : try cluster.connect(database: "staging")
+                ? try plain.connect() : try cluster.connect(database: "unpublished")
             defer { _ = try? connection.execute("ROLLBACK") }
             try connection.execute("BEGIN")
             try connection.execute(block.text)

@@ -76,6 +76,26 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(result.output.contains("nobody of 1 client would gain or lose any"))
     }
 
+    /// It may be a copy that nobody has prepared: that nobody hears anything there is no answer.
+    @Test func `tables that the database does not publish are named`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        try stage.database.run("ALTER PUBLICATION supabase_realtime DROP TABLE fullrep")
+        let nothing = await Self.run(stage, sql: "DROP POLICY own ON fullrep", claims: Self.me)
+        #expect(nothing.exitCode == .ok && nothing.output.contains("told to nobody here, now or then: "), "\(nothing)")
+        #expect(nothing.output.contains("public.fullrep"), "\(nothing)")
+        let json = await Self.run(stage, "--json", sql: "SELECT 1", claims: Self.me)
+        #expect(json.output.contains(#""not_published":[""#) && json.output.contains("public.fullrep"), "\(json)")
+        // One that is published for the hub alone, or by the proposal, is where it belongs.
+        let proposed = await Self.run(
+            stage, sql: "ALTER PUBLICATION supabase_realtime ADD TABLE fullrep", claims: Self.me)
+        #expect(proposed.exitCode == .notFound && proposed.output.contains("is published"), "\(proposed)")
+        #expect(!proposed.output.contains("public.fullrep, ") && !proposed.output.contains("then: public.fullrep"))
+        try stage.database.run("CREATE PUBLICATION internal FOR TABLE fullrep")
+        let internally = await Self.run(stage, "--json", sql: "SELECT 1", claims: Self.me)
+        #expect(!internally.output.contains(#""public.fullrep""#), "\(internally)")
+    }
+
     @Test func `other filters are a proposal by themselves`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }

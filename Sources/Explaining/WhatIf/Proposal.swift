@@ -1,6 +1,7 @@
 import Asking
 import Catalog
 import Diagnostics
+import History
 import Judging
 import Postgres
 import System
@@ -51,6 +52,16 @@ final class Proposal {
     /// As it is now.
     func view(for roles: [String]) throws(PostgresError) -> CatalogView {
         try trial.view(for: roles)
+    }
+
+    /// In whichever publication: some are not for clients.
+    func publishedTables() throws(PostgresError) -> Set<TableName> {
+        let rows = try session.query("SELECT schemaname, tablename FROM pg_catalog.pg_publication_tables", [])
+        return Set(
+            rows.values.compactMap { row in
+                guard row.count == 2, let schema = row[0], let name = row[1] else { return nil }
+                return TableName(schema: schema, name: name)
+            })
     }
 
     /// What a subscription means as it is now.

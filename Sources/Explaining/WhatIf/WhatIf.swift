@@ -82,6 +82,7 @@ public struct WhatIf {
         where after.snapshot.table(table.schema, table.name) == nil {
             throw Failure.unpublished(table)
         }
+        report.unpublished = try unpublished(before, after, proposal)
         // First as it would be, while it is so.
         let asked = { (side: BoundBindings.Side, view: CatalogView) in
             bindings.map { BoundBindings($0, side, view, proposal) }
@@ -126,6 +127,19 @@ public struct WhatIf {
         report.unfiltered += told.unfiltered
         if !pass.isExact { report.membershipsAreOfNow = true }
         if let lost = log.lost { report.lost.formUnion(ruling.columns(maskedBy: lost)) }
+    }
+
+    /// Tables of the log that clients hear nothing of in this database, neither now nor then: it may be another one's log.
+    private func unpublished(
+        _ before: CatalogView, _ after: CatalogView, _ proposal: Proposal
+    ) throws -> [TableName] {
+        var names: [UInt32: TableName] = [:]
+        for known in try log.relations() { names[known.relation.oid] = known.table }
+        let missing = Set(names.values).filter { name in
+            [before, after].allSatisfy { $0.snapshot.table(name.schema, name.name) == nil }
+        }
+        guard !missing.isEmpty else { return [] }
+        return try missing.subtracting(proposal.publishedTables()).sorted { $0.description < $1.description }
     }
 
     /// As far as the log goes.
@@ -287,6 +301,8 @@ public struct WhatIfReport: Sendable {
     public internal(set) var unfiltered = 0
     /// Some memberships could not be taken back to the window.
     public internal(set) var membershipsAreOfNow = false
+    /// Tables of the log that are in none of the database's publications: told to nobody here.
+    public internal(set) var unpublished: [TableName] = []
     /// Columns that policies read, and of which a bundle has no values.
     public internal(set) var lost: Set<String> = []
 
