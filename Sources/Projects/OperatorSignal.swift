@@ -114,9 +114,12 @@ extension RunningProject {
         if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
         guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
         let isWritten =
-            signal.kind == .rotate
-            ? ingest.seal(within: Limits.markPatience)
-            : isWritten(until: now + Limits.markPatience.wholeNanoseconds)
+            switch signal.kind {
+            case .rotate: ingest.seal(within: Limits.markPatience)
+            // The next part comes as soon as this one is taken; with the last all are waited for.
+            case .backfill where !isMarked: false
+            default: isWritten(until: now + Limits.markPatience.wholeNanoseconds)
+            }
         answer["written"] = .bool(isWritten)
         answer["offset"] = ingest.nextOffset.map { .number(String($0)) } ?? .null
         return .json(.ok, JSONValue.object(JSONObject([("data", .object(answer))])).bytes)

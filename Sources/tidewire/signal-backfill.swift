@@ -57,13 +57,12 @@ struct SignalBackfillCommand: Command {
         var sender = BackfillSender(source, signal, because: arguments.value(of: .because)) { rows in
             progress.note("giving rows to the hub: \(rows)")
         }
-        try DatabaseAccess.asking { try source.read { try sender.take($0) } }
-        let answer = try sender.finish()
+        let answer = try Self.give(source, by: &sender)
         progress.clear()
         guard arguments.has(.json) else {
-            let left = sender.leftOut == 0 ? "" : "; \(sender.leftOut) values were too large"
+            let left = sender.leftOut == 0 ? "" : "; too large, and left out: \(Self.count(sender.leftOut, "value"))"
             try terminal.print(
-                "\(sender.count) row\(sender.count == 1 ? "" : "s") of \(source.relation), as of \(source.lsn)\(left)\(answer.place)"
+                "\(Self.count(sender.count, "row")) of \(source.relation), as of \(source.lsn)\(left)\(answer.place)"
             )
             return .ok
         }
@@ -75,6 +74,26 @@ struct SignalBackfillCommand: Command {
         line.add("offset", json: answer.members["offset"] ?? "null")
         try terminal.print(line.text)
         return .ok
+    }
+
+    private static func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
+
+    /// What was given before it ends early stays in the log. It does no harm, and is said.
+    private static func give(
+        _ source: BackfillSource, by sender: inout BackfillSender
+    ) throws -> HubSignal.Answer {
+        // Until here there is nothing to be said.
+        Signals.noteInterruptions()
+        do {
+            try DatabaseAccess.asking { try source.read { try sender.take($0) } }
+            return try sender.finish()
+        } catch is HubInterruption {
+            throw CommandFailure(.notFound, "interrupted", hint: sender.whatIsLeft)
+        } catch let failure as CommandFailure {
+            let hints = [failure.hint, sender.whatIsLeft].compactMap(\.self)
+            throw CommandFailure(
+                failure.exitCode, failure.message, hint: hints.isEmpty ? nil : hints.joined(separator: "\n"))
+        }
     }
 }
 
@@ -163,14 +182,14 @@ private struct BackfillSource {
         var trouble: (any Error)?
         do throws(PostgresError) {
             try connection.stream(sql, timeoutMilliseconds: Self.patience) { tuple in
-                do { try take(tuple) } catch { trouble = error }
-                return trouble == nil && !Signals.wasInterrupted
+                do {
+                    if Signals.wasInterrupted { throw HubInterruption() }
+                    try take(tuple)
+                } catch { trouble = error }
+                return trouble == nil
             }
         } catch {
             if let trouble { throw trouble }
-            if Signals.wasInterrupted {
-                throw CommandFailure(.notFound, "interrupted: the log has a part of the table")
-            }
             throw error
         }
     }
@@ -188,6 +207,7 @@ private struct BackfillSender: ~Copyable {
     private let reading = UInt64.random(in: 0 ... .max)
     private var rows = ByteWriter(capacity: 300 << 10)
     private var part = 0
+    private var given = 0
     private(set) var count = 0
     private(set) var leftOut = 0
 
@@ -236,7 +256,15 @@ private struct BackfillSender: ~Copyable {
         rows.removeAll()
         part += 1
         noting(count)
-        return try signal.answer("backfill", Array(body.text.utf8), trying: Self.tries)
+        let answer = try signal.answer("backfill", Array(body.text.utf8), trying: Self.tries)
+        given = count
+        return answer
+    }
+
+    /// Of a reading that did not come to its end.
+    var whatIsLeft: String? {
+        guard given > 0 else { return nil }
+        return "The log has \(given) of the table's rows: that is no harm. The same command again reads all of them."
     }
 
     private static func table(_ relation: Relation) -> String {

@@ -66,6 +66,8 @@ final class HubForApps: Sendable {
         process.withLock { $0 = started }
     }
 
+    func signal(_ number: Int32) { process.withLock { $0?.signal(number) } }
+
     /// As by `kill -9`.
     func kill() {
         process.withLock { process in

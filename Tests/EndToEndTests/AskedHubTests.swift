@@ -285,6 +285,63 @@ extension EndToEndPrograms {
             #expect(try messages().known["early 1"] == nil)
         }
 
+        /// What was given is no harm; the next reading is as if it had not been.
+        @Test func `a backfill that ends early says so, and can be made again`() throws {
+            let hub = try Self.started(
+                before: """
+                    CREATE TABLE wide (id int PRIMARY KEY, note text);
+                    INSERT INTO wide SELECT n, repeat('x', 3000) FROM generate_series(1, 20000) n;
+                    ALTER PUBLICATION supabase_realtime ADD TABLE wide
+                    """)
+            let log = IngestService.Settings.logDirectory(hub.dataDirectory)
+            let words = [
+                "signal", "backfill", "wide", "--server", "http://127.0.0.1:\(hub.port)", "--database-url",
+                hub.databaseURL,
+            ]
+            /// Of what is written: files are larger.
+            func bytes() throws -> Int {
+                let line = try Self.tidewire(["log", "info", "--json", "--log", log]).output.split(separator: "\n")[0]
+                let info = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+                return try #require(info?["bytes"] as? Int)
+            }
+            /// Begins one, and hinders the hub while it is under way.
+            func begun(_ hinder: () throws -> Void) throws -> (child: ChildProcess, said: () -> String) {
+                let file = TemporaryDirectory.make("process") + "/output"
+                let before = try bytes()
+                let child = try ChildProcess(
+                    [ServedHub.program] + words, output: file,
+                    environment: ["OPERATOR_TOKEN": HubForApps.operatorToken])
+                try eventually("a part to be in the log") { try bytes() > before + 200_000 }
+                try hinder()
+                return (child, { (try? String(contentsOfFile: file, encoding: .utf8)) ?? "" })
+            }
+            func isIncomplete(_ said: String) -> Bool {
+                said.contains(/The log has [1-9][0-9]* of the table's rows.*same command again/)
+            }
+            // The hub stands still: the database has rows that nobody takes.
+            let interrupted = try begun { hub.signal(SIGSTOP) }
+            try eventually("the command to wait for the hub") {
+                try hub.ask(
+                    "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%FROM ONLY public.wide%' AND wait_event = 'ClientWrite'"
+                ).count == 1
+            }
+            interrupted.child.signal(SIGINT)
+            #expect(interrupted.child.wait(milliseconds: 180_000) == .exited(1))
+            let said = interrupted.said()
+            #expect(said.hasPrefix("tidewire: interrupted\n") && isIncomplete(said), "\(said)")
+            hub.signal(SIGCONT)
+            let killed = try begun { hub.kill() }
+            #expect(killed.child.wait(milliseconds: 180_000) == .exited(4))
+            #expect(isIncomplete(killed.said()), "\(killed.said())")
+            let away = try Self.tidewire(words, withErrors: true)
+            #expect(away.code == 4 && !away.output.contains("The log has"), "\(away)")
+            try hub.start()
+            let again = try Self.tidewire(words, withErrors: true)
+            #expect(again.code == 0 && again.output.hasPrefix("20000 rows of public.wide"), "\(again)")
+            let rows = try Self.tidewire(["asof", "wide", "--log", log], withErrors: true)
+            #expect(rows.output.contains("these are all"), "\(rows.output.suffix(500))")
+        }
+
         /// Columns and rows as the publication has them; of what it has not, and of other databases, nothing.
         @Test(.postgres(15)) func `of a table what is published of it comes into the log`() throws {
             let hub = try Self.started(
