@@ -16,6 +16,8 @@ public struct HistoryQuery: Sendable {
     public var includesPresence = false
     /// What operators did or wrote.
     public var includesMarks = false
+    /// Rows that were read from the database.
+    var includesKept = false
     /// Schemas that are wanted whatever their table was called, by fingerprint.
     var alsoWanted: Set<UInt64> = []
     /// Hashes of the rows that alone are wanted, and of rows that cannot be told; nil is all.
@@ -205,9 +207,13 @@ struct PreparedRelation {
     /// apart. Never falsely not.
     func mayConcern(_ rows: Set<UInt64>, _ change: borrowing Change) -> Bool {
         if change.operation == .truncate || known.keyColumns.isEmpty { return true }
-        if let new = change.new, rows.contains(key(new) ?? known.unkeyed) { return true }
-        if let old = change.old, rows.contains(key(old) ?? known.unkeyed) { return true }
+        if let new = change.new, mayConcern(rows, new) { return true }
+        if let old = change.old, mayConcern(rows, old) { return true }
         return false
+    }
+
+    func mayConcern(_ rows: Set<UInt64>, _ row: borrowing Tuple) -> Bool {
+        rows.contains(key(row) ?? known.unkeyed)
     }
 
     /// As `RecordedRelation.rowKey`.

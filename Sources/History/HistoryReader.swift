@@ -78,6 +78,7 @@ public struct HistoryReader: ~Copyable {
         case .change(let change):
             guard let relation = change.relation else { return .change(change.maskingMessage(by: log.masking)) }
             return .change(change.masking(masks(of: relation)))
+        case .kept(let row): return .kept(row.relation.map { row.masking(masks(of: $0)) } ?? row)
         }
     }
 
@@ -94,6 +95,7 @@ public struct HistoryReader: ~Copyable {
             case .transaction: try reader.readChanges(entry)
             case .presence where reader.query.includesPresence: try reader.readPresence(entry)
             case .operatorMark where reader.query.includesMarks: try reader.readMarks(entry)
+            case .keptRows where reader.query.includesKept: try reader.readKept(entry)
             default: break
             }
         }
@@ -125,10 +127,16 @@ public struct HistoryReader: ~Copyable {
     mutating func learn() throws {
         let fingerprint = RelationCodec.fingerprint(of: reader.payload)
         guard relations[fingerprint] == nil else { return }
-        let known = try RecordedRelation(stored: reader.payload)
+        learn(try RecordedRelation(stored: reader.payload))
+    }
+
+    @discardableResult
+    private mutating func learn(_ known: RecordedRelation) -> PreparedRelation {
+        if let prepared = relations[known.fingerprint] { return prepared }
         names.note(known.relation)
-        relations[fingerprint] = PreparedRelation(
-            known, for: query, log.masking, alsoCalled: names[known.relation])
+        let prepared = PreparedRelation(known, for: query, log.masking, alsoCalled: names[known.relation])
+        relations[known.fingerprint] = prepared
+        return prepared
     }
 
     /// Nil where it is not in the window.
@@ -148,6 +156,27 @@ public struct HistoryReader: ~Copyable {
         found = try OperatorMarkCodec.decode(reader.payload).filter {
             window.contains(offset: entry.offset, time: $0.time)
         }.map { .mark(RecordedMark(offset: entry.offset, epoch: entry.epoch, mark: $0)) }
+    }
+
+    /// Those that are looked for. Of what was forgotten of them nothing is left to be shown.
+    private mutating func readKept(_ entry: EventLogEntry) throws {
+        for note in try KeptRowsCodec.decode(reader.payload)
+        where window.contains(offset: entry.offset, time: note.time) {
+            // SAFETY: any byte is a valid UInt8, and the arrays outlive the calls; so below.
+            let relation = learn(try RecordedRelation(stored: unsafe note.schema.span.bytes))
+            guard relation.isWanted else { continue }
+            for row in note.rows where !row.isForgotten {
+                let tuple = Tuple(unsafe row.image.span.bytes)
+                if let rows, !relation.mayConcern(rows, tuple) { continue }
+                let place = TransactionInfo(xid: 0, commitLSN: note.lsn, endLSN: note.lsn, commitTime: note.time)
+                found.append(
+                    .kept(
+                        RecordedChange(
+                            offset: entry.offset, epoch: entry.epoch, transaction: place, index: 0, operation: .insert,
+                            oldImage: .none, options: 0, relation: relation.known, old: [],
+                            new: try Self.values(tuple, of: relation.known))))
+            }
+        }
     }
 
     private mutating func readChanges(_ entry: EventLogEntry) throws {

@@ -122,6 +122,9 @@ public enum HistoryItem: Sendable {
     case gap(RecordedGap)
     case presence(RecordedPresence)
     case mark(RecordedMark)
+    /// A row that somebody read from the database (`KeptRows`), as a change that inserts it. Its offset is that of the next change,
+    /// its transaction tells where and when it was read.
+    case kept(RecordedChange)
 }
 
 /// Entries whose content cannot be read though their checksums are right: of a later version, or of a fault of ours.

@@ -40,8 +40,11 @@ public struct RowVersion: Sendable {
     }
 
     public var change: RecordedChange
+    /// Somebody read the row from the database, and the log has no change that tells what it was: `change` is as if it had
+    /// been inserted, and its offset that of the next change.
+    public var wasRead = false
     /// What the change made different from the version before. Nil for an update of which neither the log nor the
-    /// versions before tell that.
+    /// versions before tell that, and for a row that was read where there is none.
     public var differences: [Difference]?
     /// The row had another key until then; it is followed under both.
     public var formerKey: [RowValue]?
@@ -73,6 +76,11 @@ public struct RowHistory: ~Copyable {
     private let tables: Set<TableFamilies.Identity>
     /// Keys that the row is known by, each with its last known state; empty when it is gone.
     private var states: [Place: State] = [:]
+    /// Those that changed since the last gap. Who reads a table sees a transaction a moment after it is committed, so that what
+    /// is read of these may be older.
+    private var changed: Set<Place> = []
+    /// Where each table was truncated last: nobody reads it meanwhile.
+    private var emptied: [TableFamilies.Identity: LSN] = [:]
     private var keysByRelation: [UInt64: [RowValue]?] = [:]
 
     /// - Parameter noting: told of each entry's offset; what it throws ends the reading.
@@ -82,7 +90,7 @@ public struct RowHistory: ~Copyable {
     ) throws {
         // First: what retention has deleted is no reason to say that there never was such a table.
         let window = try log.window(from: query.from, to: query.to)
-        let families = try TableFamilies(log)
+        let families = try TableFamilies(log, withKept: true)
         let tables = families.tables(called: table)
         let relations = families.schemas.filter { tables.contains($0.identity) }.map(\.relation)
         guard let newest = relations.last else { throw RowNameError.unknownTable(table) }
@@ -102,10 +110,13 @@ public struct RowHistory: ~Copyable {
         var query = query
         query.tables = [table]
         query.alsoWanted = Set(relations.map(\.fingerprint))
+        query.includesKept = true
         let hashes = Self.hashes(name, relations)
         query.rows = hashes.map { Set($0) }
+        let tableKeys = Set(relations.map(\.tableKey))
         var reader = try HistoryReader(
-            log, query, window: window, matching: hashes ?? Array(Set(relations.map(\.tableKey))))
+            log, query, window: window,
+            matching: (hashes ?? Array(tableKeys)) + tableKeys.map { RowKey.kept(table: $0) })
         reader.noting = noting
         self.reader = reader
         self.name = name
@@ -168,11 +179,17 @@ public struct RowHistory: ~Copyable {
     public mutating func next() throws -> RowHistoryItem? {
         while let item = try reader.nextUnmasked() {
             switch item {
-            case .gap(let gap): return .gap(gap)
+            case .gap(let gap):
+                changed = []
+                return .gap(gap)
             case .presence, .mark: continue
             case .change(let change):
                 if let relation = change.relation, concerns(change, relation) {
                     return .version(version(change, relation))
+                }
+            case .kept(let row):
+                if let relation = row.relation, concerns(row, relation), let version = reading(row, relation) {
+                    return .version(version)
                 }
             }
         }
@@ -185,7 +202,10 @@ public struct RowHistory: ~Copyable {
         let table = families.identity(of: relation, in: change.epoch)
         guard tables.contains(table) else { return false }
         if let forgotten = change.forgotten { return concerns(forgotten, table, relation) }
-        if change.operation == .truncate { return states.contains { $0.key.table == table && !$0.value.isEmpty } }
+        if change.operation == .truncate {
+            emptied[table] = change.transaction.commitLSN
+            return states.contains { $0.key.table == table && !$0.value.isEmpty }
+        }
         guard let wanted = wantedKey(relation) else { return concernsByColumns(change, relation) }
         return [change.key.map(\.value), change.oldKey].compactMap { $0 }.contains { key in
             key == wanted || states[Place(table: table, key: key)] != nil
@@ -235,10 +255,33 @@ public struct RowHistory: ~Copyable {
         let before = isKeyed ? states[former ?? place] : nil
         let differences = differences(change, relation, before)
         if isKeyed { remember(change, relation, place, former, before) }
+        changed.formUnion([place, former].compactMap(\.self))
         let masks = reader.masks(of: relation)
         let shown = change.masking(masks)
         return RowVersion(
             change: shown, differences: differences.map { $0.map { $0.masked(masks) } }, formerKey: shown.oldKey)
+    }
+
+    /// Nil where it says no more than is known.
+    private mutating func reading(_ row: RecordedChange, _ relation: RecordedRelation) -> RowVersion? {
+        let table = families.identity(of: relation, in: row.epoch)
+        let place = Place(table: table, key: row.key.map(\.value))
+        guard !changed.contains(place), row.transaction.commitLSN > emptied[table] ?? .zero else { return nil }
+        let isKeyed = (wantedKey(relation) ?? nil) != nil
+        let known = isKeyed ? states[place].flatMap { $0.isEmpty ? nil : $0 } : nil
+        let differences = known.map { known in
+            row.new.indices.compactMap { column -> RowVersion.Difference? in
+                guard row.new[column].isKnown, let before = known[relation.relation.columns[column].name],
+                    before.isKnown, before != row.new[column]
+                else { return nil }
+                return RowVersion.Difference(column: column, before: before, after: row.new[column])
+            }
+        }
+        if let differences, differences.isEmpty { return nil }
+        if isKeyed { remember(row, relation, place, nil, nil) }
+        let masks = reader.masks(of: relation)
+        return RowVersion(
+            change: row.masking(masks), wasRead: true, differences: differences.map { $0.map { $0.masked(masks) } })
     }
 
     private func differences(

@@ -84,7 +84,7 @@ public struct TableAsOf: ~Copyable {
                 guard !isEnded else { continue }
                 gaps.append(gap)
                 for identity in tables.keys { tables[identity]?.noteGap() }
-            case .presence, .mark: continue
+            case .presence, .mark, .kept: continue
             case .change(let change):
                 try take(&kept, before: change.offset)
                 guard let relation = change.relation else { continue }

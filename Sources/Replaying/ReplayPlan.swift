@@ -80,7 +80,7 @@ public struct ReplayPlan: Sendable {
             if count % 1024 == 0, !note(reader.offset) { return }
             switch item {
             case .gap(let gap): gaps.append(gap)
-            case .presence, .mark: break
+            case .presence, .mark, .kept: break
             case .change(let change):
                 guard let relation = change.relation else {
                     messages += 1

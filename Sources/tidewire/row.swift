@@ -22,6 +22,9 @@ struct RowCommand: Command {
         Of changes whose values were removed with 'tidewire log forget' it is said that they were there, and since when nothing \
         is left of them.
 
+        A row that 'tidewire signal backfill' read, before any change of it or behind a gap, is shown as READ. What that shows as \
+        changed was lost in the gap.
+
         When a change gave the row another key, the row is followed under the new one as well, and a line says so. Values \
         come from the log alone: of an update in a table without REPLICA IDENTITY FULL, what was before is known from the \
         version before.
@@ -31,7 +34,8 @@ struct RowCommand: Command {
         \(MaskHelp.text)
 
         JSON. One object a line, as 'tidewire tail --json' prints them, and diff: for each column that changed, old (null \
-        also where it is not known) and new.
+        also where it is not known) and new. Of a row that was read op READ, offset (of the next change), epoch, lsn, time, schema, \
+        table, key and record.
         """
     let operands = [
         Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
@@ -143,7 +147,8 @@ private struct VersionPrinter {
         count += 1
         guard !isJSON else { return try terminal.print(version.json) }
         try printTable(version.change)
-        try terminal.print(table.line(text.place(version.change) + [changed(version)]))
+        let place = version.wasRead ? text.place(ofReading: version.change) : text.place(version.change)
+        try terminal.print(table.line(place + [changed(version)]))
         if let formerKey = version.formerKey {
             let key = formerKey.map { $0.plainText ?? $0.word }.joined(separator: ",")
             try terminal.remark(
@@ -165,7 +170,7 @@ private struct VersionPrinter {
     }
 
     private func changed(_ version: RowVersion) -> String {
-        guard version.change.operation == .update, version.change.forgotten == nil,
+        guard version.change.operation == .update || version.wasRead, version.change.forgotten == nil,
             let differences = version.differences
         else {
             return text.wholeRow(version.change)
@@ -200,7 +205,8 @@ extension RowVersion {
                 diff.add(relation.columns[difference.column].name, json: pair.text)
             }
         }
-        return change.json.dropLast() + ",\"diff\":" + (differences == nil ? "null" : diff.text) + "}"
+        let line = wasRead ? change.readingJSON : change.json
+        return line.dropLast() + ",\"diff\":" + (differences == nil ? "null" : diff.text) + "}"
     }
 
     private func json(_ value: RowValue, _ column: Int) -> String {

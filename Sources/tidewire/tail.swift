@@ -180,6 +180,8 @@ struct ChangePrinter {
             try terminal.print(isJSON ? presence.json : table.line(text.line(presence)))
         case .mark(let mark):
             if isJSON { try terminal.print(mark.json) } else { try terminal.remark(text.line(mark)) }
+        // Rows of one table, which 'tidewire row' and 'asof' show.
+        case .kept: break
         }
     }
 

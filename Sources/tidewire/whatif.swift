@@ -405,7 +405,8 @@ private struct WhatIfPrinter {
         }
         if audience.maskedFilters > 0 {
             lines.append(
-                "\(audience.maskedFilters) filters of subscriptions are masked in the bundle: what these ask for now is left out."
+                "Masked in the bundle, so that what they ask for now is left out: filters of subscriptions, "
+                    + "\(audience.maskedFilters) of them. --unmask, where it is made, leaves them readable."
             )
         }
         if !report.lost.isEmpty {

@@ -143,7 +143,9 @@ struct WhyCommand: Command {
         do {
             var history = try RowHistory(log, table, RowName(key), HistoryQuery(from: nil, to: nil))
             while let item = try history.next() {
-                if case .version(let version) = item, version.change.operation != .truncate { newest = version.change }
+                if case .version(let version) = item, version.change.operation != .truncate, !version.wasRead {
+                    newest = version.change
+                }
             }
         } catch RowNameError.masked(let table, let column) {
             throw NameCheck.masked("--key", column, of: table)

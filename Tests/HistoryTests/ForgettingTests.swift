@@ -224,18 +224,19 @@ import Testing
         let made = try made(&random)
         guard try hasTable(made) else { return }
         let other = RowName(made.table.oid == 7 ? ["k1"] : ["3", "k1"])
-        func versions(_ name: RowName) throws -> [RecordedChange] {
+        func versions(_ name: RowName) throws -> (changes: [RecordedChange], readings: [RecordedChange]) {
             var history = try RowHistory(made.log, made.tableName, name, HistoryQuery())
-            var all: [RecordedChange] = []
-            while let item = try history.next() { if case .version(let version) = item { all.append(version.change) } }
-            return all
+            var all: [RowVersion] = []
+            while let item = try history.next() { if case .version(let version) = item { all.append(version) } }
+            return (all.filter { !$0.wasRead }.map(\.change), all.filter(\.wasRead).map(\.change))
         }
-        let (own, others) = (try versions(made.name).filter(isOfRow), try versions(other))
+        let (own, others) = (try versions(made.name).changes.filter(isOfRow), try versions(other).changes)
         _ = try forget(made)
-        let left = try versions(made.name)
+        let (left, readings) = try versions(made.name)
+        #expect(readings.allSatisfy { !isOfRow($0) })
         #expect(Set(left.filter { $0.forgotten != nil }.map(\.offset)).isSuperset(of: own.map(\.offset)))
         #expect(left.allSatisfy { !isOfRow($0) })
-        let now = try versions(other)
+        let now = try versions(other).changes
         // Whose row got the other's key, or had it, is forgotten in that change.
         #expect(
             now.filter { $0.forgotten == nil }.map(\.new)

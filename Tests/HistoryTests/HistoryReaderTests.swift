@@ -282,6 +282,52 @@ let users = Relation(
         #expect(try versions(stage, "notes", ["email=n"]).count == 40)
     }
 
+    @Test func `a row that was read is shown where no change says the same of it`() throws {
+        let stage = try HistoryStage(segmentBytes: 700)
+        func noise() throws {
+            for index in 0..<20 {
+                try stage.commit([.insert(notes, [RowValue(stringLiteral: "1\(index)"), "noise", "n"])])
+            }
+        }
+        try stage.commit([
+            .insert(notes, ["2", "b", "x"]), .insert(notes, ["3", "c", "x"]), .insert(notes, ["4", "d", "x"]),
+            .delete(notes, ["4", "d", "x"], .full),
+        ])
+        try noise()
+        try stage.keep(
+            stage.read([["1", "a", "x"], ["2", "b", "x"], ["3", "o", "x"], ["4", "e", .unchanged]], of: notes))
+        let late = stage.read([["1", "a", "x"], ["2", "b", "x"], ["5", "f", "x"], ["6", "g", "x"]], of: notes)
+        try noise()
+        try stage.commit([.update(notes, ["1", "z", .unchanged]), .delete(notes, ["5", "f", "x"], .full)])
+        // It comes behind what was committed after it was read.
+        try stage.keep(late)
+        let one = try versions(stage, "notes", ["1"])
+        #expect(one.map(\.wasRead) == [true, false] && one[0].differences == nil)
+        #expect(one[0].change.new == ["1", "a", "x"] && one[0].change.offset == 24)
+        #expect(one[1].differences?.map(\.before) == ["a"])
+        // Who reads sees what was committed a moment later: nothing is said by that.
+        #expect(try versions(stage, "notes", ["2"]).map(\.wasRead) == [false])
+        #expect(try versions(stage, "notes", ["3"]).map(\.wasRead) == [false])
+        #expect(try versions(stage, "notes", ["4"]).map(\.wasRead) == [false, false])
+        #expect(try versions(stage, "notes", ["5"]).map(\.wasRead) == [false])
+        #expect(try versions(stage, "notes", ["6"]).map(\.wasRead) == [true])
+        #expect(try versions(stage, "notes", ["7"]).isEmpty)
+        #expect(try versions(stage, "notes", ["body=f"]).map(\.wasRead) == [false, true])
+        // Behind a gap it is: what was there may be otherwise.
+        try stage.gap(.slotMissing)
+        try stage.keep(stage.read([["2", "b", "x"], ["3", "o", .unchanged], ["4", "e", "x"]], of: notes))
+        #expect(try versions(stage, "notes", ["2"]).map(\.wasRead) == [false])
+        let three = try versions(stage, "notes", ["3"])
+        #expect(three.map(\.wasRead) == [false, true])
+        #expect(three[1].differences?.map(\.column) == [1] && three[1].differences?.first?.before == "c")
+        #expect(try versions(stage, "notes", ["4"]).map(\.wasRead) == [false, false, true])
+        // A row from before the table was emptied is none of it any more.
+        let old = stage.read([["8", "h", "x"]], of: notes)
+        try stage.commit([.truncate(notes)])
+        try stage.keep(old)
+        #expect(try versions(stage, "notes", ["8"]).isEmpty)
+    }
+
     private func renamed(_ relation: Relation, _ name: String, oid: UInt32? = nil) -> Relation {
         var other = relation
         other.name = name

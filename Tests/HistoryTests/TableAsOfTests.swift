@@ -87,7 +87,7 @@ import Testing
         var random = SeededRandom(seed: seed)
         let stage = try HistoryStage(segmentBytes: 4000)
         let table = Self.relation(.full)
-        var model = Dictionary(uniqueKeysWithValues: (0..<30).map { ("p\($0)", "old \($0)") })
+        var model = Dictionary(uniqueKeysWithValues: (0..<30).map { ("1\($0)", "old \($0)") })
         var moments: [(offset: UInt64, rows: [String: String?])] = [(0, model)]
         let readAt = random.next() % 4 == 0 ? nil : Int.random(in: 0..<60, using: &random)
         let (isTorn, lastOfTruncates) = (random.next() % 4 == 0, random.next() % 3 == 0 ? 30 : 0)
@@ -121,12 +121,12 @@ import Testing
                 model[id] = "v\(step)"
             case (5, let id?):
                 let other = Int.random(in: 0..<30, using: &random)
-                guard model["p\(other)"] == nil else { continue }
-                try stage.commit([.update(table, [.text(Array("p\(other)".utf8)), value], old: row(id), .full)])
+                guard model["1\(other)"] == nil else { continue }
+                try stage.commit([.update(table, [.text(Array("1\(other)".utf8)), value], old: row(id), .full)])
                 model[id] = nil
-                model["p\(other)"] = "v\(step)"
+                model["1\(other)"] = "v\(step)"
             default:
-                let id = "p\(Int.random(in: 0..<40, using: &random))"
+                let id = "1\(Int.random(in: 0..<40, using: &random))"
                 guard model[id] == nil else { continue }
                 try stage.commit([.insert(table, [.text(Array(id.utf8)), value])])
                 model[id] = "v\(step)"
@@ -149,6 +149,28 @@ import Testing
                 } ?? false
             #expect(known.isWhole == (isEmptiedBefore || isRead), "@\(moment.offset)")
             if known.isWhole { #expect(rows == moment.rows, "@\(moment.offset)") }
+        }
+        try expectHistoriesSayTheSame(stage.log)
+    }
+
+    /// Of each row the last version is that by which it is known; none of a reading tells of a change that is in no log.
+    private func expectHistoriesSayTheSame(_ log: HistoryLog) throws {
+        let table = TableName(schema: "public", name: "notes")
+        var known: [String: RowAsOf] = [:]
+        try TableAsOf(log, table, HistoryQuery(), atMost: 1000).visit { known[$0.key] = $0 }
+        for id in (0..<40).map({ "1\($0)" }) {
+            var versions: [RowVersion] = []
+            var history = try RowHistory(log, table, RowName([id]), HistoryQuery())
+            while let item = try history.next() { if case .version(let version) = item { versions.append(version) } }
+            #expect(versions.allSatisfy { !$0.wasRead || $0.differences == nil }, "\(id)")
+            // Others are of the row that had this key once.
+            let last = versions.last { $0.change.key.first?.value.plainText == id }
+            guard let row = known[id], let last else {
+                #expect(known[id] == nil, "\(id)")
+                continue
+            }
+            #expect(last.wasRead == (row.witness == .kept), "\(id)")
+            #expect(last.change.new.map(\.plainText) == row.texts, "\(id)")
         }
     }
 

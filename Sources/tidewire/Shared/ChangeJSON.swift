@@ -23,6 +23,21 @@ extension RecordedChange {
         return line.text
     }
 
+    /// Of a row that somebody read.
+    var readingJSON: String {
+        var line = JSONLine()
+        line.add("offset", offset)
+        line.add("epoch", Hex.text(epoch))
+        line.add("lsn", transaction.commitLSN.description)
+        line.add("time", time.map(TimeText.json))
+        line.add("op", "READ")
+        line.add("schema", relation?.relation.schema)
+        line.add("table", relation?.relation.name)
+        line.add("key", json: object(key.map { ($0.column, $0.value) }))
+        line.add("record", json: object(new.indices.map { ($0, new[$0]) }))
+        return line.text
+    }
+
     private func addPlace(to line: inout JSONLine) {
         line.add("offset", offset)
         line.add("epoch", Hex.text(epoch))
@@ -133,6 +148,7 @@ extension HistoryItem {
         case .gap(let gap): gap.json
         case .presence(let presence): presence.json
         case .mark(let mark): mark.json
+        case .kept(let row): row.readingJSON
         }
     }
 }

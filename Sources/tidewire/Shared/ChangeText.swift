@@ -22,6 +22,11 @@ struct ChangeText {
         ]
     }
 
+    /// The same of a row that somebody read: it stands between two changes.
+    func place(ofReading row: RecordedChange) -> [String] {
+        ["-", zone.text(row.time), row.transaction.commitLSN.description, "-", "READ"]
+    }
+
     func table(_ change: RecordedChange) -> String { change.relation?.table.description ?? "-" }
 
     func key(_ change: RecordedChange) -> String {
