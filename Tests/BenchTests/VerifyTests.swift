@@ -111,6 +111,28 @@ import Testing
         #expect(ledger.repeated == 1)
     }
 
+    @Test func `what had yet to come again when it was cut may come again later`() {
+        for (again, kinds) in [(1...2, []), (1...4, [Finding.Kind.twice, .twice])] {
+            var ledger = ClientLedger(.real)
+            var found: [Finding] = []
+            func take(_ note: ClientLedger.Note, _ at: UInt64) {
+                found += ledger.take(
+                    note, at: at * Self.second, committed: 0, causes: [], journal: Self.journal, seat: 0)
+            }
+            take(.began(.joined), 100)
+            for number in 1...4 { take(.heard(Self.mark(number)), 100) }
+            take(.began(.joined), 101)
+            for number in again { take(.heard(Self.mark(number)), 101) }
+            // This one hears nothing.
+            take(.began(.joined), 102)
+            take(.began(.joined), 103)
+            if again.upperBound == 4 { take(.heard(Self.mark(5)), 108) } else { take(.heard(Self.mark(2)), 108) }
+            take(.began(.joined), 109)
+            for number in 3...6 { take(.heard(Self.mark(number)), 109) }
+            #expect(found.map(\.kind) == kinds, "\(again)")
+        }
+    }
+
     @Test func `who stood still acknowledged nothing meanwhile`() {
         for stands in [true, false] {
             var ledger = ClientLedger(.catchUp)

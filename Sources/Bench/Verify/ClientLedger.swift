@@ -129,12 +129,14 @@ struct ClientLedger: Sendable {
     ) -> [Finding] {
         let isFirst = !hasBegun
         hasBegun = true
+        // What came again and was cut off before it came to its end has the rest of it still to come, however long it takes.
+        let rest = sessionPlace < 0 ? repeatsFrom : sessionPlace + 1
         sessionPlace = -1
         edge = lastHeard
         if let stoodAt, lastHeard < stoodAt + Self.longestStand { edge = min(edge, stoodAt) }
         stoodAt = nil
         let oldest = oldestRepeatable(causes)
-        repeatsFrom = kind.mayRepeat ? times.first { $0.at >= oldest }?.place ?? next : next
+        repeatsFrom = kind.mayRepeat ? min(rest, times.first { $0.at >= oldest }?.place ?? next) : next
         if beginning == .recovered(false) {
             // It is told where to go on; what it had is of another history.
             return hearOfLoss("recovered: false", at, committed, causes)
