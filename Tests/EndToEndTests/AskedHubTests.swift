@@ -270,6 +270,13 @@ extension EndToEndPrograms {
             let before = try messages("--to", "@0")
             #expect(before.whole && Set(before.known.keys) == early, "\(before.known.count)")
             #expect(try messages("--to", "@2").known.count == 3002)
+            // What nothing touched is a version of its own.
+            let untouched = try #require(
+                try hub.ask("SELECT id FROM reminders WHERE message LIKE 'early 5x%'").first?.first ?? nil)
+            let row = try Self.tidewire(["row", "reminders", untouched, "--log", log, "--json"])
+            #expect(row.code == 0 && row.output.split(separator: "\n").count == 1, "\(row)")
+            #expect(row.output.contains(#""op":"READ""#) && row.output.contains("early 5x"), "\(row)")
+            #expect(try Self.tidewire(["row", "reminders", untouched, "--log", log]).output.contains("READ"))
             let tail = try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output
             #expect(tail.contains("backfilled") && tail.contains("an incident"), "\(tail.suffix(2000))")
             #expect(!tail.contains("early 1x"))
@@ -283,6 +290,93 @@ extension EndToEndPrograms {
             let forgotten = try Self.tidewire(["log", "forget", "reminders", id, "--server", url, "--go"])
             #expect(forgotten.code == 0 && forgotten.output.contains("1 change of public.reminders"), "\(forgotten)")
             #expect(try messages().known["early 1"] == nil)
+        }
+
+        /// Wherever it is killed: of a row the log has all or nothing then, and nothing if it was said to be forgotten.
+        @Test(arguments: newSeed()) func `a hub that is killed while it forgets has forgotten or has not`(
+            _ seed: Seed
+        ) throws {
+            var random = SeededRandom(seed: seed)
+            let hub = try Self.started(["TIDEWIRE_SEGMENT_SIZE": "1MB"])
+            let log = IngestService.Settings.logDirectory(hub.dataDirectory)
+            let insert = "INSERT INTO reminders (owner_id, message) SELECT gen_random_uuid(), 'secret'"
+            _ = try hub.ask("\(insert) FROM generate_series(1, 20)")
+            for version in 1...20 {
+                let update = "UPDATE reminders SET message = 'secret \(version) ' || repeat(md5(id::text), 250)"
+                _ = try hub.ask("\(update) WHERE message LIKE 'secret%'")
+            }
+            let rows = try hub.ask("SELECT id FROM reminders WHERE message LIKE 'secret%'")
+            let ids = rows.compactMap { $0.first ?? nil }
+            func versions(_ id: String) throws -> (told: Int, forgotten: Int) {
+                let lines = try Self.tidewire(["row", "reminders", id, "--log", log, "--json"]).output.split(
+                    separator: "\n")
+                let forgotten = lines.count { $0.contains(#""forgotten":"#) }
+                return (lines.count - forgotten, forgotten)
+            }
+            try eventually("the log to have all") { try versions(ids[19]).told == 21 }
+            let url = "http://127.0.0.1:\(hub.port)"
+            for (round, id) in ids.prefix(8).enumerated() {
+                let file = TemporaryDirectory.make("process") + "/output"
+                let forgetting = try ChildProcess(
+                    [ServedHub.program, "log", "forget", "reminders", id, "--server", url, "--go"], output: file,
+                    environment: ["OPERATOR_TOKEN": HubForApps.operatorToken])
+                BackgroundThread.rest(nanoseconds: UInt64.random(in: 0...600_000_000, using: &random))
+                hub.kill()
+                let isSaid = forgetting.wait(milliseconds: 180_000) == .exited(0)
+                try hub.start()
+                try eventually("the hub to follow again") {
+                    let said = try? String(contentsOfFile: hub.dataDirectory + "/serve.log", encoding: .utf8)
+                    let starts = said?.split(separator: " starting ").dropFirst() ?? []
+                    return starts.count == round + 2 && starts.last?.contains(" streaming ") == true
+                }
+                let left = try versions(id)
+                #expect(left == (0, 21) || (left == (21, 0) && !isSaid), "\(seed): \(left), said: \(isSaid)")
+                let verified = try Self.tidewire(["log", "verify", "--log", log], withErrors: true)
+                #expect(verified.code == 0 && !verified.output.contains("interrupted"), "\(seed): \(verified)")
+            }
+            for id in ids.suffix(12) { #expect(try versions(id).told == 21, "\(seed)") }
+        }
+
+        private struct Reminder: LiveRow {
+            static let table = "reminders"
+            let id: UUID
+            let message: String
+
+            struct Columns: Sendable { let message = Column<String>("message") }
+            static let columns = Columns()
+        }
+
+        /// What somebody asks for by a masked column is not in a bundle: nobody can say there what he has now.
+        @Test func `filters that a bundle masks are left out of a proposal, and counted`() throws {
+            let hub = try Self.started()
+            let log = IngestService.Settings.logDirectory(hub.dataDirectory)
+            let person = UUID()
+            try onThisThread {
+                let live = hub.client(person).live(Reminder.self, where: \.message == "hush", window: .immediate)
+                var batches = live.makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(person)', 'hush')")
+                while let batch = await batches.next(), batch.changes.isEmpty {}
+            }
+            _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(person)', 'aloud')")
+            try eventually("the log to have it") {
+                try Self.tidewire(["tail", "--from", "oldest", "--unmask", "message", "--log", log]).output
+                    .contains("aloud")
+            }
+            func proposed(_ name: String, _ words: [String]) throws -> (answer: Answer, total: [String: Any]) {
+                let bundle = TemporaryDirectory.make("bundle") + "/\(name).bundle"
+                #expect(try Self.tidewire(["bundle", bundle, "--log", log] + words).code == 0)
+                let asked = ["whatif", "--binding", "reminders", "--on", hub.databaseURL, "--log", bundle]
+                let lines = try Self.tidewire(asked + ["--json"]).output.split(separator: "\n")
+                let total = try JSONSerialization.jsonObject(with: Data((lines.last ?? "{}").utf8))
+                return (try Self.tidewire(asked), try #require(total as? [String: Any]))
+            }
+            let open = try proposed("open", ["--unmask", "message"])
+            #expect(open.total["masked_filters"] as? Int == 0 && open.total["gains"] as? Int == 1, "\(open)")
+            let masked = try proposed("masked", ["--mask", "message"])
+            #expect(masked.total["masked_filters"] as? Int == 1, "\(masked)")
+            #expect(masked.answer.output.contains("filters of subscriptions, 1 of them"), "\(masked)")
+            #expect(!masked.answer.output.contains("hush") && masked.total["gains"] as? Int == 2, "\(masked)")
         }
 
         /// What was given is no harm; the next reading is as if it had not been.

@@ -34,16 +34,20 @@ extension Trait where Self == RunningTimeLimit {
 
 /// The tests that run, and by when each has to be done.
 struct RunningTests {
-    private var running: [Int: (name: String, deadline: UInt64)] = [:]
+    private var running: [Int: (name: String, began: UInt64, deadline: UInt64)] = [:]
     private var next = 0
 
-    mutating func begin(_ name: String, deadline: UInt64) -> Int {
+    mutating func begin(_ name: String, at now: UInt64 = 0, deadline: UInt64) -> Int {
         next += 1
-        running[next] = (name, deadline)
+        running[next] = (name, now, deadline)
         return next
     }
 
-    mutating func end(_ number: Int) { running[number] = nil }
+    /// Which it was, and since when it ran.
+    @discardableResult
+    mutating func end(_ number: Int) -> (name: String, began: UInt64)? {
+        running.removeValue(forKey: number).map { ($0.name, $0.began) }
+    }
 
     /// Whose time is up, by name.
     func overdue(at now: UInt64) -> [String] {
@@ -64,9 +68,18 @@ struct RunningTests {
 
     static func began(_ name: String, minutes: Int) -> Int {
         precondition(watch != nil, "the watch runs")
-        let deadline = Clock.monotonicNanoseconds() + UInt64(minutes) * slowest * 60_000_000_000
-        return ofThisProcess.withLock { $0.begin(name, deadline: deadline) }
+        let now = Clock.monotonicNanoseconds()
+        let deadline = now + UInt64(minutes) * slowest * 60_000_000_000
+        return ofThisProcess.withLock { $0.begin(name, at: now, deadline: deadline) }
     }
 
-    static func ended(_ number: Int) { ofThisProcess.withLock { $0.end(number) } }
+    static func ended(_ number: Int) {
+        guard let ended = ofThisProcess.withLock({ $0.end(number) }), let times else { return }
+        let milliseconds = (Clock.monotonicNanoseconds() - ended.began) / 1_000_000
+        let line = Array("\(milliseconds) \(ended.name)\n".utf8)
+        _ = line.withUnsafeBytes { write(times, $0.baseAddress, $0.count) }
+    }
+
+    /// Where it is written down how many milliseconds each test ran, without what it waited for its turn: `TEST_TIMES=FILE`.
+    private static let times = getenv("TEST_TIMES").map { open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644) }
 }
