@@ -11,7 +11,7 @@ let strict: [SwiftSetting] = [
 ]
 
 /// Through which all data goes. These are optimized, with all their assertions, when `deploy/test` builds everything by one build
-/// for release; the others and the tests are not: of them that would cost more than it saves.
+/// for release, and so is what tests stand on; the others and the tests are not: of them that would cost more than it saves.
 let dataPlane: Set<String> = [
     "Bytes", "Change", "Channels", "Delivery", "EventLog", "Gateway", "Ingest", "Judging", "Matching", "Net", "Policy",
     "Postgres", "Protocol", "Replication", "WebSocket",
@@ -162,7 +162,7 @@ let proofs: [Target] = [
             "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
         ],
         path: "Tests/TestSupport",
-        swiftSettings: strict + plain),
+        swiftSettings: strict),
     .target(
         name: "Simulator",
         dependencies: [

@@ -361,7 +361,7 @@ extension [UInt8] {
         if count < self.count {
             removeSubrange(count...)
         } else {
-            append(contentsOf: repeatElement(0, count: count - self.count))
+            append(contentsOf: [UInt8](repeating: 0, count: count - self.count))
         }
     }
 }

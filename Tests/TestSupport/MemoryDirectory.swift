@@ -116,7 +116,7 @@ private final class MemoryFile: StorageFile {
     private func put(_ given: [UInt8], at position: Int) {
         bytes.withLock { bytes in
             let missing = position + given.count - bytes.count
-            if missing > 0 { bytes.append(contentsOf: repeatElement(0, count: missing)) }
+            if missing > 0 { bytes.append(contentsOf: [UInt8](repeating: 0, count: missing)) }
             bytes.replaceSubrange(position..<position + given.count, with: given)
         }
     }
@@ -131,7 +131,7 @@ private final class MemoryFile: StorageFile {
 
     func reserve(_ size: UInt64) throws(SystemError) {
         bytes.withLock { bytes in
-            if size > bytes.count { bytes.append(contentsOf: repeatElement(0, count: Int(size) - bytes.count)) }
+            if size > bytes.count { bytes.append(contentsOf: [UInt8](repeating: 0, count: Int(size) - bytes.count)) }
         }
     }
 

@@ -89,7 +89,7 @@ public final class TestClient: @unchecked Sendable {
     /// What comes next, at least one byte, is put at the end; false when the peer has closed.
     public func receive(appendingTo bytes: inout [UInt8]) throws -> Bool {
         let (start, room) = (bytes.count, 64 << 10)
-        bytes.append(contentsOf: repeatElement(0, count: room))
+        bytes.append(contentsOf: [UInt8](repeating: 0, count: room))
         let count = bytes.withUnsafeMutableBytes { all in
             recv(descriptor, UnsafeMutableRawBufferPointer(rebasing: all[start...]).baseAddress, room, 0)
         }
