@@ -172,6 +172,10 @@ extension EndToEndPrograms {
                 try Self.tidewire(whatIf + masked + place.split(separator: " ").map(String.init))
             }
             #expect(answers[0] == answers[1] && answers[0].output.contains("Of the changes @0"), "\(answers)")
+            // What the catalog says comes a moment later.
+            try eventually("the catalog to be in the log") {
+                try Self.tidewire(["seed", "--log", log]).output.contains("foreign keys, as the log has them")
+            }
             let seeds = try ["--log \(log)", "--server \(url)"].map { place in
                 try Self.tidewire(["seed"] + masked + place.split(separator: " ").map(String.init))
             }
