@@ -91,8 +91,9 @@ import Testing
         #expect(findings(.catchUp, twice) == [.twice])
     }
 
-    @Test func `what was long before a cut may not come again`() {
-        var ledger = ClientLedger(.catchUp)
+    @Test(arguments: [(ClientLedger.Kind.catchUp, 3), (.real, 6)] as [(ClientLedger.Kind, UInt64)])
+    func `what was long before a cut may not come again`(_ kind: ClientLedger.Kind, seconds: UInt64) {
+        var ledger = ClientLedger(kind)
         var found: [Finding] = []
         var at = 100 * Self.second
         func take(_ note: ClientLedger.Note) {
@@ -101,7 +102,7 @@ import Testing
         take(.began(.joined))
         for number in 1...4 {
             take(.heard(Self.mark(number)))
-            at += 3 * Self.second
+            at += seconds * Self.second
         }
         take(.began(.joined))
         take(.heard(Self.mark(2)))
@@ -113,7 +114,7 @@ import Testing
 
     @Test func `what had yet to come again when it was cut may come again later`() {
         for (again, kinds) in [(1...2, []), (1...4, [Finding.Kind.twice, .twice])] {
-            var ledger = ClientLedger(.real)
+            var ledger = ClientLedger(.catchUp)
             var found: [Finding] = []
             func take(_ note: ClientLedger.Note, _ at: UInt64) {
                 found += ledger.take(

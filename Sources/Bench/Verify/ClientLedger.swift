@@ -73,6 +73,9 @@ struct ClientLedger: Sendable {
     /// What may come again was received so shortly before the last thing that came before the cut: a ping follows within a
     /// second, where it stood is written down within another, and a busy machine may be late.
     static let repeatable: UInt64 = 5_000_000_000
+    /// All clients for Python share one thread, which has its time when nobody else of a busy machine wants it: what they have
+    /// read and answer may be seconds apart. How late the hub is, the others tell.
+    static let repeatableByPython: UInt64 = 2 * repeatable
     /// A client that was away when history broke may be told when it comes back. So may one that has been told already: of a
     /// socket that the hub did not know to be cut when it was killed, it cannot tell whether another client of the same login
     /// had it. It is expected back for the grace of two minutes, which a restart gives it once more.
@@ -149,7 +152,8 @@ struct ClientLedger: Sendable {
 
     /// Silence does not count as time in which something could have been acknowledged.
     private func oldestRepeatable(_ causes: [Cause]) -> UInt64 {
-        func before(_ moment: UInt64) -> UInt64 { moment - min(moment, Self.repeatable) }
+        let repeatable = kind == .real ? Self.repeatableByPython : Self.repeatable
+        func before(_ moment: UInt64) -> UInt64 { moment - min(moment, repeatable) }
         var oldest = before(edge)
         for cause in causes.reversed() where cause.effect == .silence {
             if cause.begin <= edge, cause.end >= oldest { oldest = min(oldest, before(cause.begin)) }
