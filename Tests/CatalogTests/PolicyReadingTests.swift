@@ -8,7 +8,7 @@ import Testing
 @testable import Catalog
 
 /// What becomes of policies' texts, with PostgreSQL's help.
-@Suite(.serialized, .within(minutes: 10)) struct PolicyReadingTests {
+@Suite(.serialized, .inChain(minutes: 10)) struct PolicyReadingTests {
     private static let schema = """
         CREATE TABLE t (id int PRIMARY KEY, owner uuid, team uuid, is_public bool, vis varchar(10), kind text);
         CREATE TABLE team_members (team_id uuid, user_id uuid, role text, PRIMARY KEY (team_id, user_id));

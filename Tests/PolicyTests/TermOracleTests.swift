@@ -6,7 +6,7 @@ import Testing
 @testable import Policy
 
 /// Whole terms: what they, and the predicates made of them, say of rows is what PostgreSQL says.
-@Suite(.serialized, .within(minutes: 10)) struct TermOracleTests {
+@Suite(.serialized, .inChain(minutes: 10)) struct TermOracleTests {
     @Test(arguments: seeds(3)) func `terms are PostgreSQL's expressions`(seed: Seed) throws {
         var trees = try TermTrees(seed: seed)
         for _ in 0..<700 { try trees.examine() }

@@ -28,7 +28,7 @@ extension Trait where Self == RunningTimeLimit {
     /// For each test of the suite, and for each of its arguments.
     public static func within(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: false) }
 
-    /// For suites of suites of which one test runs at a time, those of all of them.
+    /// For long suites, and suites of suites, of which one test runs at a time.
     public static func inChain(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: true) }
 }
 

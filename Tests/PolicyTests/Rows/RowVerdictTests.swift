@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// PostgreSQL is right: who sees a row by a compiled policy sees it by the policy.
-@Suite(.serialized, .within(minutes: 10)) struct RowVerdictTests {
+@Suite(.serialized, .inChain(minutes: 10)) struct RowVerdictTests {
     @Test(arguments: seeds(1)) func `no compiled policy shows what PostgreSQL hides, or hides what it shows`(
         seed: Seed
     ) throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 /// What the event log keeps of clients, beside what those really got.
-@Suite(.within(minutes: 10), .serialized) struct LedgerTests {
+@Suite(.inChain(minutes: 10), .serialized) struct LedgerTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
         ALTER TABLE notes REPLICA IDENTITY FULL;

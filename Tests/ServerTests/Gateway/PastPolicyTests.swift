@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 /// Policies as they were then: what the log has of them, beside what clients really heard.
-@Suite(.within(minutes: 10), .serialized) struct PastPolicyTests {
+@Suite(.inChain(minutes: 10), .serialized) struct PastPolicyTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
         CREATE TABLE members (room int, person uuid, PRIMARY KEY (room, person));

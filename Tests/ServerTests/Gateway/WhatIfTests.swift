@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 /// What a proposal would change, beside what is known of each change, each policy and each user.
-@Suite(.within(minutes: 10), .serialized) struct WhatIfTests {
+@Suite(.inChain(minutes: 10), .serialized) struct WhatIfTests {
     private struct Row: Equatable {
         var id: Int
         var owner: Int

@@ -11,7 +11,7 @@ import Testing
 @testable import tidewire
 
 /// `tidewire who`, beside what clients really got.
-@Suite(.within(minutes: 15), .serialized) struct WhoTests {
+@Suite(.inChain(minutes: 15), .serialized) struct WhoTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL, v int NOT NULL);
         CREATE TABLE members (room int, person uuid, PRIMARY KEY (room, person));
