@@ -167,7 +167,7 @@ let proofs: [Target] = [
         name: "Simulator",
         dependencies: [
             "TestSupport", "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Asking", "Ingest",
-            "Settings", "Replication", "EventLog", "Policy", "Channels", "Net", "Auth", "Change", "Crypto",
+            "History", "Settings", "Replication", "EventLog", "Policy", "Channels", "Net", "Auth", "Change", "Crypto",
             "Diagnostics", "System", "Bytes",
         ],
         path: "Tests/Simulator", exclude: ["Mutants"],

@@ -28,6 +28,10 @@ public struct LedgerNote: Sendable, Equatable {
         /// Somebody asked over HTTP, and was told of what lies from `offset` on and before `received`; the reason says how much
         /// that was.
         case answered = 11
+        /// Of what one of the hub's loops (its number is in the place of the channel's) noted before this, some is not in the
+        /// log: there was no room. `offset` is how many notes of channels that the log knows of: what became of those is not
+        /// known, unless it is said behind this. `received` is of how many channels and requests it has nothing at all.
+        case missed = 12
 
         public var name: String {
             switch self {
@@ -42,6 +46,7 @@ public struct LedgerNote: Sendable, Equatable {
             case .delivered: "delivered"
             case .unrecorded: "unrecorded"
             case .answered: "answered"
+            case .missed: "missed"
             }
         }
     }

@@ -37,7 +37,7 @@ extension LedgerNote: LogNote {
             return [RowKey.deliveries]
                 + DeliveryBlock.regions(of: deliveries).map { RowKey.deliveries(region: $0) }
         }
-        return [RowKey.ledger, RowKey.ledger(session: session)]
+        return [RowKey.ledger, RowKey.ledger(session: session)] + (event == .missed ? [RowKey.missed] : [])
             + (subject.isEmpty ? [] : [RowKey.ledger(subject: subject)])
     }
 

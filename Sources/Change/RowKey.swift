@@ -36,6 +36,8 @@ public enum RowKey {
     }
     /// … and those of a user.
     public static func ledger(subject: [UInt8]) -> UInt64 { ledger(of: 2, subject) }
+    /// That notes of the ledger are missing.
+    public static let missed = ledger(of: 5, [])
 
     /// Deliveries that are recorded one by one: every entry that has some …
     public static let deliveries = ledger(of: 3, [])

@@ -24,12 +24,14 @@ public struct JSONLine {
 
     /// A value that is JSON already.
     public mutating func add(_ name: String, json: String) {
-        fields += (fields.isEmpty ? "" : ",") + Self.quoted(name) + ":" + json
+        // Each by itself: a value may be large, and a sum of texts is one more copy of it.
+        fields += fields.isEmpty ? "{" : ","
+        fields += Self.quoted(name)
+        fields += ":"
+        fields += json
     }
 
-    public var text: String {
-        "{\(fields)}"
-    }
+    public var text: String { (fields.isEmpty ? "{" : fields) + "}" }
 
     public static func quoted(_ text: String) -> String {
         text.unicodeScalars.reduce(into: "\"") { result, scalar in

@@ -108,8 +108,15 @@ final class Channel {
     var isInLedger: Bool { inLedgerSince != nil }
     /// Under which it is recorded what it is sent, where that is.
     var ledgerSeat: UInt32?
-    /// Where the log was when it was noted there last; nil where there was no room for that.
-    var notedAt: UInt64?
+    /// When it was noted there last; nil where there was no room for that.
+    var noted: Noted?
+
+    struct Noted {
+        /// Where the log was.
+        var at: UInt64
+        /// How often notes had been missed until then.
+        var behindMisses: UInt32
+    }
     /// When the token is looked at again.
     var expiry: TimerID?
     var joinTimer: TimerID?

@@ -25,7 +25,7 @@ public struct ChannelLedger: Sendable {
         switch scope {
         case .full: true
         case .ranges: event != .delivered && event != .unrecorded
-        case .exceptions: event == .refused || event == .told || event == .began
+        case .exceptions: event == .refused || event == .told || event == .began || event == .missed
         case .nothing: false
         }
     }

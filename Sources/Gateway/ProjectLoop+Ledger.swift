@@ -26,7 +26,7 @@ extension ProjectLoop {
             addHolder(of: channel, to: &note)
         }
         channel.inLedgerSince = since
-        channel.notedAt = isNoted ? live.pipeline.frontier : nil
+        channel.noted = isNoted ? notedNow : nil
         watchStandings()
     }
 
@@ -35,7 +35,7 @@ extension ProjectLoop {
         guard let ledger = project.ledger, ledger.keeps(.reached), offset > reachNoted else { return }
         recordSent()
         handSentRecordOver()
-        guard unrecorded == nil else { return }
+        guard saysWhatIsMissing(ledger) else { return }
         reachNoted = offset
         _ = ledger.record(
             LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset))
@@ -49,6 +49,16 @@ extension ProjectLoop {
         return oldest + (end - oldest) / 4
     }
 
+    /// The log has it as it is, with all that was said of it since notes were missed.
+    func mustBeRestated(_ channel: Channel, before oldest: UInt64) -> Bool {
+        guard let noted = channel.noted else { return true }
+        return noted.at < oldest || noted.behindMisses != missedNotes.times
+    }
+
+    private var notedNow: Channel.Noted {
+        Channel.Noted(at: live.pipeline.frontier, behindMisses: missedNotes.times)
+    }
+
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
             note.isRecorded = recordsEach
@@ -57,45 +67,59 @@ extension ProjectLoop {
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
         }
-        channel.notedAt = isNoted ? live.pipeline.frontier : nil
+        if isNoted { channel.noted = notedNow }
     }
 
     func noteRefusal(_ channel: Channel, _ reason: String) {
-        note(.refused, channel) { note in
+        let isNoted = note(.refused, channel) { note in
             note.bindings = channel.bindingsForLedger
             note.reason = Array(reason.utf8)
             addHolder(of: channel, to: &note)
         }
+        if !isNoted { missedNotes.strangers += 1 }
     }
 
     func noteRenewal(_ channel: Channel) {
-        note(.renewed, channel) { note in
+        let isNoted = note(.renewed, channel) { note in
             note.offset = live.pipeline.frontier
             addHolder(of: channel, to: &note)
         }
+        // Who has yet to be noted at all will be as he is then.
+        if !isNoted, channel.noted != nil { missedNotes.ofKnown += 1 }
     }
 
     /// Whoever reads it need not have read where the channel was joined.
     func noteLoss(_ channel: Channel, _ text: ClientText) {
-        note(.told, channel) { note in
+        let isNoted = note(.told, channel) { note in
             note.offset = live.pipeline.frontier
             note.role = channel.claims.role.copied()
             note.subject = channel.claims.subject.copied()
             note.reason = Array("\(text.code.rawValue): \(text.text)".utf8)
         }
+        if !isNoted { missedNotes.ofKnown += 1 }
     }
 
     func noteEnd(_ channel: Channel) {
         leaveSeat(of: channel)
         if let feed = channel.session.feed, feed.isPage { return noteAnswer(to: channel, feed) }
         guard channel.isInLedger else { return }
-        note(.left, channel) { note in
+        if channel.noted == nil { restate(channel) }
+        if channel.noted == nil {
+            missedNotes.strangers += 1
+        } else {
+            noteKnownEnd(channel)
+        }
+        channel.inLedgerSince = nil
+    }
+
+    private func noteKnownEnd(_ channel: Channel) {
+        let isNoted = note(.left, channel) { note in
             note.offset = sentForLedger(channel) ?? channel.since ?? 0
             note.received = stood(channel) ?? 0
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.end(of: channel).utf8)
         }
-        channel.inLedgerSince = nil
+        if !isNoted { missedNotes.ofKnown += 1 }
     }
 
     private static func end(of channel: Channel) -> String {
@@ -111,7 +135,7 @@ extension ProjectLoop {
         let begin = channel.recovery.offset ?? channel.since ?? live.pipeline.frontier
         let end = max(begin, feedOffset(of: channel))
         guard end > begin || feed.share.told > 0 else { return }
-        note(.answered, channel) { note in
+        let isNoted = note(.answered, channel) { note in
             (note.offset, note.received) = (begin, end)
             note.isRecorded = recordsEach
             note.bindings = channel.bindingsForLedger
@@ -120,6 +144,7 @@ extension ProjectLoop {
             note.reason = Array("a page with \(feed.changesSaid)\(more)\(lost)".utf8)
             addHolder(of: channel, to: &note)
         }
+        if !isNoted { missedNotes.strangers += 1 }
     }
 
     /// A request for changes that was refused before it had a channel, of somebody who is known.
@@ -130,7 +155,7 @@ extension ProjectLoop {
         note.topic = Self.ledgerTopicOfFeeds
         note.reason = Array(reason.utf8)
         add(claims, ledger, to: &note)
-        _ = ledger.record(note)
+        if !record(note, ledger) { missedNotes.strangers += 1 }
     }
 
     /// Up to where everything was sent to it.
@@ -138,15 +163,33 @@ extension ProjectLoop {
         channel.session.feed == nil ? sent(channel) : feedOffset(of: channel)
     }
 
-    @discardableResult
+    /// False where the log has no room for it.
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
-        guard let ledger = project.ledger, ledger.keeps(event) else { return false }
+        guard let ledger = project.ledger, ledger.keeps(event) else { return true }
         var note = LedgerNote(
             event, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: channel.session),
             channel: channel.id.incarnation)
         note.topic = channel.session.feed == nil ? channel.topic : Self.ledgerTopicOfFeeds
         fill(&note)
-        return ledger.record(note)
+        return record(note, ledger)
+    }
+
+    private func record(_ note: LedgerNote, _ ledger: ChannelLedger) -> Bool {
+        saysWhatIsMissing(ledger) && ledger.record(note)
+    }
+
+    /// What there was no room for is said before anything else: whoever reads on takes it that all is there. False where there
+    /// is still none.
+    func saysWhatIsMissing(_ ledger: ChannelLedger) -> Bool {
+        noteUnrecorded(ledger)
+        guard unrecorded == nil else { return false }
+        guard !missedNotes.isEmpty else { return true }
+        let note = LedgerNote(
+            .missed, time: loop.time.unixMicroseconds(), session: 0, channel: UInt32(ledgerNumbers.loop),
+            offset: missedNotes.ofKnown, received: missedNotes.strangers)
+        guard ledger.record(note) else { return false }
+        missedNotes.areSaid()
+        return true
     }
 
     func ledgerNumber(of session: Session) -> UInt64 {
@@ -170,6 +213,23 @@ extension ProjectLoop {
         let (kept, others) = ledger.kept(of: claims.json)
         note.claims = kept
         note.otherClaims = Array(others.joined(separator: ",").utf8)
+    }
+}
+
+/// Notes for which the log had no room, until it says so.
+struct MissedNotes {
+    /// Of channels that it knows of.
+    var ofKnown: UInt64 = 0
+    /// Channels that came and went, and requests, of which it has nothing.
+    var strangers: UInt64 = 0
+    /// How often notes of channels that it knows of were missed: who is there is noted anew each time.
+    private(set) var times: UInt32 = 0
+
+    var isEmpty: Bool { ofKnown == 0 && strangers == 0 }
+
+    mutating func areSaid() {
+        if ofKnown > 0 { times &+= 1 }
+        (ofKnown, strangers) = (0, 0)
     }
 }
 

@@ -80,7 +80,7 @@ extension ProjectLoop {
     }
 
     /// Until the log has it: what is not in it must not be taken for not sent.
-    private func noteUnrecorded(_ ledger: ChannelLedger) {
+    func noteUnrecorded(_ ledger: ChannelLedger) {
         guard let missing = unrecorded else { return }
         let note = LedgerNote(
             .unrecorded, time: loop.time.unixMicroseconds(), session: 0, channel: UInt32(ledgerNumbers.loop),

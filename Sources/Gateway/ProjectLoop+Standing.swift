@@ -36,7 +36,7 @@ extension ProjectLoop {
             guard channel.isInLedger else { continue }
             sweep.sent(sentForLedger(channel) ?? 0)
             // Some at a time: a hundred thousand at once would be more than the log takes.
-            guard channel.notedAt ?? 0 < restatedBefore || channel.notedAt == nil, sweep.mayRestate() else { continue }
+            guard mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
             restate(channel)
         }
         sweep.next = last
@@ -77,6 +77,7 @@ extension ProjectLoop {
     }
 
     private func ended(_ sweep: StandingSweep) {
+        if let ledger = project.ledger { _ = saysWhatIsMissing(ledger) }
         if let sent = sweep.sent { noteReach(sent, from: sweep.began) }
         project.slowest.set(sweep.needed, of: clients.number)
         guard let end = project.delivery.log.end()?.state.position.offset else { return }

@@ -82,6 +82,8 @@ final class ProjectLoop {
     var isSentRecordTimed = false
     /// … and of which changes that has gone missing, until the log says so.
     var unrecorded: ClosedRange<UInt64>?
+    /// The same of other notes.
+    var missedNotes = MissedNotes()
     /// The furthest that all were known to have been sent.
     var reachNoted: UInt64 = 0
 

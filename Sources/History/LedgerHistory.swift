@@ -26,7 +26,7 @@ public struct RecordedNote: Sendable, Equatable {
     public var bindings: [ListedBinding] { ListedBinding.all(in: note.bindings, of: whole.bindings) }
 }
 
-/// Which notes are asked for: all of a window, or only a user's or a socket's.
+/// Which notes are asked for: all of a window, or only a user's or a socket's, and that some are missing.
 public struct LedgerQuery: Sendable {
     public var from: HistoryBound?
     public var to: HistoryBound?
@@ -38,12 +38,13 @@ public struct LedgerQuery: Sendable {
         self.to = to
     }
 
-    fileprivate var key: UInt64 {
-        if let session { return RowKey.ledger(session: session) }
-        return subject.map { RowKey.ledger(subject: Array($0.utf8)) } ?? RowKey.ledger
+    fileprivate var keys: [UInt64] {
+        if let session { return [RowKey.ledger(session: session), RowKey.missed] }
+        return subject.map { [RowKey.ledger(subject: Array($0.utf8)), RowKey.missed] } ?? [RowKey.ledger]
     }
 
     fileprivate func wants(_ note: LedgerNote) -> Bool {
+        if note.event == .missed { return true }
         if let session, note.session != session { return false }
         return subject.map { Array($0.utf8) == note.subject } ?? true
     }
@@ -53,7 +54,7 @@ extension HistoryLog {
     /// Gives each note to `visit`, in the order of the log. Stretches of the log that have none are passed over.
     public func ledger(_ query: LedgerQuery, _ visit: (RecordedNote) throws -> Void) throws {
         let window = try window(from: query.from, to: query.to)
-        var reader = try EventLogReader(directory: directory, from: window.start, matchingAnyOf: [query.key])
+        var reader = try EventLogReader(directory: directory, from: window.start, matchingAnyOf: query.keys)
         while try reader.next() {
             let entry = reader.entry
             // What stands right before the window's end is in it.
@@ -86,6 +87,9 @@ public struct Attendance: Sendable {
         case left(before: UInt64, received: UInt64, time: Int64, reason: String)
         /// The hub ended without a word: all before the one was sent, and it began anew behind the other.
         case cut(sentBefore: UInt64, behind: UInt64, time: Int64)
+        /// There was no room for notes, its end maybe among them: all before the one was sent, and of the other and what is behind
+        /// it nothing is known.
+        case missed(sentBefore: UInt64, behind: UInt64, time: Int64)
     }
 
     /// Its join, or the oldest that the log has of it.
@@ -120,7 +124,7 @@ public struct Attendance: Sendable {
         case sentLater(isReceived: Bool)
         /// It had ended before it came to the change.
         case endedBefore
-        /// The hub ended meanwhile: whether it came to the change nobody wrote down.
+        /// The hub ended meanwhile, or there was no room for notes: whether it came to the change nobody wrote down.
         case unknown
     }
 
@@ -140,6 +144,9 @@ public struct Attendance: Sendable {
                 return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
             }
             return offset < behind ? .unknown : .endedBefore
+        case .missed(let sentBefore, _, _):
+            guard offset < sentBefore else { return .unknown }
+            return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
         }
     }
 }
@@ -169,6 +176,8 @@ public struct AttendanceBook: Sendable {
     private var reached: [UInt64: LedgerNote] = [:]
     /// By loop: of which changes its deliveries are not all recorded.
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
+    /// So many channels that came and went, and requests, are not in the log: there was no room.
+    public private(set) var strangers: UInt64 = 0
 
     public init(_ log: HistoryLog) throws {
         self.init()
@@ -184,7 +193,13 @@ public struct AttendanceBook: Sendable {
         known = known.filter { $0.value.holder(at: concern.offset).whole.subject == subject }
     }
 
-    init() { concern = nil }
+    /// Of what is added to it.
+    public init() { concern = nil }
+
+    /// - Parameter place: of the next change behind the note.
+    public mutating func add(_ note: LedgerNote, at place: UInt64) {
+        add(RecordedNote(note: note, epoch: 0, place: place))
+    }
 
     /// In the order of their joins.
     public var all: [Attendance] { known.keys.sorted().compactMap { known[$0] } }
@@ -195,9 +210,9 @@ public struct AttendanceBook: Sendable {
         return offset < reached.offset
     }
 
-    /// Of the change, what was sent to it may be missing among recorded deliveries.
-    func lacksDeliveries(of offset: UInt64, to attendance: Attendance) -> Bool {
-        unrecorded[attendance.loop]?.contains { $0.contains(offset) } == true
+    /// Of the change, what was sent to the socket may be missing among recorded deliveries.
+    public func lacksDeliveries(of offset: UInt64, to session: UInt64) -> Bool {
+        unrecorded[session & LedgerNote.loopBits]?.contains { $0.contains(offset) } == true
     }
 
     /// It ended, and the change is not one that it came to.
@@ -211,17 +226,45 @@ public struct AttendanceBook: Sendable {
     }
 
     private mutating func cut(_ place: Int, _ began: RecordedNote) {
-        guard let joined = known[place]?.joined.note else { return }
-        let reached = reached[joined.session & LedgerNote.loopBits].flatMap { $0.time > joined.time ? $0.offset : nil }
-        known[place]?.end = .cut(sentBefore: reached ?? 0, behind: began.place, time: began.note.time)
+        let sent = sentBefore(known[place])
+        known[place]?.end = .cut(sentBefore: sent, behind: began.place, time: began.note.time)
         forget(place, goneAt: began.note.time)
+    }
+
+    /// All before there was certainly sent to it.
+    private func sentBefore(_ attendance: Attendance?) -> UInt64 {
+        guard let attendance else { return 0 }
+        if case .missed(let sentBefore, _, _) = attendance.end { return sentBefore }
+        guard let reached = reached[attendance.loop], reached.time > attendance.joined.note.time else { return 0 }
+        return reached.offset
+    }
+
+    /// Notes of its loop are missing, its own maybe.
+    private mutating func doubt(_ place: Int, _ missed: RecordedNote) {
+        let sent = sentBefore(known[place])
+        known[place]?.end = .missed(sentBefore: sent, behind: missed.place, time: missed.note.time)
+    }
+
+    /// It is there still, behind a doubt.
+    private mutating func confirm(_ place: Int, _ stands: RecordedNote) {
+        guard let attendance = known[place], case .missed(_, let behind, _) = attendance.end else { return }
+        known[place]?.end = .none
+        let holder = attendance.renewals.last ?? attendance.joined
+        guard
+            holder.whole.claims != stands.whole.claims || holder.note.subject != stands.note.subject
+                || holder.note.role != stands.note.role
+        else { return }
+        // That its token was renewed is among what is missing.
+        var renewed = stands
+        renewed.note.offset = behind
+        known[place]?.renewals.append(renewed)
     }
 
     mutating func add(_ recorded: RecordedNote) {
         let note = recorded.note
         let key = Key(session: note.session, channel: note.channel)
         switch note.event {
-        case .stands where open[key] != nil: return
+        case .stands where open[key] != nil: if let place = open[key] { confirm(place, recorded) }
         case .joined, .stands:
             if let concern, note.offset > concern.offset { return }
             open[key] = next
@@ -249,6 +292,12 @@ public struct AttendanceBook: Sendable {
             open = [:]
             reached = [:]
         case .reached: reached[UInt64(note.channel)] = note
+        case .missed:
+            if note.offset > 0 {
+                for place in open.values where known[place]?.loop == UInt64(note.channel) { doubt(place, recorded) }
+            }
+            // Who was noted before the change is known.
+            if recorded.place >= concern?.offset ?? 0 { strangers += note.received }
         case .unrecorded:
             if note.offset < note.received {
                 unrecorded[UInt64(note.channel), default: []].append(note.offset..<note.received)

@@ -95,11 +95,11 @@ public struct DeliveryRecord: Sendable {
         if case .left(let before, _, _, _) = attendance.end, offset >= before { return .none }
         if let time = times[Key(session: attendance.session, channel: attendance.channel)] { return .sent(at: time) }
         guard attendance.joined.note.isRecorded else { return .none }
-        guard !book.lacksDeliveries(of: offset, to: attendance) else { return .unknown }
+        guard !book.lacksDeliveries(of: offset, to: attendance.session) else { return .unknown }
         switch attendance.end {
         case .none: return book.hasReached(offset, attendance) ? .notSent : .unknown
         case .left: return .notSent
-        case .cut(let sentBefore, _, _): return offset < sentBefore ? .notSent : .unknown
+        case .cut(let sentBefore, _, _), .missed(let sentBefore, _, _): return offset < sentBefore ? .notSent : .unknown
         }
     }
 }

@@ -205,8 +205,12 @@ extension RowVersion {
                 diff.add(relation.columns[difference.column].name, json: pair.text)
             }
         }
-        let line = wasRead ? change.readingJSON : change.json
-        return line.dropLast() + ",\"diff\":" + (differences == nil ? "null" : diff.text) + "}"
+        var line = wasRead ? change.readingJSON : change.json
+        line.removeLast()
+        line += ",\"diff\":"
+        line += differences == nil ? "null" : diff.text
+        line += "}"
+        return line
     }
 
     private func json(_ value: RowValue, _ column: Int) -> String {

@@ -14,6 +14,7 @@ struct SessionCommand: Command {
         on; stands, where that is repeated for a log that lets go of the past; renewed, where its token became another; told, that something was missing; left, with how far it had come (OFFSET) \
         and how much its client had certainly got (GOT). Requests for changes over HTTP: a \
         stream is joined and left, a page that told of something is answered, with what lies from OFFSET on and before GOT. \
+        Missed: of what came before there was no room for all, of this client or others. \
         With --deliveries and 'ledger = full' each change that it was sent as well: \
         sent, with the change's OFFSET.
 
@@ -132,7 +133,9 @@ private struct LedgerPrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
     private let isJSON: Bool
+    /// Of whom was asked for.
     private(set) var count = 0
+    private var hasHeading = false
     private var table: TableStream
 
     init(_ terminal: Terminal, _ zone: DisplayZone, isJSON: Bool) {
@@ -176,6 +179,7 @@ private struct LedgerPrinter {
         if recorded.note.event == .reached || recorded.note.event == .unrecorded { return }
         let zone = zone
         try print(recorded.json, recorded.cells(zone))
+        if recorded.note.event == .missed { count -= 1 }
     }
 
     private mutating func print(_ delivery: DeliveryBlock.Delivery, _ channel: LedgerChannel) throws {
@@ -194,7 +198,8 @@ private struct LedgerPrinter {
         if isJSON {
             try terminal.print(json())
         } else {
-            if count == 0 { try terminal.print(heading: table) }
+            if !hasHeading { try terminal.print(heading: table) }
+            hasHeading = true
             try terminal.print(table.line(cells()))
         }
         count += 1
@@ -206,13 +211,18 @@ extension RecordedNote {
         let hasOffset = [.joined, .renewed, .told, .left, .stands, .answered].contains(note.event)
         return [
             zone.text(note.time), note.session == 0 ? "-" : "\(Hex.text(note.session))/\(note.channel)",
-            note.event.name, hasOffset ? String(note.offset) : "-", note.received > 0 ? String(note.received) : "-",
+            note.event.name, hasOffset ? String(note.offset) : "-",
+            note.received > 0 && note.event != .missed ? String(note.received) : "-",
             text(note.subject), what,
         ]
     }
 
     private var what: String {
         if note.event == .began { return "the hub began" }
+        if note.event == .missed {
+            return
+                "no room in the log: \(note.offset) notes of clients and all of \(note.received) others are not there"
+        }
         let parts = [note.topic, note.role, note.bindings, note.reason].filter { !$0.isEmpty && $0 != Array("[]".utf8) }
         return parts.map(text).joined(separator: " ")
     }

@@ -36,11 +36,13 @@ struct WhoCommand: Command {
         as well. Broadcasts of clients and presence have no place in the log, and so there is nothing to ask about.
 
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
-        the last position_interval (30 s).
+        the last position_interval (30 s). Where very many came and went at once there may have been no room for all that was to \
+        be noted: what became of clients meanwhile is unknown then, and a line says of how many the log has nothing at all.
 
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, not_sent, ended_before, \
         unknown), reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names), policies (then, now, \
-        not_asked), basis (recorded or derived), sent_at (null where that is not recorded). Ends with status 0 when \
+        not_asked), basis (recorded or derived), sent_at (null where that is not recorded). Where there were clients that the \
+        log had no room for, outcome not_in_log and clients, their number. Ends with status 0 when \
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
@@ -86,6 +88,7 @@ struct WhoCommand: Command {
             let printer = AudiencePrinter(terminal, zone)
             if arguments.has(.json) {
                 for client in audience.clients { try terminal.print(client.json) }
+                if let line = audience.strangersJSON { try terminal.print(line) }
             } else {
                 try printer.print(audience, judge, isRecordedOnly: arguments.has(.recorded))
             }
@@ -156,12 +159,15 @@ struct ChangeAudience {
     private(set) var isMessage = false
     /// To how many channels it is recorded as sent.
     private(set) var recorded = 0
+    /// So many came and went, or asked over HTTP, then or later, of which the log has nothing.
+    let strangers: UInt64
 
     init(
         _ change: RecordedChange, _ book: AttendanceBook, _ record: DeliveryRecord, _ judges: Judges?, limit: Int,
         _ progress: (Int, Int) -> Void
     ) throws {
         self.change = change
+        strangers = book.strangers
         guard let relation = change.relation?.relation else { return }
         recorded = record.count
         let committed = change.time ?? .min
@@ -229,6 +235,20 @@ struct ChangeAudience {
         guard known > 0 || recorded > 0 else { return nil }
         let strangers = others > 0 ? "; it was sent to \(others) more, who are not listed" : ""
         return "Recorded delivery by delivery (ledger = full): \(known) of \(clients.count)\(strangers)."
+    }
+
+    fileprivate var strangersSentence: String? {
+        guard strangers > 0 else { return nil }
+        let clients = strangers == 1 ? "1 client that" : "\(strangers) clients that"
+        return "Of \(clients) came and went then or later the log has nothing: there was no room for so many notes."
+    }
+
+    fileprivate var strangersJSON: String? {
+        guard strangers > 0 else { return nil }
+        var line = JSONLine()
+        line.add("outcome", "not_in_log")
+        line.add("clients", strangers)
+        return line.text
     }
 
     /// Those first who were sent it.
@@ -458,7 +478,9 @@ private struct AudiencePrinter {
                 "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
                     + "committed \(time), xid \(change.transaction.xid)"))
         guard !audience.clients.isEmpty else {
-            return try terminal.remark("told nobody: by the ledger (setting: ledger) nobody listened to the table then")
+            try terminal.remark("told nobody: by the ledger (setting: ledger) nobody listened to the table then")
+            if let sentence = audience.strangersSentence { try terminal.remark(sentence) }
+            return
         }
         var table = TableStream(
             [
@@ -476,6 +498,7 @@ private struct AudiencePrinter {
             )
         }
         if let sentence = audience.recordedSentence { try terminal.remark(sentence) }
+        if let sentence = audience.strangersSentence { try terminal.remark(sentence) }
         if audience.left > 0 { try terminal.remark("… and \(audience.left) more; --limit asks about them") }
         if audience.isMessage {
             return try terminal.remark(
@@ -530,6 +553,8 @@ extension ChangeAudience.Client {
             case (.endedBefore, .left(_, _, let time, let reason)): "\(reason) at \(zone.text(time))"
             case (.endedBefore, .cut(_, _, let time)), (.unknown, .cut(_, _, let time)):
                 "the hub ended without a word before \(zone.text(time))"
+            case (.unknown, .missed(_, _, let time)):
+                "what became of it was not written down: there was no room before \(zone.text(time))"
             case (.sentLater, _), (.receivedLater, _): "joined again at \(zone.text(attendance.joined.note.time))"
             default: nil
             }
@@ -569,7 +594,7 @@ extension Attendance {
 
     fileprivate var ended: Int64? {
         switch end {
-        case .none: nil
+        case .none, .missed: nil
         case .left(_, _, let time, _), .cut(_, _, let time): time
         }
     }

@@ -85,6 +85,48 @@ import Testing
         #expect(book.all[2].reach(of: 95, committed: 12) == .unknown)
     }
 
+    @Test func `where there was no room for notes nobody knows what became of whom, until he is noted again`() throws {
+        func missed(_ notes: UInt64, others: UInt64 = 0, loop: UInt32 = 1, time: Int64) -> LedgerNote {
+            LedgerNote(.missed, time: time, session: 0, channel: loop, offset: notes, received: others)
+        }
+        let ana = UInt64(1 << 10 | 1)
+        let ben = UInt64(2 << 10 | 1)
+        let cho = UInt64(3 << 10 | 2)
+        var notes = [ana, ben, cho].map { (Self.note(.joined, session: $0, time: 10, offset: 100), UInt64(100)) }
+        notes.append((LedgerNote(.reached, time: 15, session: 0, channel: 1, offset: 110), 110))
+        // Whom the log has nothing of says nothing of the others.
+        notes.append((missed(0, others: 3, time: 16), 112))
+        #expect(Self.book(notes).all.allSatisfy { $0.reach(of: 119, committed: 12) == .sent(isReceived: false) })
+        #expect(Self.book(notes).strangers == 3)
+        notes.append((missed(2, others: 1, time: 20), 120))
+        var book = Self.book(notes)
+        #expect(book.strangers == 4)
+        #expect(
+            book.all.map { $0.reach(of: 109, committed: 12) }
+                == [UInt64](repeating: 0, count: 3).map { _ in
+                    .sent(isReceived: false)
+                })
+        #expect(book.all.map { $0.reach(of: 119, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
+        #expect(book.all.map { $0.reach(of: 130, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
+        // One is there still, and has become another; of the other the end is known after all.
+        var stands = Self.note(.stands, session: ana, time: 25, offset: 100, subject: "dora")
+        stands.claims = Array(#"{"sub":"dora"}"#.utf8)
+        let known = notes + [(stands, 125), (Self.note(.left, session: ben, time: 26, offset: 118), 126)]
+        book = Self.book(known)
+        #expect(book.all.count == 3 && book.all[0].end == .none)
+        #expect(book.all[0].reach(of: 130, committed: 12) == .sent(isReceived: false))
+        #expect(book.all[0].holder(at: 119).note.subject == Array("ana".utf8))
+        #expect(book.all[0].holder(at: 120).note.subject == Array("dora".utf8))
+        #expect(book.all[1].reach(of: 117, committed: 12) == .sent(isReceived: false))
+        #expect(book.all[1].reach(of: 118, committed: 12) == .endedBefore)
+        // What all had been sent later is no sign of who may not have been there any more.
+        notes.append((LedgerNote(.reached, time: 40, session: 0, channel: 1, offset: 140), 140))
+        notes.append((missed(1, time: 41), 141))
+        notes.append((LedgerNote(.began, time: 50, session: 0, channel: 0), 150))
+        book = Self.book(notes)
+        #expect(book.all.map(\.end).prefix(2).allSatisfy { $0 == .cut(sentBefore: 110, behind: 150, time: 50) })
+    }
+
     @Test func `who is noted again is known when its join is not any more`() throws {
         let join = (Self.note(.joined, time: 10, offset: 100), UInt64(100))
         let again = (Self.note(.stands, time: 90, offset: 100), UInt64(900))

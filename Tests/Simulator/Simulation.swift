@@ -109,7 +109,8 @@ public final class Simulation {
         let shape = shape ?? .usual(seed: seed)
         self.shape = shape
         random = SeededRandom(seed: seed &* 0x9e37_79b9)
-        witness = LedgerWitness(recordsEach: seed % 3 == 1)
+        witness = LedgerWitness(
+            recordsEach: seed % 3 == 1, scarcity: seed % 4 == 1 ? SeededRandom(seed: seed &* 0x51ed_270b) : nil)
         readable = try Epoll()
         agenda = Agenda(time)
         server = ModelServer(database, time, agenda, seed: seed)
@@ -171,8 +172,7 @@ public final class Simulation {
             covered: { shared.stream.covered })
         let witness = SharedWitness(witness)
         let ledger = ChannelLedger(witness.witness.recordsEach ? .full : .ranges, claims: ["sub"]) { note in
-            witness.witness.take(note)
-            return true
+            witness.witness.take(note, at: shared.stream.place?.offset ?? 0)
         }
         let follower = ProjectStream(log: log, hearsDatabase: { true }, presenceTimeline: nil, ledger: ledger) {
             ProjectHealthReport(isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
@@ -235,7 +235,7 @@ public final class Simulation {
         for client in clients { cut(client) }
         closeVanished(until: .max)
         if let loss { damage(by: loss) }
-        witness.hubDied()
+        witness.hubDied(at: time.unixMicroseconds(), place: stream.place?.offset ?? 0)
         oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
         // Whoever comes first, clients or the database.
@@ -540,7 +540,11 @@ public final class Simulation {
         for client in clients { client.frozenUntil = 0 }
         frozen = []
         closeVanished(until: .max)
+        witness.isCalm = true
+        defer { witness.isCalm = false }
         pass(milliseconds: 25_000)
+        // What was missed is said at the latest when channels are looked at.
+        if witness.isScarce { pass(milliseconds: 10_000) }
         // A crowd takes longer; what still comes is waited for.
         var (heard, patience) = (-1, Self.mostPatience)
         while shape.hasCrowd, heard != oracle.tally.deliveries, patience > 0 {
@@ -549,7 +553,18 @@ public final class Simulation {
             pass(milliseconds: 5_000)
         }
         oracle.settle()
-        oracle.complain(of: witness.unrecorded())
+        oracle.complain(of: witness.complaints(joined))
+    }
+
+    /// How many are joined to each topic.
+    private var joined: [String: Int] {
+        var joined: [String: Int] = [:]
+        for client in clients where client.isConnected {
+            for channel in 0..<Self.channelsPerClient {
+                if let topic = client.topic(of: channel) { joined["realtime:\(topic)", default: 0] += 1 }
+            }
+        }
+        return joined
     }
 
     private func freeze(_ client: Client, until moment: UInt64) {

@@ -17,7 +17,7 @@ private struct LedgerStage {
     static let ben = "00000000-0000-4000-8000-00000000000b"
 
     /// - Parameter isFull: each delivery is recorded: the change at 13 was sent to Ana, and to nobody else.
-    init(isKilled: Bool = false, isFull: Bool = false) throws {
+    init(isKilled: Bool = false, isFull: Bool = false, isScarce: Bool = false) throws {
         var notes: [LedgerNote] = []
         func note(
             _ event: LedgerNote.Event, _ session: UInt64, _ user: String, offset: UInt64 = 0, received: UInt64 = 0,
@@ -46,6 +46,10 @@ private struct LedgerStage {
         if isFull {
             notes.append(LedgerNote(.reached, time: 1795255491_700_900, session: 0, channel: 0xa1, offset: 17))
             notes.append(Self.delivered())
+        }
+        if isScarce {
+            notes.append(
+                LedgerNote(.missed, time: 1795255491_750_000, session: 0, channel: 0xa1, offset: 2, received: 7))
         }
         if isKilled { notes.append(note(.began, 0, "")) }
         var payload = ByteWriter()
@@ -136,6 +140,32 @@ private struct LedgerStage {
         let result = await stage.run("who", "13", "--recorded")
         #expect(result.exitCode == .notFound)
         #expect(result.output.contains("unknown") && result.output.contains("the hub ended without a word"))
+    }
+
+    @Test func `where there was no room for notes it is said, and nobody is said to have been sent a change`()
+        async throws
+    {
+        let stage = try LedgerStage(isScarce: true)
+        defer { stage.log.remove() }
+        let strangers =
+            "Of 7 clients that came and went then or later the log has nothing: there was no room for so many notes."
+        let who = await stage.run("who", "13", "--recorded")
+        #expect(who.exitCode == .notFound, "\(who.output)")
+        #expect(
+            who.output.contains("what became of it was not written down: there was no room before"), "\(who.output)")
+        #expect(who.output.split(separator: "\n").contains { $0 == strangers }, "\(who.output)")
+        let json = await stage.run("who", "13", "--recorded", "--json")
+        #expect(json.output.hasSuffix(#"{"outcome":"not_in_log","clients":7}"# + "\n"), "\(json.output)")
+        // Of Ben the end is known.
+        let ben = await stage.run("who", "12", "--recorded", "--json", "--user", LedgerStage.ben)
+        #expect(ben.output.hasPrefix(#"{"outcome":"sent""#), "\(ben.output)")
+        let user = await stage.run("user", LedgerStage.ana)
+        #expect(user.exitCode == .ok)
+        #expect(
+            user.output.contains("no room in the log: 2 notes of clients and all of 7 others are not there"),
+            "\(user.output)")
+        // That is not about anybody who is not known.
+        #expect(await stage.run("user", "nobody").exitCode == .notFound)
     }
 
     @Test func `user and session tell what happened, in order`() async throws {

@@ -148,20 +148,41 @@ extension HistoryLog {
 
     /// Who was joined where a window begins, as notes that say so: their joins are older than it.
     fileprivate func attendance(at offset: UInt64) throws -> [LedgerNote] {
-        try AttendanceBook(self).all.filter { attendance in
+        let there = try AttendanceBook(self).all.filter { attendance in
             guard attendance.joined.place < offset, !attendance.isAnswer else { return false }
             switch attendance.end {
-            case .none: return true
+            case .none, .missed: return true
             case .left(let before, _, _, _): return before > offset
             case .cut(_, let behind, _): return behind > offset
             }
-        }.map { attendance in
-            var note = attendance.joined.note
-            let holder = attendance.holder(at: offset).note
-            note.event = .stands
-            (note.role, note.subject, note.claims) = (holder.role, holder.subject, holder.claims)
-            note.otherClaims = holder.otherClaims
-            return note
         }
+        let doubtful = there.filter { $0.isDoubtful(at: offset) }
+        // What of them is not known is not known there either.
+        let doubts = Dictionary(doubtful.map { ($0.loop, $0.doubt) }) { $0.time > $1.time ? $0 : $1 }.values
+        return doubtful.map { $0.standing(at: offset) } + doubts
+            + there.filter { !$0.isDoubtful(at: offset) }.map { $0.standing(at: offset) }
+    }
+}
+
+extension Attendance {
+    fileprivate func standing(at offset: UInt64) -> LedgerNote {
+        var note = joined.note
+        let holder = holder(at: offset).note
+        note.event = .stands
+        (note.role, note.subject, note.claims) = (holder.role, holder.subject, holder.claims)
+        note.otherClaims = holder.otherClaims
+        return note
+    }
+
+    fileprivate func isDoubtful(at offset: UInt64) -> Bool {
+        if case .missed(_, let behind, _) = end { behind <= offset } else { false }
+    }
+
+    /// That notes of its loop are missing.
+    fileprivate var doubt: LedgerNote {
+        var time = joined.note.time
+        if case .missed(_, _, let noted) = end { time = noted }
+        return LedgerNote(
+            .missed, time: time, session: 0, channel: UInt32(loop), offset: 1)
     }
 }
