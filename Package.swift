@@ -13,8 +13,8 @@ let strict: [SwiftSetting] = [
 /// Through which all data goes. These are optimized, with all their assertions, when `deploy/test` builds everything by one build
 /// for release, and so is what tests stand on; the others and the tests are not: of them that would cost more than it saves.
 let dataPlane: Set<String> = [
-    "Bytes", "Catalog", "Change", "Channels", "Delivery", "EventLog", "Explaining", "Gateway", "History", "Ingest",
-    "Judging", "Matching", "Net", "Policy", "Postgres", "Protocol", "Replication", "WebSocket",
+    "Bytes", "Change", "Channels", "Delivery", "EventLog", "Gateway", "Ingest", "Judging", "Matching", "Net", "Policy",
+    "Postgres", "Protocol", "Replication", "WebSocket",
 ]
 let plain: [SwiftSetting] =
     Context.environment["DATA_PLANE_OPTIMIZED"] == nil ? [] : [.unsafeFlags(["-Onone"])]

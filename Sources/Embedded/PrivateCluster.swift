@@ -87,7 +87,7 @@ public final class PrivateCluster: @unchecked Sendable {
             "log_min_messages=warning", "cluster_name=tidewire", "timezone=UTC", "log_timezone=UTC",
         ]
         if options.isThrowaway {
-            settings += ["fsync=off", "full_page_writes=off", "autovacuum=off"]
+            settings += ["fsync=off", "full_page_writes=off", "autovacuum=off", "jit=off"]
         }
         return settings + options.settings
     }

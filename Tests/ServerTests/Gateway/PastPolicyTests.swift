@@ -79,7 +79,17 @@ import Testing
                 "realtime:a", [binding("notes", "INSERT"), binding("ends", "INSERT")], token: stage.token(of: user))
             return caller
         }
-        #expect(try eventually { try Self.records(stage) > 0 })
+        // A hub that starts on a busy machine may read its catalog twice, and be for seconds between both.
+        var (settled, trial): (UInt64?, Int) = (nil, 0)
+        #expect(
+            try eventually {
+                trial += 1
+                try stage.run("INSERT INTO notes VALUES (\(1000 + trial), '\(GatewayStage.user(0))', 0)")
+                try stage.awaitLog()
+                let (log, last) = (try Self.log(stage), try Self.changes(of: Self.log(stage)).last?.offset ?? 0)
+                if try PastCatalogs.record(of: log, at: last) != nil { settled = last }
+                return settled != nil
+            })
         for step in 0..<40 {
             if step % 5 == 4, let change = Self.alterations.randomElement(using: &random) {
                 let exists = try stage.database.value("SELECT count(*) FROM pg_policy WHERE polname = 'more'") == "1"
@@ -99,7 +109,7 @@ import Testing
             for caller in callers { try caller.fence() }
         }
         // A loop that waits for the catalog answers all else meanwhile.
-        try stage.run("INSERT INTO ends VALUES (1000)")
+        try stage.run("INSERT INTO ends VALUES (99999)")
         var heard = callers.map { _ in Set<Int>() }
         for (user, caller) in callers.enumerated() {
             #expect(
@@ -107,7 +117,7 @@ import Testing
                     try caller.fence()
                     let told = caller.takeUnheard().filter { $0.event == "postgres_changes" }
                     heard[user].formUnion(told.compactMap(\.id))
-                    return heard[user].contains(1000)
+                    return heard[user].contains(99_999)
                 })
         }
         let log = try Self.log(stage)
@@ -117,7 +127,7 @@ import Testing
         var explainers: [UInt64: [Explainer]] = [:]
         for change in try Self.changes(of: log) {
             guard let record = try PastCatalogs.record(of: log, at: change.offset) else {
-                unknown.append(change.offset)
+                if change.offset > settled ?? 0 { unknown.append(change.offset) }
                 continue
             }
             let id = try #require(change.key.first?.value.plainText.flatMap { Int($0) })
