@@ -159,6 +159,7 @@ extension HistoryLog {
         let doubtful = there.filter { $0.isDoubtful(at: offset) }
         // What of them is not known is not known there either.
         let doubts = Dictionary(doubtful.map { ($0.loop, $0.doubt) }) { $0.time > $1.time ? $0 : $1 }.values
+            .sorted { $0.channel < $1.channel }
         return doubtful.map { $0.standing(at: offset) } + doubts
             + there.filter { !$0.isDoubtful(at: offset) }.map { $0.standing(at: offset) }
     }
