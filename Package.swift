@@ -144,7 +144,7 @@ let floor7: [Target] = [
         "Ingest", "Settings", "History",
         "Embedded",
         "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
-    program("tidewire-bench", "Console", "Bench", "Settings"),
+    program("tidewire-bench", "Console", "Bench", "Settings", "System"),
 ]
 
 let outside: [Target] = [

@@ -53,3 +53,15 @@ int tw_epoll_wait(int epoll, struct tw_readiness *ready, int capacity, int timeo
     }
     return count;
 }
+
+static int argument_count;
+static char **argument_values;
+
+// The C library hands main's arguments to what runs before it, too.
+__attribute__((constructor)) static void keep_arguments(int count, char **values) {
+    argument_count = count;
+    argument_values = values;
+}
+
+int tw_argument_count(void) { return argument_count; }
+const char *tw_argument(int place) { return place < argument_count ? argument_values[place] : ""; }

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// The program that this process runs, and those that are installed beside it.
@@ -12,6 +13,15 @@ public enum OwnProgram {
             return unsafe String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
         }
     }()
+
+    /// The words behind its name. `CommandLine` reads /proc for them, and has none where that is not mounted: any command would
+    /// be the one without words there.
+    public static var words: [String] {
+        (1..<max(1, tw_argument_count())).map { place in
+            // SAFETY: the text ends in a zero byte, and lives as long as the process.
+            unsafe String(cString: tw_argument(place))
+        }
+    }
 
     /// The path of another program in the same directory, whether or not it is there.
     public static func beside(_ name: String) -> String? {

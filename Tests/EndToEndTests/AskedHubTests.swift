@@ -97,6 +97,58 @@ extension EndToEndPrograms {
             #expect(!left.contains { $0.hasPrefix("question-") }, "\(left)")
         }
 
+        /// A directory with the program and what it is linked with, and nothing else.
+        private static func emptyRoot() throws -> String {
+            let root = TemporaryDirectory.make("root")
+            let files = FileManager.default
+            func put(_ path: String, at place: String) throws {
+                let there = URL(fileURLWithPath: root + place)
+                try files.createDirectory(at: there.deletingLastPathComponent(), withIntermediateDirectories: true)
+                try files.copyItem(at: URL(fileURLWithPath: path).resolvingSymlinksInPath(), to: there)
+            }
+            try put(ServedHub.program, at: "/tidewire")
+            let linked = TemporaryDirectory.make("linked") + "/output"
+            #expect(
+                try ChildProcess(["/usr/bin/ldd", ServedHub.program], output: linked).wait(milliseconds: 60_000)
+                    == .exited(0))
+            for line in try String(contentsOfFile: linked, encoding: .utf8).split(separator: "\n") {
+                guard let library = line.firstMatch(of: /\/[^ ]+/).map({ String($0.output) }) else { continue }
+                try put(library, at: library)
+            }
+            return root
+        }
+
+        @Test func `a bundle opens in an empty root, without a database and a configuration`() throws {
+            let hub = try Self.started()
+            let log = IngestService.Settings.logDirectory(hub.dataDirectory)
+            let id = try #require(try hub.ask("SELECT id FROM reminders WHERE message = 'three'").first?.first ?? nil)
+            let xid = try #require(
+                try hub.ask("SELECT xmin FROM reminders WHERE message = 'three'").first?.first ?? nil)
+            let root = try Self.emptyRoot()
+            #expect(try Self.tidewire(["bundle", root + "/a.bundle", "--log", log]).code == 0)
+            // Who is not root makes himself root of a namespace.
+            let enter = geteuid() == 0 ? ["/usr/sbin/chroot"] : ["/usr/bin/unshare", "--map-root-user", "--root"]
+            let questions = [
+                ["tail", "--from", "oldest"], ["row", "reminders", id, "--json"], ["tx", xid],
+                ["asof", "reminders"], ["stats"], ["event", "@1"], ["who", "@1", "--recorded"],
+                ["log", "verify"],
+            ]
+            for words in questions + [["open", "/a.bundle"]] {
+                let isOpen = words[0] == "open"
+                let output = TemporaryDirectory.make("process") + "/output"
+                let child = try ChildProcess(
+                    enter + [root, "/tidewire"] + words + (isOpen ? [] : ["--log", "/a.bundle"]), output: output,
+                    isOnlyEnvironment: true)
+                let ending = child.wait(milliseconds: 60_000)
+                let outside = try Self.tidewire(
+                    isOpen ? ["open", root + "/a.bundle"] : words + ["--log", root + "/a.bundle"], withErrors: true)
+                let said = try String(contentsOfFile: output, encoding: .utf8)
+                    .replacing(/\*\*\* [0-9a-f]{8,16}/, with: "*** MARK")
+                #expect(ending == .exited(outside.code), "\(words): \(said)")
+                #expect(said == outside.output.replacing(root, with: ""), "\(words)")
+            }
+        }
+
         @Test func `a hub that runs forgets a row, and goes on`() throws {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")

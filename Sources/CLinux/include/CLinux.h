@@ -66,3 +66,7 @@ int tw_epoll_control(int epoll, int operation, int fd, uint32_t events, uint64_t
 /// At most TW_EPOLL_BATCH events are reported by one call.
 #define TW_EPOLL_BATCH 256
 int tw_epoll_wait(int epoll, struct tw_readiness *ready, int capacity, int timeout_milliseconds);
+
+/// What the process was started with; it stays as long as the process.
+int tw_argument_count(void);
+const char *tw_argument(int place);
