@@ -327,7 +327,10 @@ struct CatalogReader {
                 CASE WHEN a.attgenerated <> '' AND NOT \(CatalogReader.isLocked("a.attrelid"))
                     THEN pg_get_expr(d.adbin, d.adrelid) END,
                 ARRAY(SELECT DISTINCT p.refobjsubid FROM pg_depend p
-                    WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+                    -- What an expression reads is noted of it from 15 on, and before of its column.
+                    WHERE (p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+                            OR p.classid = 'pg_class'::regclass AND p.objid = a.attrelid AND p.objsubid = a.attnum
+                                AND a.attgenerated <> '')
                         AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid
                         AND p.refobjsubid <> a.attnum),
                 a.xmin

@@ -58,6 +58,12 @@ extension EndToEndPrograms {
             return hub
         }
 
+        /// It listens, some time after its start.
+        private static func awaitAnswers(_ hub: HubForApps) throws {
+            let question = ["log", "audit", "--server", "http://127.0.0.1:\(hub.port)"]
+            try eventually("the hub to answer") { try tidewire(question).code != 4 }
+        }
+
         @Test func `a hub answers as its files do`() throws {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
@@ -482,12 +488,14 @@ extension EndToEndPrograms {
             // What the command had said already would come into the log yet, and be taken for a part of the next.
             hub.kill()
             try hub.start()
+            try Self.awaitAnswers(hub)
             let killed = try begun { hub.kill() }
             #expect(killed.child.wait(milliseconds: 180_000) == .exited(4))
             #expect(isIncomplete(killed.said()), "\(killed.said())")
             let away = try Self.tidewire(words, withErrors: true)
             #expect(away.code == 4 && !away.output.contains("The log has"), "\(away)")
             try hub.start()
+            try Self.awaitAnswers(hub)
             let again = try Self.tidewire(words, withErrors: true)
             #expect(again.code == 0 && again.output.hasPrefix("20000 rows of public.wide"), "\(again)")
             let rows = try Self.tidewire(["asof", "wide", "--log", log], withErrors: true)
