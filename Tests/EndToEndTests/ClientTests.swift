@@ -8,7 +8,7 @@ import Testing
 
 /// Real clients against the real program: the files of scenarios in `Tests/Clients`, each on a database of its own. The
 /// scenarios start the hub themselves, because many ask for settings, a restart or a kill.
-@Suite(.inChain(minutes: 30)) struct ClientTests {
+@Suite(.within(minutes: 30)) struct ClientTests {
     static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Clients")
 
@@ -29,8 +29,8 @@ import Testing
         #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
     }
 
-    /// One test for all, which keeps none of the few threads that tests share: most of the time it waits. It goes before others:
-    /// behind them it would be left over alone.
+    /// One test for all, which keeps none of the few threads that tests share: most of the time it waits. It comes late, when
+    /// little runs beside it: clients wait for tokens' ends and the like.
     @Test func `clients are served as the protocol says`() async throws {
         let failures: [String] = await withCheckedContinuation { continuation in
             do {
