@@ -326,11 +326,15 @@ struct CatalogReader {
                  WHERE t.oid = a.atttypid AND l.oid = a.attcollation AND t.typcollation <> a.attcollation),
                 CASE WHEN a.attgenerated <> '' AND NOT \(CatalogReader.isLocked("a.attrelid"))
                     THEN pg_get_expr(d.adbin, d.adrelid) END,
-                ARRAY(SELECT DISTINCT p.refobjsubid FROM pg_depend p
-                    -- What an expression reads is noted of it from 15 on, and before of its column.
-                    WHERE (p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-                            OR p.classid = 'pg_class'::regclass AND p.objid = a.attrelid AND p.objsubid = a.attnum
-                                AND a.attgenerated <> '')
+                -- What an expression reads is noted of it from 15 on, and before of its column. Each by itself, so that the
+                -- index finds it.
+                ARRAY(SELECT p.refobjsubid FROM pg_depend p
+                    WHERE a.attgenerated <> '' AND p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+                        AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid
+                        AND p.refobjsubid <> a.attnum
+                    UNION SELECT p.refobjsubid FROM pg_depend p
+                    WHERE a.attgenerated <> '' AND p.classid = 'pg_class'::regclass AND p.objid = a.attrelid
+                        AND p.objsubid = a.attnum
                         AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid
                         AND p.refobjsubid <> a.attnum),
                 a.xmin
