@@ -10,11 +10,14 @@ public protocol LogNote: Sendable {
     var keys: [UInt64] { get }
     /// There may be so much of it that others need room beside it.
     var isBulk: Bool { get }
+    /// Others are more urgent: it is not taken where they might find no room then.
+    var yields: Bool { get }
     static func encode(_ notes: some Collection<Self>, to writer: inout ByteWriter)
 }
 
 extension LogNote {
     public var isBulk: Bool { false }
+    public var yields: Bool { isBulk }
 }
 
 extension PresenceMark: LogNote {
@@ -31,6 +34,10 @@ extension LedgerNote: LogNote {
     public var isStorable: Bool { LedgerCodec.isStorable(self) }
 
     public var isBulk: Bool { event == .delivered }
+
+    /// Who stands there is said again later. Behind a storm all are noted anew, and would leave no room for ends, which would be
+    /// missed, for which all would have to be noted anew.
+    public var yields: Bool { isBulk || event == .stands }
 
     public var keys: [UInt64] {
         if event == .delivered {

@@ -25,7 +25,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
             var dropped = 0
             for note in notes {
                 let bytes = note.byteCount
-                let most = Limits.maximumWaitingNoteBytes / (note.isBulk ? 2 : 1)
+                let most = Limits.maximumWaitingNoteBytes / (note.yields ? 2 : 1)
                 guard note.isStorable, waiting.bytes + bytes <= most else {
                     dropped += 1
                     continue

@@ -101,11 +101,7 @@ import Testing
         notes.append((missed(2, others: 1, time: 20), 120))
         var book = Self.book(notes)
         #expect(book.strangers == 4)
-        #expect(
-            book.all.map { $0.reach(of: 109, committed: 12) }
-                == [UInt64](repeating: 0, count: 3).map { _ in
-                    .sent(isReceived: false)
-                })
+        #expect(book.all.allSatisfy { $0.reach(of: 109, committed: 12) == .sent(isReceived: false) })
         #expect(book.all.map { $0.reach(of: 119, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
         #expect(book.all.map { $0.reach(of: 130, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
         // One is there still, and has become another; of the other the end is known after all.

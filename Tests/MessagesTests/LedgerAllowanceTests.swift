@@ -1,3 +1,4 @@
+import Change
 import Diagnostics
 import TestSupport
 import Testing
@@ -31,5 +32,25 @@ import Testing
         #expect(allowance.bytes == Limits.ledgerBytesPerSecond)
         allowance.refill(at: .max)
         #expect(allowance.bytes <= Limits.ledgerBurstBytes)
+    }
+
+    @Test func `who is noted anew leaves room for those who end`() {
+        let notes = WaitingNotes(ProjectMetrics()).ledger
+        func note(_ event: LedgerNote.Event) -> LedgerNote {
+            var note = LedgerNote(event, time: 1, session: 1, channel: 1)
+            note.topic = [UInt8](repeating: 0x61, count: 1000)
+            return note
+        }
+        func taken(_ event: LedgerNote.Event) -> Int {
+            var count = 0
+            while notes.record([note(event)]) { count += 1 }
+            return count
+        }
+        let most = Limits.maximumWaitingNoteBytes / note(.left).byteCount
+        let standing = taken(.stands)
+        #expect(standing <= most / 2 && standing > most / 2 - 2)
+        #expect(taken(.delivered) == 0)
+        let ended = taken(.left)
+        #expect(standing + ended <= most && standing + ended > most - 2)
     }
 }
