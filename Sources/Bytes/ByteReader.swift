@@ -83,6 +83,25 @@ public struct ByteReader: ~Escapable {
     @_lifetime(self: copy self)
     public mutating func littleUInt64() throws(ByteError) -> UInt64 { try load(UInt64.self).littleEndian }
 
+    /// So many of them.
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func littleUInt64s(_ count: Int) throws(ByteError) -> [UInt64] {
+        guard count >= 0, count <= remaining / 8 else {
+            throw ByteError(expected: "more numbers", offset: position)
+        }
+        let numbers = try span(count * 8)
+        // SAFETY: `numbers` has eight bytes for each place, every bit pattern is a valid integer, and all places are filled.
+        return unsafe [UInt64](unsafeUninitializedCapacity: count) { room, filled in
+            for place in 0..<count {
+                let number = unsafe numbers.unsafeLoadUnaligned(
+                    fromUncheckedByteOffset: place &* 8, as: UInt64.self)
+                unsafe room.initializeElement(at: place, to: number.littleEndian)
+            }
+            filled = count
+        }
+    }
+
     /// A number in seven bits a byte, the lowest first; what has more bytes than it needs is refused.
     @inlinable
     @_lifetime(self: copy self)

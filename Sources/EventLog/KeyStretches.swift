@@ -66,10 +66,7 @@ extension KeyStretches {
         filters = []
         filters.reserveCapacity(stretches)
         for count in blocks {
-            var words: [UInt64] = []
-            words.reserveCapacity(count * KeyFilter.wordsPerBlock)
-            for _ in 0..<count * KeyFilter.wordsPerBlock { words.append(try reader.littleUInt64()) }
-            filters.append(KeyFilter(words: words))
+            filters.append(KeyFilter(words: try reader.littleUInt64s(count * KeyFilter.wordsPerBlock)))
         }
     }
 }
@@ -113,9 +110,15 @@ struct WantedStretches: Sendable {
     private let points: [IndexPoint]
     private let relations: [IndexPoint]
     private let end: IndexPoint
+    /// Of the whole segment.
+    private let filter: KeyFilter
     private let stretches: KeyStretches
     /// The first one is read whatever it has: an epoch may begin in it.
     private let readsFirst: Bool
+    /// Of the keys that were asked for so far, those that the segment may have: a stretch seems to have another only by
+    /// mistake, and of so many stretches some do.
+    private var likely: [UInt64] = []
+    private var asked = 0
     /// The stretch that begins next, seen from where the reader was asked about last.
     private var next = 0
 
@@ -124,19 +127,22 @@ struct WantedStretches: Sendable {
         points = map.points
         relations = map.relations
         end = map.summary.end
+        filter = map.filter
         self.stretches = stretches
         self.readsFirst = readsFirst
     }
 
     /// Where to go on from a place between two entries, and the schema entries that are passed over on the way there; nil:
-    /// from that place.
+    /// from that place. Of the keys, those that were given before come first.
     mutating func detour(
         from position: UInt64, for keys: [UInt64]
     ) -> (point: IndexPoint, relations: [IndexPoint])? {
         while next < points.count, points[next].position < position { next += 1 }
         guard next < points.count, points[next].position == position else { return nil }
+        likely += keys[asked...].filter(filter.mayContain)
+        asked = keys.count
         let isFirst = next == 0
-        let wanted = isFirst && readsFirst ? 0 : stretches.first(from: next, havingAnyOf: keys)
+        let wanted = isFirst && readsFirst ? 0 : stretches.first(from: next, havingAnyOf: likely)
         defer { next = wanted + 1 }
         guard wanted > next else { return nil }
         // Behind the last stretch nothing is shown any more.

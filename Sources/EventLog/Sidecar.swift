@@ -62,12 +62,9 @@ enum Sidecar {
         for _ in 0..<pointCount { points.append(try point(&reader)) }
         var relations: [IndexPoint] = []
         for _ in 0..<relationCount { relations.append(try point(&reader)) }
-        var words: [UInt64] = []
-        words.reserveCapacity(wordCount)
-        for _ in 0..<wordCount { words.append(try reader.littleUInt64()) }
+        let filter = KeyFilter(words: try reader.littleUInt64s(wordCount))
         return SegmentMap(
-            summary: summary, points: points, relations: relations, filter: KeyFilter(words: words),
-            keyScheme: keyScheme)
+            summary: summary, points: points, relations: relations, filter: filter, keyScheme: keyScheme)
     }
 
     private static func summary(

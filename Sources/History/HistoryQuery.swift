@@ -182,8 +182,8 @@ public enum ValueSpelling {
     }
 }
 
-/// A relation as one query sees it: decided once, used for each of its rows.
-struct PreparedRelation {
+/// A relation as one query sees it: decided once, used for each of its rows, of which none costs more than a reference to it.
+final class PreparedRelation {
     let known: RecordedRelation
     let isWanted: Bool
     let masked: MaskedRelation

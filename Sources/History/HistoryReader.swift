@@ -194,22 +194,26 @@ public struct HistoryReader: ~Copyable {
             guard query.wants(change.operation), window.contains(offset: entry.offset + index, time: time) else {
                 continue
             }
-            let place = RecordedChange(
-                offset: entry.offset + index, epoch: entry.epoch, transaction: info,
-                index: part.firstIndex + UInt32(index), operation: change.operation, oldImage: change.oldImage,
-                options: change.options, relation: nil, old: [], new: [])
-            if let kept = try keep(change, place, &rows) { taken.append(.change(kept)) }
+            let number = part.firstIndex + UInt32(index)
+            let kept = try keep(
+                change,
+                RecordedChange(
+                    offset: entry.offset + index, epoch: entry.epoch, transaction: info, index: number,
+                    operation: change.operation, oldImage: change.oldImage, options: change.options, relation: nil,
+                    old: [], new: []), &rows)
+            if let kept { taken.append(.change(kept)) }
         }
         found = taken
         self.rows = rows
     }
 
+    /// The change with its values, if it is looked for; `empty` is it without them. Most are not.
     func keep(
-        _ change: borrowing Change, _ place: RecordedChange, _ rows: inout Set<UInt64>?
+        _ change: borrowing Change, _ empty: @autoclosure () -> RecordedChange, _ rows: inout Set<UInt64>?
     ) throws -> RecordedChange? {
-        var kept = place
         if change.operation == .message {
             guard query.tables.isEmpty, query.conditions.isEmpty else { return nil }
+            var kept = empty()
             kept.prefix = change.messagePrefix.copied()
             kept.content = change.messageContent.copied()
             return kept
@@ -218,13 +222,13 @@ public struct HistoryReader: ~Copyable {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
         }
         guard relation.isWanted else { return nil }
-        if change.isForgotten {
-            let forgotten = ForgottenChange(change)
-            if let rows, !rows.contains(where: forgotten.fits) { return nil }
-            kept.forgotten = forgotten
-        } else if let rows, !relation.mayConcern(rows, change) {
-            return nil
+        let forgotten = change.isForgotten ? ForgottenChange(change) : nil
+        if let rows {
+            let isWanted = forgotten.map { rows.contains(where: $0.fits) } ?? relation.mayConcern(rows, change)
+            guard isWanted else { return nil }
         }
+        var kept = empty()
+        kept.forgotten = forgotten
         kept.relation = relation.known
         if let old = change.old { kept.old = try Self.values(old, of: relation.known) }
         if let new = change.new { kept.new = try Self.values(new, of: relation.known) }

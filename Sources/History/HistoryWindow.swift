@@ -30,6 +30,11 @@ extension HistoryLog {
     /// Finds the ends. Times stay times, since commits do not come in the order of their times; everything else becomes an
     /// offset.
     public func window(from: HistoryBound?, to: HistoryBound?) throws -> HistoryWindow {
+        if from == nil, to == nil {
+            // What the segments hold is of no matter, only that there are any: the last one would be read for that.
+            _ = try EventLogReader.oldestOffset(in: directory, end: nil)
+            return HistoryWindow()
+        }
         let segments = try segments()
         guard let oldest = segments.first else { throw EventLogError.missing(path: directory.path) }
         var window = HistoryWindow()

@@ -38,6 +38,29 @@ import Testing
 }
 
 @Suite(.within(minutes: 5)) struct ByteReaderTests {
+    @Test(arguments: 0..<20)
+    func `numbers that are read at once are those that are read one by one`(_ count: Int) throws {
+        let bytes = (0..<count * 8 + 3).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ 13) }
+        // Not at a multiple of eight.
+        var (one, all) = (ByteReader(bytes.span.bytes), ByteReader(bytes.span.bytes))
+        try one.skip(3)
+        try all.skip(3)
+        var expected: [UInt64] = []
+        for _ in 0..<count { expected.append(try one.littleUInt64()) }
+        let found = try all.littleUInt64s(count)
+        let isAtEnd = all.isAtEnd
+        #expect(found == expected && isAtEnd)
+    }
+
+    @Test(arguments: [-1, 3, 1 << 60, Int.max])
+    func `more numbers than there are refused, and nothing is taken`(_ count: Int) {
+        let bytes = [UInt8](repeating: 1, count: 23)
+        var reader = ByteReader(bytes.span.bytes)
+        let taken = try? reader.littleUInt64s(count)
+        let offset = reader.offset
+        #expect(taken == nil && offset == 0)
+    }
+
     @Test func `refuses to read past the end and says where`() {
         let bytes: [UInt8] = [1, 2, 3]
         var reader = ByteReader(bytes.span.bytes)
