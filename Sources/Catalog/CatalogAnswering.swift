@@ -16,6 +16,7 @@ protocol CatalogAnswering: AnyObject {
 final class AskedServer: CatalogAnswering {
     private let connection: Connection
     private let interrupt: Wake
+    private var prepared: Set<String> = []
 
     init(_ connection: Connection, interrupt: Wake) {
         self.connection = connection
@@ -26,9 +27,10 @@ final class AskedServer: CatalogAnswering {
     var sharesTime: Bool { true }
 
     func answers(to statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        var prepared: Set<String> = []
+        let mayPrepare = prepared.count < Limits.maximumPreparedQuestions
         let answers = try connection.pipeline(
-            statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
+            mayPrepare ? statements : statements.map { prepared.contains($0.name ?? "") ? $0 : $0.askedOnce },
+            prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
             interrupt: interrupt)
         guard answers.count == statements.count else {
             throw .impossible("a statement has one answer", in: .catalog)
@@ -38,7 +40,7 @@ final class AskedServer: CatalogAnswering {
 }
 
 /// The same within a transaction that somebody began and will end. What would be transactions of their own are savepoints, and a
-/// statement that fails takes nothing with it.
+/// statement that fails takes nothing with it. Nothing is left behind in the session.
 final class AskedTransaction: CatalogAnswering {
     private let server: AskedServer
 
@@ -67,10 +69,10 @@ final class AskedTransaction: CatalogAnswering {
                 isWithin = false
             case .other where isWithin:
                 places.append(sent.count)
-                sent.append(statement)
+                sent.append(statement.askedOnce)
             case .other:
                 places.append(sent.count + 1)
-                sent += [Self.save, statement, Self.undo, Self.release]
+                sent += [Self.save, statement.askedOnce, Self.undo, Self.release]
             }
         }
         let answers = try server.answers(to: sent)
@@ -148,6 +150,17 @@ extension PipelinedStatement {
         default: .other
         }
     }
+
+    /// What is asked again and again, in always the same words: they are planned once on a connection.
+    static func kept(_ sql: String, _ parameters: [String?] = []) -> PipelinedStatement {
+        var statement = PipelinedStatement(sql, parameters)
+        if statement.verb == .other {
+            statement.name = "catalog_" + String(CatalogRecord.question(sql, [], behind: nil), radix: 16)
+        }
+        return statement
+    }
+
+    var askedOnce: PipelinedStatement { PipelinedStatement(sql, parameters) }
 
     /// One for each; what is asked within a transaction is another question behind other statements.
     static func fingerprints(_ statements: [PipelinedStatement]) -> [UInt64] {

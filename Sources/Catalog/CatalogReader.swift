@@ -22,7 +22,7 @@ struct CatalogReader {
     }
 
     func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
-        guard let answer = try ask([PipelinedStatement(sql, parameters)]).first else { throw CatalogReader.unreadable }
+        guard let answer = try ask([.kept(sql, parameters)]).first else { throw CatalogReader.unreadable }
         return try answer.get()
     }
 
@@ -201,7 +201,7 @@ struct CatalogReader {
         let oids = PostgresArray.literal(heads.map { String($0.oid) })
         let attributes = try attributes(oids)
         let types = try types(of: oids)
-        let collations = try collations()
+        let collations = try collations(of: oids)
         return heads.map { head in
             let table = head.table(attributes[head.oid] ?? [], types, collations)
             let before = known(table.oid)
@@ -357,7 +357,7 @@ struct CatalogReader {
                 UNION
                 SELECT part.oid FROM needed JOIN pg_type t ON t.oid = needed.oid CROSS JOIN LATERAL (
                     SELECT t.typbasetype WHERE t.typbasetype <> 0
-                    UNION ALL SELECT e.oid FROM pg_type e WHERE e.typarray = t.oid
+                    UNION ALL SELECT e.oid FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid
                     UNION ALL SELECT a.atttypid FROM pg_attribute a
                         WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
                 ) part(oid))
@@ -366,7 +366,8 @@ struct CatalogReader {
                  WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
                     AND d.refclassid = 'pg_extension'::regclass LIMIT 1),
                 t.typrelid
-            FROM needed JOIN pg_type t ON t.oid = needed.oid LEFT JOIN pg_type e ON e.typarray = t.oid
+            FROM needed JOIN pg_type t ON t.oid = needed.oid
+                LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
             """, [tables, PostgresArray.literal(others.map { String($0) })])
         let entries = rows.values.compactMap { TypeBook.Entry($0) }
         let all = PostgresArray.literal(entries.map { String($0.oid) })
@@ -402,7 +403,8 @@ struct CatalogReader {
         return fields
     }
 
-    private func collations() throws(PostgresError) -> CollationBook {
+    /// Of tables' columns.
+    private func collations(of tables: String) throws(PostgresError) -> CollationBook {
         let database = try query(
             """
             SELECT COALESCE(to_jsonb(d) ->> 'datlocprovider', 'c'),
@@ -415,8 +417,8 @@ struct CatalogReader {
                 COALESCE(to_jsonb(c) ->> 'colllocale', c.collcollate),
                 COALESCE(to_jsonb(c) ->> 'colllocale', c.collctype), c.collisdeterministic
             FROM pg_collation c JOIN pg_namespace n ON n.oid = c.collnamespace
-            WHERE c.oid IN (SELECT a.attcollation FROM pg_attribute a)
-            """)
+            WHERE c.oid IN (SELECT a.attcollation FROM pg_attribute a WHERE a.attrelid = ANY ($1::oid[]))
+            """, [tables])
         guard let first = database.first else { throw CatalogReader.unreadable }
         return CollationBook(
             entries: rows.values.compactMap { CollationBook.Entry($0) }, databaseProvider: first[0] ?? "",

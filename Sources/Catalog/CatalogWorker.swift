@@ -41,11 +41,17 @@ final class CatalogWorker: ConnectedWorker {
 
     let connectsUnasked = true
 
+    static var sessionSettings: [String] {
+        // Planning these questions takes longer than answering them, and they are asked all the time.
+        OwnSession.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds)
+            + ["plan_cache_mode=force_generic_plan"]
+    }
+
     func connect() throws(PostgresError) -> CatalogReader? {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            settings: OwnSession.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
+            settings: CatalogWorker.sessionSettings,
             interrupt: inbox.interrupt)
         let reader = CatalogReader(
             asked: AskedServer(connection, interrupt: inbox.interrupt), publication: settings.publication,

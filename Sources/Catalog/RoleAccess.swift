@@ -84,10 +84,9 @@ extension CatalogReader {
         for (role, tables) in wanted {
             // One by one: a name that the server's encoding does not know must not spoil the others' answers.
             let answers = try ask([
-                PipelinedStatement("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
-                PipelinedStatement(
-                    CatalogReader.accessText, [role, PostgresArray.literal(tables.sorted().map { String($0) })]),
-                PipelinedStatement(CatalogReader.forbiddenText, [role, functions]),
+                .kept("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
+                .kept(CatalogReader.accessText, [role, PostgresArray.literal(tables.sorted().map { String($0) })]),
+                .kept(CatalogReader.forbiddenText, [role, functions]),
             ])
             try add(answers, of: role, snapshot, to: &book)
         }

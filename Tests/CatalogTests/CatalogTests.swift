@@ -57,6 +57,29 @@ import Testing
         }
     }
 
+    @Test func `the questions are planned once on a connection`() throws {
+        let database = try TestDatabase()
+        try database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION supabase_realtime FOR TABLE t")
+        let connection = try Connection(
+            database.target, applicationName: "catalog", settings: CatalogWorker.sessionSettings)
+        let trial = CatalogTrial(AskedServer(connection, interrupt: try Wake()), "supabase_realtime")
+        var view = try trial.view(for: ["anon"])
+        func kept() throws -> [String?] {
+            let text =
+                "SELECT count(*), sum(custom_plans) FROM pg_prepared_statements WHERE name LIKE 'catalog\\_%'"
+            return try connection.execute(text).first ?? []
+        }
+        let first = try kept()
+        for number in 1...4 {
+            try database.run("ALTER TABLE t ADD COLUMN a\(number) int")
+            view = try trial.view(for: ["anon"])
+        }
+        #expect(view.snapshot.tables.first?.columns.count == 5)
+        let count = try #require(first[0].flatMap { Int($0) })
+        #expect(count > 5)
+        #expect(try kept() == ["\(count)", "0"], "those of the first time are known, none is planned for its values")
+    }
+
     @Test func `what does not change stays the same object and the same version`() throws {
         // Roles that are more than a client's are the whole cluster's, and other tests make such.
         let cluster = try TestCluster.fresh()

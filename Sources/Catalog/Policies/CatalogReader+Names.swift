@@ -135,7 +135,7 @@ extension CatalogReader {
         var rows = PolicyTypeRows()
         let written = types.sorted()
         // One by one: what is no type's name must not spoil the others' answers.
-        let answers = try ask(written.map { PipelinedStatement("SELECT to_regtype($1::text)::oid", [$0]) })
+        let answers = try ask(written.map { .kept("SELECT to_regtype($1::text)::oid", [$0]) })
         for (name, answer) in zip(written, answers) {
             if case .success(let found) = answer, let oid = found.first?.number(0) { rows.named[name] = oid }
         }
