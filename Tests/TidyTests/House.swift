@@ -77,7 +77,10 @@ struct House: Sendable {
     func declares(_ path: [String], below folder: String) -> Bool {
         guard let name = path.last else { return false }
         let place = folder + path.dropLast().joined(separator: "/")
-        return files(place).contains { Self.declared(in: text($0)).contains(name) }
+        return files(place).contains { path in
+            let text = text(path)
+            return text.holds(name) && Self.declared(in: text).contains(name)
+        }
     }
 
     /// Every file of Swift.

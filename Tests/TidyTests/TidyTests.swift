@@ -5,6 +5,7 @@ import Testing
 /// The rules of the house that a machine can judge; each says what to do instead. Nothing about lengths.
 @Suite(.within(minutes: 10)) struct TidyTests {
     static let house = House()
+    private static let names = house.names
 
     @Test func `the data plane imports no Foundation and starts no tasks`() {
         for file in Self.house.sources where House.dataPlane.contains(file.room) {
@@ -63,8 +64,7 @@ import Testing
 
     @Test(arguments: ["Sources/README.md", "Sources/Policy/SECURITY.md", "CONTRIBUTING.md"])
     func `what pages for people name is there`(page: String) {
-        let house = Self.house
-        let names = house.names
+        let (house, names, code) = (Self.house, Self.names, Self.house.code)
         for quoted in house.text(page).matches(of: /`([A-Za-z+]+(?:\/[A-Za-z+]+)*(?:\.swift|\/)?)`/).map({
             String($0.1)
         }) {
@@ -76,7 +76,7 @@ import Testing
                 }
                 #expect(isThere, "\(page): `\(quoted)` is not there")
             } else if quoted.hasSuffix(".swift") {
-                let isThere = house.code.contains { $0.hasSuffix("/" + quoted) }
+                let isThere = code.contains { $0.hasSuffix("/" + quoted) }
                 #expect(isThere, "\(page): no file is called `\(quoted)`")
             } else if quoted.first?.isUppercase == true, quoted.contains(where: \.isLowercase) {
                 let isKnown = names.contains(quoted)
