@@ -235,7 +235,7 @@ async def requests(stage):
         if stage.hub.open_files() <= files + 5:
             break
         await asyncio.sleep(0.1)
-    await settled(stage, before, 96 * MIB, "slow and large requests")
+    await settled(stage, before, 48 * MIB, "slow and large requests")
     await serves(stage)
 
 
