@@ -27,15 +27,24 @@ final class AskedServer: CatalogAnswering {
     var sharesTime: Bool { true }
 
     func answers(to statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        let mayPrepare = prepared.count < Limits.maximumPreparedQuestions
         let answers = try connection.pipeline(
-            mayPrepare ? statements : statements.map { prepared.contains($0.name ?? "") ? $0 : $0.askedOnce },
-            prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
-            interrupt: interrupt)
+            withinBounds(statements), prepared: &prepared,
+            timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: interrupt)
         guard answers.count == statements.count else {
             throw .impossible("a statement has one answer", in: .catalog)
         }
         return answers
+    }
+
+    /// Those for which there is no room beside the prepared ones are asked as if it were the only time.
+    private func withinBounds(_ statements: [PipelinedStatement]) -> [PipelinedStatement] {
+        var kept = prepared
+        return statements.map { statement in
+            guard let name = statement.name, !kept.contains(name) else { return statement }
+            guard kept.count < Limits.maximumPreparedQuestions else { return statement.askedOnce }
+            kept.insert(name)
+            return statement
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+import Diagnostics
 import Embedded
 import Policy
 import Postgres
@@ -78,6 +79,18 @@ import Testing
         let count = try #require(first[0].flatMap { Int($0) })
         #expect(count > 5)
         #expect(try kept() == ["\(count)", "0"], "those of the first time are known, none is planned for its values")
+    }
+
+    @Test func `no more statements are kept than a connection may have, in one round trip or in many`() throws {
+        let connection = try Connection(TestDatabase().target, applicationName: "catalog")
+        let server = AskedServer(connection, interrupt: try Wake())
+        let all = 2 * Limits.maximumPreparedQuestions
+        for round in [0..<all, 0..<3, all - 3..<all, 0..<all] {
+            let answers = try server.answers(to: round.map { .kept("SELECT \($0) + $1::int", ["1"]) })
+            #expect(try answers.map { try $0.get().first?.first } == round.map { "\($0 + 1)" })
+        }
+        let kept = try connection.execute("SELECT count(*) FROM pg_prepared_statements").first?.first
+        #expect(kept == "\(Limits.maximumPreparedQuestions)")
     }
 
     @Test func `what does not change stays the same object and the same version`() throws {
