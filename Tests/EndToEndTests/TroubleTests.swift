@@ -54,6 +54,8 @@ extension EndToEnd {
             #expect(lines.dropLast().allSatisfy { $0.hasPrefix("{\"time\":") && $0.hasSuffix("}") })
             #expect(
                 !lines.contains { $0.contains("terminating connection because of crash") && !$0.contains("\"error\"") })
+            // One that is stopped while it recovers may wait for nobody.
+            try eventually("the server") { (try? cluster.connect()) != nil }
             cluster.stop()
         }
 
