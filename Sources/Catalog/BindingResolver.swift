@@ -28,12 +28,16 @@ public struct CatalogView: Sendable {
 
     /// Something of it means something else than before.
     func differs(from before: CatalogView?) -> Bool {
+        judgesOtherwise(than: before) || snapshot.privilegedRoles != before?.snapshot.privilegedRoles
+    }
+
+    /// Of somebody who is let in. Who is not depends on roles of the whole server, which come and go with what is none of ours.
+    func judgesOtherwise(than before: CatalogView?) -> Bool {
         guard let before else { return true }
         return snapshot.tables != before.snapshot.tables || roles != before.roles
             || snapshot.publishedAs != before.snapshot.publishedAs
             || snapshot.foldsASCIIPlainly != before.snapshot.foldsASCIIPlainly
             || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
-            || snapshot.privilegedRoles != before.snapshot.privilegedRoles
             || snapshot.messageRules != before.snapshot.messageRules
     }
 }

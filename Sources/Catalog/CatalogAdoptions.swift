@@ -16,12 +16,29 @@ final class CatalogAdoptions: Sendable {
         var count = 0
         /// Where the first of them took a version that was not noted.
         var first: UInt64?
+        /// Versions by which others are judged than by the one before, in order, the newest of them.
+        var steps: [UInt64] = []
+
+        /// The version that first judged as this one does.
+        func judging(as version: UInt64) -> UInt64 { steps.last { $0 <= version } ?? version }
     }
+
+    private static let mostSteps = 64
 
     private let state = Mutex(State())
 
+    /// By this version, which nobody has heard of yet, others are judged than by the one before.
+    func step(at version: UInt64) {
+        state.withLock { state in
+            assert(state.steps.last.map { $0 < version } ?? true, "versions only grow")
+            state.steps.append(version)
+            if state.steps.count > CatalogAdoptions.mostSteps { state.steps.removeFirst() }
+        }
+    }
+
     func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of count: Int) {
         state.withLock { state in
+            let version = state.judging(as: version)
             guard state.loops[loop].map({ $0.version < version }) ?? true else { return }
             state.loops[loop] = (version, last)
             state.count = count
@@ -31,12 +48,22 @@ final class CatalogAdoptions: Sendable {
 
     func standing(of version: UInt64) -> Standing {
         state.withLock { state in
+            let version = state.judging(as: version)
             guard !state.loops.isEmpty else { return .unheard }
             guard state.loops.count == state.count, state.loops.values.allSatisfy({ $0.version == version }) else {
                 return .underWay
             }
             let last = state.loops.values.map(\.offset).max() ?? 0
             return .whole(first: min(state.first ?? last, last), last: last)
+        }
+    }
+
+    /// All of them judge by this version, which is noted.
+    func areNoted(of version: UInt64) -> Bool {
+        state.withLock { state in
+            let version = state.judging(as: version)
+            return state.first == nil && state.loops.count == state.count
+                && state.loops.values.allSatisfy { $0.version == version }
         }
     }
 

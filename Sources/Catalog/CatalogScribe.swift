@@ -41,20 +41,26 @@ final class CatalogScribe {
         self.publication = publication
     }
 
-    /// A version that others will judge by.
-    func published() {
+    /// A version that others are about to judge by, and by which others are judged than before.
+    func publishing(_ version: UInt64) {
         guard let recording else { return }
+        adoptions.step(at: version)
         since = recording.end() ?? since
         unknownFrom = unknownFrom ?? since
         hasNews = true
-        wait(Limits.catalogRecordDelay)
+        comeSoon()
     }
 
     /// More is known of roles.
     func learned() {
         guard recording != nil else { return }
         hasNews = true
-        if due == .max || last != nil { wait(Limits.catalogRecordDelay) }
+        comeSoon()
+    }
+
+    /// No later for what comes meanwhile: a catalog that becomes another all the time is written down all the same.
+    private func comeSoon() {
+        due = min(due, Clock.monotonicNanoseconds() + Limits.catalogRecordDelay.wholeNanoseconds)
     }
 
     private func wait(_ delay: Duration) { due = Clock.monotonicNanoseconds() + delay.wholeNanoseconds }

@@ -75,6 +75,9 @@ public final class CatalogService: Sendable {
         adoptions.adopt(version, from: first, to: last, by: loop, of: loops)
     }
 
+    /// All loops judge by the newest version, and the log has it.
+    var isNoted: Bool { adoptions.areNoted(of: known.version) }
+
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.
     public func addBindings(_ count: Int) {
         if known.addBindings(count) { requestRefresh() }

@@ -185,9 +185,9 @@ final class CatalogWorker: ConnectedWorker {
     private func publish(_ new: CatalogView, _ reader: CatalogReader) throws(PostgresError) {
         assert(view.map { $0.snapshot.version < new.snapshot.version } ?? true, "versions only grow")
         let remembered = known.rememberedRequests
+        if new.judgesOtherwise(than: view) { scribe.publishing(new.snapshot.version) }
         view = new
         known.publish(new)
-        scribe.published()
         // Also if what follows fails: whoever listens must know that the old rights do not count any more.
         defer { known.tell(new.snapshot) }
         settings.metrics.catalogVersion.set(new.snapshot.version)

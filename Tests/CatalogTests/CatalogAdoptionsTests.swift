@@ -43,4 +43,23 @@ import Testing
         adopt(1, 9, 9)
         #expect(adoptions.standing(of: 1) == .whole(first: 3, last: 3))
     }
+
+    @Test func `a version that judges as the one before is no step`() {
+        adoptions.step(at: 1)
+        adopt(1, 3, 3)
+        adoptions.noted()
+        adoptions.step(at: 2)
+        adopt(2, 10, 8)
+        #expect(adoptions.standing(of: 3) == .whole(first: 8, last: 10), "nobody need hear of the third")
+        adopt(3, 20, 21)
+        #expect(adoptions.standing(of: 3) == .whole(first: 8, last: 10))
+        #expect(!adoptions.areNoted(of: 3))
+        adoptions.noted()
+        #expect(adoptions.areNoted(of: 3))
+        adopt(4, 30, 31)
+        #expect(adoptions.standing(of: 4) == .whole(first: 10, last: 10))
+        adoptions.step(at: 5)
+        #expect(adoptions.standing(of: 5) == .underWay)
+        #expect(!adoptions.areNoted(of: 5))
+    }
 }

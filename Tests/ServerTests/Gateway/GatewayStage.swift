@@ -148,6 +148,9 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
+    /// All judge by what the hub has read of the catalog, and the log has it.
+    var catalogIsNoted: Bool { (hub.director.main?.project.catalog as? CatalogService)?.isNoted ?? false }
+
     /// Everything that was committed before is in the log.
     func awaitLog() throws {
         let end = try database.value("SELECT pg_current_wal_flush_lsn()") ?? ""
