@@ -203,12 +203,10 @@ import Testing
     /// Lines of a dump.
     private func schema(_ cluster: PrivateCluster, _ name: String?) throws -> [String] {
         let file = TemporaryDirectory.make("dump") + "/dump.sql"
-        let dump = Process()
-        dump.executableURL = URL(fileURLWithPath: cluster.binaries.path("pg_dump"))
-        dump.arguments = ["-d", cluster.url(), "-f", file] + (name.map { ["-n", $0] } ?? [])
-        try dump.run()
-        dump.waitUntilExit()
-        #expect(dump.terminationStatus == 0)
+        let (text, code) = try said(
+            by: [cluster.binaries.path("pg_dump"), "-d", cluster.url(), "-f", file] + (name.map { ["-n", $0] } ?? []),
+            withErrors: true)
+        #expect(code == 0, "\(text)")
         return try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").map(String.init)
             .filter { !$0.hasPrefix("\\restrict") && !$0.hasPrefix("\\unrestrict") }
     }

@@ -54,16 +54,9 @@ import Testing
     /// All that one process says of what clients heard.
     private static func output(_ arguments: String...) throws -> [Substring] {
         let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
-        let process = Process()
-        process.executableURL = tests.deletingLastPathComponent().appendingPathComponent("simulate")
-        process.arguments = arguments
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let text = output.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 0)
-        return String(decoding: text, as: UTF8.self).split(separator: "\n").filter { $0.contains(" ms  ") }
+        let program = tests.deletingLastPathComponent().appendingPathComponent("simulate").path
+        let (text, code) = try said(by: [program] + arguments)
+        #expect(code == 0)
+        return text.split(separator: "\n").filter { $0.contains(" ms  ") }
     }
 }

@@ -154,6 +154,14 @@ import Testing
         }
     }
 
+    @Test func `programs are started by the house's own means`() {
+        for path in Self.house.files("Tests") where path.hasSuffix(".swift") && !path.hasPrefix("Tests/TidyTests/") {
+            let text = Self.house.text(path)
+            guard text.holds("Process()") else { continue }
+            #expect(text.firstMatch(of: /\bProcess\(\)/) == nil, "\(path): use `said`, or `ChildProcess`")
+        }
+    }
+
     @Test func `every suite says how long its tests may run`() {
         for path in Self.house.files("Tests") where path.hasSuffix(".swift") {
             let text = Self.house.text(path)

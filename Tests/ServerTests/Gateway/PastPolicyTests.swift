@@ -76,6 +76,12 @@ import Testing
         return found
     }
 
+    /// For seconds behind a mark of a catalog that may be another a record of it may be to come.
+    private static func awaitRecord(of log: HistoryLog) throws {
+        let last = try #require(try changes(of: log).last)
+        #expect(try eventually { try PastCatalogs.record(of: log, at: last.offset) != nil })
+    }
+
     /// An offset of which the log has what the catalog said then. A hub that starts on a busy machine may read its catalog twice,
     /// and be for seconds between both.
     private static func settle(_ stage: GatewayStage) throws -> UInt64 {
@@ -142,9 +148,7 @@ import Testing
         }
         try hearAll(through: 99_999)
         let log = try Self.log(stage)
-        // For seconds behind a mark of a catalog that may be another a record of it may be to come.
-        let last = try #require(try Self.changes(of: log).last)
-        #expect(try eventually { try PastCatalogs.record(of: log, at: last.offset) != nil })
+        try Self.awaitRecord(of: log)
         var (decided, undecided) = (0, 0)
         var unknown: [UInt64] = []
         var explainers: [UInt64: [Explainer]] = [:]
@@ -209,6 +213,7 @@ import Testing
         try Self.alter(stage, "ALTER POLICY shown ON notes USING (true)")
         let (log, notes) = (try Self.log(stage), try Self.changes(of: Self.log(stage)))
         #expect(notes.filter { $0.offset > settled }.count >= 8)
+        try Self.awaitRecord(of: log)
         let spans = try Self.spans(stage)
         for note in notes where note.offset >= settled {
             let record = try PastCatalogs.record(of: log, at: note.offset)

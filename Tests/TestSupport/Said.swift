@@ -1,0 +1,28 @@
+import Foundation
+import System
+
+/// What a program said that has ended. Not by way of Foundation's `Process`, which has ended whole runs of tests: among hundreds of
+/// threads and descriptors it read behind its own memory.
+///
+/// `code` is nil where a signal ended it.
+public func said(
+    by words: [String], environment: [String: String] = [:], withErrors: Bool = false
+) throws -> (output: String, code: Int32?) {
+    let path = TemporaryDirectory.make("said") + "/output"
+    let (output, nothing) = (try descriptor(path), try descriptor("/dev/null"))
+    let ends = ChildProcess.Ends(
+        input: nothing.fileDescriptor, output: output.fileDescriptor,
+        errors: withErrors ? output.fileDescriptor : nothing.fileDescriptor)
+    let ending = try withExtendedLifetime((output, nothing)) {
+        try ChildProcess(words, ends: ends, environment: environment).wait()
+    }
+    let text = String(decoding: try Data(contentsOf: URL(fileURLWithPath: path)), as: UTF8.self)
+    guard case .exited(let code)? = ending else { return (text, nil) }
+    return (text, code)
+}
+
+private func descriptor(_ path: String) throws -> FileHandle {
+    let number = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+    guard number >= 0 else { throw SystemError(operation: "open", subject: path, code: errno) }
+    return FileHandle(fileDescriptor: number, closeOnDealloc: true)
+}
