@@ -15,6 +15,8 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     case tooManyRows(limit: Int)
     case tooManyBytes(limit: Int)
     case tookTooLong
+    /// A crash of the server could take back what it showed.
+    case notWritten
     /// Its pages were not taken.
     case notTaken
     case databaseAway
@@ -47,7 +49,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     /// Asked again soon, there may be a snapshot.
     public var isPassing: Bool {
         switch self {
-        case .tableChanged, .databaseAway, .logNotBegun, .busy, .tokenChanged: true
+        case .tableChanged, .databaseAway, .logNotBegun, .busy, .tokenChanged, .notWritten: true
         case .failed(let state): SQLState.isPassing(state)
         case .noLogin, .roleRefused, .notReadable, .noPrimaryKey, .standby, .nothingWanted, .noTable, .tooManyRows,
             .tooManyBytes,
@@ -74,6 +76,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         case .tooManyBytes(let limit):
             "the rows are larger than \(limit) bytes: narrow the filter or select fewer columns"
         case .tookTooLong: "PostgreSQL took too long to read the rows: narrow the filter, or index what it reads"
+        case .notWritten: "PostgreSQL has not written to its disk yet what it showed: join again later"
         case .notTaken: "its rows were not taken in time: join again when the connection is faster"
         case .standby:
             "policy_database_url is a standby, and snapshots are taken of the primary: fetch the rows another way"

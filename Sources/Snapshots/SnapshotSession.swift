@@ -66,8 +66,7 @@ final class SnapshotSession {
             // Its snapshots do not say which transactions run.
             guard !reading.isStandby else { throw .standby }
             let end = try asking { () throws(PostgresError) in try session.durableEnd(from: reading.position) }
-            // A crash would take back what was shown.
-            guard end >= reading.position else { throw .tookTooLong }
+            guard end >= reading.position else { throw .notWritten }
             let rowCount = try count(request)
             return Opened(visible: reading.visible, end: end, time: reading.time, rowCount: rowCount)
         }

@@ -409,7 +409,9 @@ extension EndToEndPrograms {
                     models.append(model)
                 }
                 let all = models
-                #expect(await eventually { all.allSatisfy(\.hasBegun) })
+                let begun = await eventually { all.allSatisfy(\.hasBegun) }
+                let problems = await MainActor.run { all.map(\.problems) }
+                #expect(begun, "\(problems)")
                 for model in all { try await model.publish(latitude: 1, longitude: 2) }
                 try await all[0].send("here")
                 #expect(

@@ -1,4 +1,5 @@
 import Diagnostics
+import Embedded
 import Foundation
 import Postgres
 import Synchronization
@@ -91,6 +92,32 @@ extension GatewayHistories {
                 ["\(id)", "\(row["version"] as? Int ?? -1)", row["body"] as? String ?? ""]
             }
             #expect(held == table)
+        }
+
+        @Test func `rows that a crash could take back are not told yet, and whoever asks again has them`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let stage = try GatewayStage(Self.notes, publication: "FOR TABLE notes", on: cluster)
+            defer { stage.stop() }
+            let caller = try stage.caller()
+            let writer = try stage.database.value(
+                "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
+            let pid = try #require(writer.flatMap { pid_t($0) })
+            kill(pid, SIGSTOP)
+            defer { kill(pid, SIGCONT) }
+            try stage.run(
+                """
+                BEGIN; SET LOCAL synchronous_commit = off;
+                INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))'); COMMIT
+                """)
+            try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(of: 1), more: Self.wish)
+            let refused = try rows(caller)
+            #expect(refused.rows.isEmpty && code("SnapshotFailed")(refused.end))
+            #expect(refused.end.payload["status"] as? String == "error", "asked again it may help")
+            #expect((refused.end.payload["message"] as? String)?.contains("not written to its disk yet") == true)
+            kill(pid, SIGCONT)
+            try caller.subscribe("realtime:b", [binding("notes")], token: stage.token(of: 1), more: Self.wish)
+            #expect(try rows(caller).rows.map(\.id) == [1])
         }
 
         @Test func `everybody begins with what they may see, and no column that they may not`() throws {
