@@ -16,23 +16,23 @@ final class CatalogAdoptions: Sendable {
         var count = 0
         /// Where the first of them took a version that was not noted.
         var first: UInt64?
-        /// Versions by which others are judged than by the one before, in order, the newest of them.
-        var steps: [UInt64] = []
+        /// The newest version by which others are judged than by the one before.
+        var step: UInt64?
 
-        /// The version that first judged as this one does.
-        func judging(as version: UInt64) -> UInt64 { steps.last { $0 <= version } ?? version }
+        /// The version that first judged as this one does; of what is older than the step nothing is known.
+        func judging(as version: UInt64) -> UInt64 {
+            guard let step, version >= step else { return version }
+            return step
+        }
     }
-
-    private static let mostSteps = 64
 
     private let state = Mutex(State())
 
     /// By this version, which nobody has heard of yet, others are judged than by the one before.
     func step(at version: UInt64) {
         state.withLock { state in
-            assert(state.steps.last.map { $0 < version } ?? true, "versions only grow")
-            state.steps.append(version)
-            if state.steps.count > CatalogAdoptions.mostSteps { state.steps.removeFirst() }
+            assert(state.step.map { $0 < version } ?? true, "versions only grow")
+            state.step = version
         }
     }
 

@@ -75,7 +75,7 @@ public final class CatalogService: Sendable {
         adoptions.adopt(version, from: first, to: last, by: loop, of: loops)
     }
 
-    /// All loops judge by the newest version, and the log has it.
+    /// All loops judge by the newest version, and the log has it, or is about to.
     var isNoted: Bool { adoptions.areNoted(of: known.version) }
 
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.

@@ -148,7 +148,7 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// All judge by what the hub has read of the catalog, and the log has it.
+    /// All judge by what the hub has read of the catalog, and the log has it, or is about to.
     var catalogIsNoted: Bool { (hub.director.main?.project.catalog as? CatalogService)?.isNoted ?? false }
 
     /// Everything that was committed before is in the log.
