@@ -165,10 +165,11 @@ public struct Pipeline: ~Copyable {
         do {
             // Who was too slow for the log's retention goes on at its end.
             let start = hasLostPlace ? nil : self.start
-            passed = start?.offset ?? (isEarly ? 0 : end.state.position.offset)
             let from = start.map { EventLogStart.offset($0.offset) } ?? (isEarly ? .oldest : .end)
-            epoch = start?.epoch ?? (isEarly ? nil : end.state.position.epoch)
-            feed = try LogFeed(sources.log.open(), end: end, from: from, ringing: loop.bell)
+            let opened = try LogFeed(sources.log.open(), end: end, from: from, ringing: loop.bell)
+            let first = start ?? (isEarly ? opened.position : end.state.position)
+            (passed, epoch) = (first.offset, first.epoch)
+            feed = consume opened
             entryAt = nil
             // What was begun with the feed before says nothing of this one's entries.
             entry = EntryProgress()

@@ -463,6 +463,8 @@ extension Follower {
                 continue
             }
             home.tell(channel, .error, ClientText(.changesMissing, text))
+            // The position that it had before is of no use any more.
+            home.sayCaughtUp(channel)
         }
     }
 }

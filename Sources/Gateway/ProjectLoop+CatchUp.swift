@@ -225,7 +225,7 @@ extension ProjectLoop {
     func standing(of channel: Channel) -> LogStanding? {
         let hasAsked = channel.recovery != .none && !channel.isReturning
         guard channel.conversation.options.contains(.hearsPosition) || hasAsked else { return nil }
-        guard let epoch = epoch(of: channel) else { return nil }
+        guard let epoch = epoch(of: channel) else { return LogStanding(position: nil, recovery: nil) }
         let position = EventLogPosition(epoch: epoch, offset: channel.since ?? live.pipeline.frontier)
         let recovery: Result<Void, LogStanding.Refusal>? =
             switch channel.recovery {

@@ -12,20 +12,25 @@ public struct LogStanding: Sendable {
         case unknown = "unknown_position"
     }
 
-    /// What follows comes from here on.
-    public let position: String
+    /// What follows comes from here on; nil where the log has not begun, of which the channel is told when it has.
+    public let position: String?
     /// Nil where nobody asked to go on from somewhere.
     public let recovery: Result<Void, Refusal>?
 
-    public init(position: String, recovery: Result<Void, Refusal>?) {
+    public init(position: String?, recovery: Result<Void, Refusal>?) {
         self.position = position
         self.recovery = recovery
     }
 
     func append(to writer: inout ByteWriter) {
-        writer.append(",\"tidewire\":{\"position\":\"")
-        writer.append(position)
-        writer.append("\"")
+        writer.append(",\"tidewire\":{\"position\":")
+        if let position {
+            writer.append("\"")
+            writer.append(position)
+            writer.append("\"")
+        } else {
+            writer.append("null")
+        }
         switch recovery {
         case nil: break
         case .success: writer.append(",\"recovered\":true")

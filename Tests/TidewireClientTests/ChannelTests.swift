@@ -71,6 +71,33 @@ import Testing
             ])
     }
 
+    @Test func `a hub that has no log yet says from where on it has, and how to go on from there`() {
+        var (talk, ref) = Conversation.opened()
+        let joined = talk.admit(ref, at: nil, isEarly: true).told
+        #expect(joined.first == .joined(recovered: false, at: nil))
+        #expect(joined.count == 2)
+        #expect(talk.machine.state == .catchingUp(1))
+        let begun = talk.hear(
+            "system", ["status": "error", "code": "ChangesMissing", "message": "followed from now on"], joinRef: ref)
+        #expect(begun.told == [.mustRefetch(.changesMissing("followed from now on"))])
+        #expect(talk.hearCaughtUp("e.0", joinRef: ref).told == [.caughtUp(Position("e.0"))])
+        talk.on(.interrupted(.closed(code: 1000, reason: "")))
+        talk.wait(.seconds(1))
+        #expect(resume(talk.on(.opened)) == "e.0")
+    }
+
+    @Test func `who was cut off before there was a log fetches again`() {
+        var (talk, ref) = Conversation.opened()
+        talk.admit(ref, at: nil, isEarly: true)
+        talk.on(.interrupted(.closed(code: 1000, reason: "")))
+        talk.wait(.seconds(1))
+        ref = talk.on(.opened).sent.first?.ref ?? ""
+        #expect(
+            talk.admit(ref, at: "e.7").told == [
+                .joined(recovered: false, at: Position("e.7")), .mustRefetch(.noResume),
+            ])
+    }
+
     /// As where a view goes while another one with the same query comes: who was first to say so is chance.
     @Test func `a channel that takes over another's topic is heard when that one is let go`() {
         var (talk, _) = Conversation.opened()

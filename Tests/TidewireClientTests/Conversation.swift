@@ -44,10 +44,13 @@ struct Conversation {
         ChannelRequest(topic: "a", bindings: [Binding(table: "t")], position: position)
     }
 
-    /// The server lets it in.
+    /// The server lets it in; with no position where it keeps none, or, `isEarly`, has none yet.
     @discardableResult
-    mutating func admit(_ ref: String, at position: String?, recovered: Bool? = nil) -> [ClientMachine.Action] {
+    mutating func admit(
+        _ ref: String, at position: String?, recovered: Bool? = nil, isEarly: Bool = false
+    ) -> [ClientMachine.Action] {
         var response: [String: JSONValue] = ["postgres_changes": []]
+        if isEarly { response["tidewire"] = ["position": .null] }
         if let position {
             var standing: [String: JSONValue] = ["position": .string(position)]
             if let recovered { standing["recovered"] = .bool(recovered) }

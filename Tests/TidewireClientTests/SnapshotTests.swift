@@ -123,6 +123,33 @@ import TidewireClientTesting
         #expect(talk.machine.state == .live)
     }
 
+    @Test func `a hub that has nothing to follow yet tells the rows when it has`() {
+        var (talk, ref) = opened()
+        let joined = talk.admit(ref, at: nil, isEarly: true).told
+        #expect(joined.first == .joined(recovered: false, at: nil))
+        #expect(joined.last == .rowsBegin)
+        #expect(joined.contains { if case .problem(let problem) = $0 { problem.code == "LogNotBegun" } else { false } })
+        #expect(talk.machine.state == .catchingUp(1))
+        // What was before it began is in the rows.
+        let begun = talk.hear(
+            "system", ["status": "error", "code": "ChangesMissing", "message": "followed from now on"], joinRef: ref)
+        #expect(begun.isEmpty)
+        #expect(talk.hearRow(1).told.rowIDs == ["1"])
+        #expect(talk.hearComplete("e.0", ref).told == [.rowsEnd(nil, at: Position(epoch: "e", offset: 0))])
+        #expect(talk.hearCaughtUp("e.0", joinRef: ref).told == [.caughtUp(Position("e.0"))])
+        #expect(talk.hearChange(2, at: "e.1", behind: "e.0").rows == ["2"])
+    }
+
+    @Test func `a connection that ends before the log has begun is begun anew with all rows`() {
+        var (talk, ref) = opened()
+        talk.admit(ref, at: nil, isEarly: true)
+        talk.on(.interrupted(.unreachable("gone")))
+        talk.wait(.milliseconds(500))
+        ref = joins(talk.on(.opened)).first?.ref ?? ""
+        #expect(
+            talk.admit(ref, at: "e.4").told == [.joined(recovered: false, at: Position("e.4")), .rowsBegin])
+    }
+
     @Test func `a server without positions tells no rows`() {
         var (talk, ref) = opened()
         #expect(

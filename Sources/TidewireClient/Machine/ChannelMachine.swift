@@ -271,7 +271,7 @@ struct ChannelMachine: Sendable {
     /// What the reply says about where the channel goes on.
     private mutating func standing(_ told: JSONValue?) -> [Action] {
         let isFirst = position == nil && !hasJoinedBefore
-        guard let told, let at = told["position"]?.text.flatMap({ Position($0) }) else {
+        guard let told else {
             keepsPositions = false
             position = nil
             awaitedRows = nil
@@ -280,19 +280,26 @@ struct ChannelMachine: Sendable {
                 + (isNews ? [.tell(.mustRefetch(isFirst ? nil : .noResume))] : [])
         }
         keepsPositions = true
+        // It has none before its log has begun, and says so when it has.
+        let at = told["position"]?.text.flatMap { Position($0) }
         let wasAsked = position != nil
         if wasAsked, told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
-        let refusal = wasAsked ? RefetchReason(serverReason: told["reason"]?.text) : nil
-        let joined = Action.tell(.joined(recovered: false, at: at))
+        let reason = wasAsked ? RefetchReason(serverReason: told["reason"]?.text) : isFirst ? nil : .noResume
+        var actions = [Action.tell(.joined(recovered: false, at: at))]
+        if at == nil, !request.bindings.isEmpty { actions.append(.tell(.problem(Self.logNotBegun))) }
         guard request.wantsRows else {
             position = at
-            return [joined] + (refusal.map { [.tell(.mustRefetch($0))] } ?? [])
+            return actions + (reason.map { [.tell(.mustRefetch($0))] } ?? [])
         }
-        if awaitedRows == nil { awaitedRows = AwaitedRows(reason: refusal ?? (isFirst ? nil : .noResume)) }
+        if awaitedRows == nil { awaitedRows = AwaitedRows(reason: reason) }
         awaitedRows?.joinedAt = at
         position = nil
-        return [joined, .tell(.rowsBegin)]
+        return actions + [.tell(.rowsBegin)]
     }
+
+    private static let logNotBegun = Problem(
+        code: "LogNotBegun", message: "the server does not follow its database yet: changes come when it does",
+        severity: .warning)
 
     private mutating func joinRefused(_ reason: String, _ turn: inout Turn) -> [Action] {
         let code = String(reason.prefix { $0.isLetter })

@@ -33,7 +33,7 @@ public enum RefetchReason: Sendable, Hashable {
     case changesMissing(String)
     /// TRUNCATE took all rows of a table.
     case truncated
-    /// The server keeps no positions: nobody knows what came while the client was away.
+    /// The server keeps no positions, or had none yet: nobody knows what came while the client was away.
     case noResume
     /// The app did not take what came, and the server cannot tell it again.
     case tooSlow

@@ -156,11 +156,12 @@ def check_event(message: Message):
     if event == "system":
         # One message of the reference has no channel, and says so.
         if payload.get("message") != "Server requested disconnect":
-            # Only who asked for positions is sent one.
-            position = " position" if message.code == "CaughtUp" else ""
-            keys(payload, "extension status message channel" + position, "a system message")
+            # Only who asked for positions or rows is sent these.
+            more = {"CaughtUp": " position", "SnapshotComplete": " position rows"}.get(message.code, "")
+            keys(payload, "extension status message channel" + more, "a system message")
             equal("realtime:" + payload["channel"], message.topic, "the channel of a system message, without prefix,")
-        true(all(isinstance(value, str) for value in payload.values()), "a system message to be all strings", message)
+        true(all(isinstance(payload[key], int if key == "rows" else str) for key in payload),
+             "a system message to be all strings, but for a number of rows", message)  # fmt: skip
         true(payload["extension"] in ("system", "postgres_changes"), "a known extension", message)
         true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
         true(bool(message.code) == (payload["message"] not in PLAIN), "a code where there is more than that all is well", message)
@@ -192,8 +193,8 @@ def check_data(data: dict):
     true(kind in REPLICA_KEYS, "a type of INSERT, UPDATE or DELETE", data)
     wanted = f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}"
     if "tidewire" in data:
-        # Only who asked for moves is sent this, and only with a row that left.
-        equal((kind, data["tidewire"]), ("DELETE", {"moved": "out"}), "what marks a move")
+        # Only who asked for moves is sent the one, with a row that left; only who asked for the rows there are the other.
+        true((kind, data["tidewire"]) in (("DELETE", {"moved": "out"}), ("INSERT", {"snapshot": True})), "a mark", data)
         wanted += " tidewire"
     keys(data, wanted, f"the data of an {kind}")
     true(isinstance(data["commit_timestamp"], str) and TIMESTAMP.match(data["commit_timestamp"]),

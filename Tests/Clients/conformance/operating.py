@@ -110,21 +110,40 @@ async def early(stage):
     await stage.database.run(f'ALTER ROLE "{role}" NOREPLICATION')
     try:
         await stage.hub.start()
-        peer = await stage.peer()
+        await stage.database.run("INSERT INTO c_early VALUES (0)")
+        peer, standing, beginning = [await stage.peer() for _ in range(3)]
         # The reply does not wait for the database for ever; that it subscribes does.
-        await peer.join("realtime:early", {"postgres_changes": [binding("c_early")]})
+        config = {"postgres_changes": [binding("c_early")]}
+        await peer.join("realtime:early", config)
+        for other, wanted in ((standing, {"position": True}), (beginning, {"position": True, "snapshot": True})):
+            reply = await other.join("realtime:early", config | {"tidewire": wanted})
+            equal(reply.response["tidewire"], {"position": None}, "where a channel stands in a log that has not begun")
         version = await catalog_version(stage)
         await stage.database.run(*published("c_early_too", "id int PRIMARY KEY"))
         for _ in range(400):
             if await catalog_version(stage) != version:
                 break
             await asyncio.sleep(0.1)
-        equal([str(message) for message in await peer.fence()], [], "what comes while nothing streams")
+        for one in (peer, standing, beginning):
+            equal([str(message) for message in await one.fence()], [], "what comes while nothing streams")
     finally:
         await stage.database.run(f'ALTER ROLE "{role}" REPLICATION')
     # There was no log when it was told that it has joined: what was committed before there is one is not known.
-    equal((await peer.system("realtime:early")).payload["message"],
-          "Changes may be missing (the database is followed from now on): fetch again what is shown", "what is said then")  # fmt: skip
-    equal((await peer.system("realtime:early")).payload["message"], SUBSCRIBED, "what is said after that")
+    for one in (peer, standing, beginning):
+        equal((await one.system("realtime:early")).payload["message"],
+              "Changes may be missing (the database is followed from now on): fetch again what is shown", "what is said then")  # fmt: skip
+    place = (await standing.expect("a marker", lambda m: m.code == "CaughtUp")).payload["position"]
+    for one in (peer, standing, beginning):
+        equal((await one.system("realtime:early")).payload["message"], SUBSCRIBED, "what is said after that")
+    told = await beginning.change("realtime:early")
+    equal((told.data["record"], told.data["tidewire"]), ({"id": 0}, {"snapshot": True}), "the row that there is")
+    equal((await beginning.system("realtime:early")).code, "SnapshotComplete", "what is said behind the rows")
+    equal((await beginning.system("realtime:early")).code, "CaughtUp", "what is said behind that")
     await stage.database.run("INSERT INTO c_early VALUES (1)")
-    equal((await peer.change("realtime:early")).data["record"], {"id": 1}, "the change that follows")
+    for one in (peer, standing, beginning):
+        equal((await one.change("realtime:early")).data["record"], {"id": 1}, "the change that follows")
+    # What it was told is a place that it can come back to.
+    again = await stage.peer()
+    reply = await again.join("realtime:early", config | {"tidewire": {"resume": place}})
+    equal(reply.response["tidewire"]["recovered"], True, "whether it goes on from there")
+    equal((await again.change("realtime:early")).data["record"], {"id": 1}, "the change that it missed")
