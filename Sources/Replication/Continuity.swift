@@ -27,10 +27,13 @@ public struct ServerState: Sendable, Equatable {
         public var confirmed: LSN
         /// The WAL it needs is gone, or the server dropped it for another reason.
         public var isInvalid: Bool
+        /// A server process that streams from it, and moves it.
+        public var user: Int?
 
-        public init(confirmed: LSN, isInvalid: Bool) {
+        public init(confirmed: LSN, isInvalid: Bool, user: Int? = nil) {
             self.confirmed = confirmed
             self.isInvalid = isInvalid
+            self.user = user
         }
     }
 

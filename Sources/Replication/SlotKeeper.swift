@@ -171,7 +171,7 @@ struct SlotKeeper {
                 .slotBusy, "slot \(slot.name) is still being made\(maker)",
                 hint: "the server makes it when the transactions that were running have ended: see pg_stat_activity")
         }
-        return ServerState.Slot(confirmed: confirmed, isInvalid: false)
+        return ServerState.Slot(confirmed: confirmed, isInvalid: false, user: slot.activePID)
     }
 
     func databaseNumber() throws -> UInt32 {
