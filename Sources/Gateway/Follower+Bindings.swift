@@ -457,6 +457,7 @@ extension Follower {
             }
             // What waits is from before it: nobody is told that behind what it fetches now.
             if let listener = channel.listener { _ = pipeline.dropWaiting(listener) }
+            channel.untoldTruncations = []
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
             if let feed = channel.session.feed {
                 home.cut(feed, channel, TextCode.changesMissing.rawValue, text)

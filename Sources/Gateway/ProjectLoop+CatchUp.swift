@@ -47,6 +47,7 @@ extension ProjectLoop {
             if let outcome = recovery.outcome {
                 (channel.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
             }
+            if !recovery.isWanted { passOverMessages(channel) }
             // Who goes on where it was has those rows; who cannot gets them, or is told by a message if it did not ask.
             if recovery.isWanted {
                 channel.snapshot = .none
@@ -68,6 +69,13 @@ extension ProjectLoop {
         if behind.count < Limits.maximumCatchUps { return startPass(from: position).takeAboard(channel) }
         waitingForPass.insert(channel.place)
         return nil
+    }
+
+    /// It is told to fetch: what the log has of its topic by now it may have heard, and a loop may yet be about to read it.
+    private func passOverMessages(_ channel: Channel) {
+        guard let end = project.delivery.log.end()?.state.position.offset else { return }
+        let details = channel.conversation.detailed()
+        details.pastEnd = max(details.pastEnd, end)
     }
 
     private func startPass(from position: EventLogPosition) -> Follower {

@@ -137,6 +137,12 @@ extension ProjectLoop {
         epoch(of: channel).map { LogMark(epoch: $0, offset: offset) }
     }
 
+    /// Where it stands as it ends. Who was joined before the log had begun comes back to where no log is, and is told that it
+    /// has to fetch.
+    private func lastMark(_ offset: UInt64, _ channel: Channel) -> LogMark {
+        logMark(offset, channel) ?? LogMark(epoch: 0, offset: 0)
+    }
+
     // MARK: Going
 
     func hasEnded(_ channel: Channel, comesBack: Bool) {
@@ -159,7 +165,7 @@ extension ProjectLoop {
         let unopened = departure.own ?? channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
         let offset = channel.isOpen ? stood(channel) : unopened
         guard let offset,
-            let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset, channel),
+            case let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? lastMark(offset, channel),
             let place = departure.place
                 ?? departures.arrive(
                     departure.key, on: clients.number, lastRef: session.lastRef, at: mark, owesLoss: channel.owesLoss,
@@ -175,7 +181,8 @@ extension ProjectLoop {
 
     /// Its client may come back with the socket it has.
     private func remember(_ channel: Channel, _ departures: Departures) {
-        guard channel.session.feed == nil, let epoch = epoch(of: channel), let sent = sent(channel) else { return }
+        guard channel.session.feed == nil, let sent = sent(channel) else { return }
+        let epoch = lastMark(sent, channel).epoch
         let got = min(stood(channel) ?? sent, sent)
         let key = departures.socketKey(of: channel)
         // Who leaves that many channels behind is not somebody who joins them again.
