@@ -59,13 +59,17 @@ final class ModelStream {
     private let segmentBytes: UInt64
     /// Nothing is said of policies.
     private let isSilent: Bool
+    /// How long a log takes to begin, where that is not at once.
+    private var slowness: SeededRandom?
+    private var busyUntil: UInt64 = 0
 
     init(
         _ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime, segmentBytes: UInt64 = 32 << 10,
-        isSilent: Bool = false
+        isSilent: Bool = false, slowness: SeededRandom? = nil
     ) {
         self.segmentBytes = segmentBytes
         self.isSilent = isSilent
+        self.slowness = slowness
         self.database = database
         self.storage = storage
         self.time = time
@@ -104,16 +108,26 @@ final class ModelStream {
     func start() throws {
         let sink = try LogSink(directory: storage, options: options, time: sinkTime) { [unowned self] in end = $0 }
         process = Process(sink, from: 0)
+        if var chance = slowness {
+            busyUntil = time.monotonicNanoseconds() + UInt64.random(in: 0...8_000, using: &chance) * 1_000_000
+            slowness = chance
+        }
         connect(sink)
     }
+
+    /// No slot is made while others are at something.
+    private struct Busy: Error {}
 
     /// Where it fails it is tried again.
     private func connect(_ sink: LogSink) {
         do {
+            let isNew = sink.isNew
+            if isNew, time.monotonicNanoseconds() < busyUntil { throw Busy() }
             try slot.settle(sink) { gap in
                 lastGap = gap.to
                 gapNoted = Gap(reason: gap.reason, from: gap.from, to: min(gapNoted?.to ?? gap.to, gap.to))
             }
+            if isNew { lastGap = max(lastGap, sink.position) }
             let first =
                 database.commits.firstIndex { $0.end > max(slot.confirmed, sink.position) } ?? database.lastCommit
             process = Process(sink, from: first)

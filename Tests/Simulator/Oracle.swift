@@ -245,6 +245,8 @@ final class Oracle: Hearing {
         var rejoined = 0
     }
 
+    /// All that there were.
+    private var gaps: [Gap] = []
     private let now: () -> UInt64
     private let rests: () -> Int
 
@@ -358,6 +360,8 @@ final class Oracle: Hearing {
 
     /// History has begun anew: whoever was there is told, and may hear once more what comes behind the gap's end again.
     func hasGap(_ gap: Gap) {
+        gaps.append(gap)
+        trace?("history has a gap from \(gap.from) to \(gap.to): \(gap.reason.rawValue)")
         for case let line? in lines.joined() {
             if let listening = line.listening { hasGap(gap, listening) }
             for absent in line.absent.values { hasGap(gap, absent.listening) }
@@ -375,11 +379,16 @@ final class Oracle: Hearing {
         listening.toldAt = database.lastCommit
         if listening.isOwedGap { tally.toldOfGaps += 1 }
         listening.isOwedGap = false
-        guard let end = listening.gaps.map(\.to).min() else { return }
+        let isOf = { (gap: Gap) in text.contains("(\(gap.reason.rawValue))") }
         // Where it is told otherwise, it may yet hear what was before the gap.
-        let told = listening.gaps.firstIndex { text.contains("(\($0.reason.rawValue))") }
-        if let told { listening.hasBeenTold(of: listening.gaps.remove(at: told)) }
+        let told = listening.gaps.firstIndex(where: isOf)
         ledger.note()
+        // Who comes to a loop that lags is told what was said before and behind a gap from before its join.
+        if told == nil, let former = gaps.last(where: isOf) {
+            listening.reached.message = min(listening.reached.message, ledger.firstNumber(behind: former.to) - 1)
+        }
+        guard let end = listening.gaps.map(\.to).min() else { return }
+        if let told { listening.hasBeenTold(of: listening.gaps.remove(at: told)) }
         let first = ledger.firstNumber(behind: end)
         listening.heardNoFurther(than: first - 1)
     }
@@ -599,7 +608,9 @@ final class Oracle: Hearing {
         if "realtime:" + (ledger.change(number).new?.owner ?? "") != listening.topic {
             complain("\(who()) heard what was said to others: \(what())")
         }
-        if number <= listening.reached.message { complain("\(who()) heard twice or out of order: \(what())") }
+        if number <= listening.reached.message {
+            complain("\(who()) heard twice or out of order: \(what())")
+        }
         listening.reached.message = max(number, listening.reached.message)
         listening.said.append(number)
     }

@@ -20,12 +20,17 @@ public struct Shape: Sendable, Equatable {
     /// themselves.
     public var isSilent = false
 
-    /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent.
+    /// The database is busy where a hub has no log yet: it begins only when others have ended their transactions, and clients
+    /// have joined by then.
+    public var isSlowToBegin = false
+
+    /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent, or begins late.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
         shape.isLonely = seed % 20 == 14
         shape.isSilent = seed % 10 == 5
+        shape.isSlowToBegin = seed % 8 == 6
         return shape
     }
 

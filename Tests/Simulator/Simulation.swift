@@ -114,7 +114,9 @@ public final class Simulation {
         readable = try Epoll()
         agenda = Agenda(time)
         server = ModelServer(database, time, agenda, seed: seed)
-        stream = ModelStream(database, storage, time, segmentBytes: shape.segmentBytes, isSilent: shape.isSilent)
+        stream = ModelStream(
+            database, storage, time, segmentBytes: shape.segmentBytes, isSilent: shape.isSilent,
+            slowness: shape.isSlowToBegin ? SeededRandom(seed: seed) : nil)
         let stream = stream
         let (hubBegan, rests) = (hubBegan, rests)
         oracle = Oracle(
