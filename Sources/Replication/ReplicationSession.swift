@@ -56,7 +56,9 @@ struct ReplicationSession<Sink: TransactionSink> {
             system: system, lineage, try branch(to: timeline, replication), current: current, slot: slot)
         let decision = Continuity.decide(LogState(sink, slot: settings.slot), server)
         // Where history begins anew it begins where the slot stands, which is not known while somebody moves it.
-        if decision != .goesOn, let user = slot?.user { throw slotBusy(user) }
+        if decision != .goesOn, let user = slot?.user {
+            throw StreamFailure(slotBusy: settings.slot, "slot \(settings.slot) is in use by server process \(user)")
+        }
         switch decision {
         case .goesOn: break
         case .begins: try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)
@@ -80,13 +82,6 @@ struct ReplicationSession<Sink: TransactionSink> {
         // After the gap, so that a crash in between marks it twice rather than never.
         if sink.lineage != lineage { try sink.follow(lineage) }
         status.follows(FollowedDatabase(system: system, number: lineage.database))
-    }
-
-    /// As the server says it where the stream begins: a process that has just ended may be at its end there, too.
-    private func slotBusy(_ user: Int) -> StreamFailure {
-        StreamFailure(
-            .slotBusy, "slot \(settings.slot) is in use by server process \(user)",
-            hint: "another process streams from slot \(settings.slot): stop it, or set another slot")
     }
 
     /// Nobody has read from a slot that is still being made: a log that is to begin with it lacks nothing.

@@ -48,15 +48,19 @@ extension StreamFailure {
         }
     }
 
+    /// Somebody else has the slot; of a process that has just ended the server may be yet to notice it.
+    init(slotBusy slot: String, _ text: String, sqlState: String? = nil) {
+        self.init(
+            .slotBusy, text, hint: "another process streams from slot \(slot): stop it, or set another slot",
+            sqlState: sqlState)
+    }
+
     private static func from(_ error: PostgresError, _ settings: ReplicationSettings) -> StreamFailure {
         let text = "\(error.operation): \(error.message)"
         if error.operation == "connect" { return StreamFailure(connecting: error) }
         switch error.sqlState {
         case SQLState.objectInUse:
-            return StreamFailure(
-                .slotBusy, text,
-                hint: "another process streams from slot \(settings.slot): stop it, or set another slot",
-                sqlState: error.sqlState)
+            return StreamFailure(slotBusy: settings.slot, text, sqlState: error.sqlState)
         case SQLState.configurationLimitExceeded:
             return StreamFailure(
                 .other, text, hint: "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",

@@ -413,8 +413,13 @@ extension EndToEnd {
             try rival.start(awaitingStream: false)
             try eventually("the rival to be told") { rival.service?.status.trouble?.reason == .slotBusy }
             #expect(rival.service?.status.trouble?.hint?.contains(database.slot) == true)
+            // Where its history begins is where the slot stands when the other one has left it, and not before.
+            try database.run("INSERT INTO t VALUES (1, 'of the first')")
+            try hub.caughtUp()
+            #expect(try rival.history().gaps.isEmpty)
             hub.stop()
             try eventually("the rival to take over") { rival.service?.status.isStreaming == true }
+            #expect(try rival.caughtUp().gaps.map(\.reason) == [.logMissing])
         }
 
         /// With TLS libpq reads the stream, without it we do; what is read must be the same.

@@ -608,9 +608,7 @@ final class Oracle: Hearing {
         if "realtime:" + (ledger.change(number).new?.owner ?? "") != listening.topic {
             complain("\(who()) heard what was said to others: \(what())")
         }
-        if number <= listening.reached.message {
-            complain("\(who()) heard twice or out of order: \(what())")
-        }
+        if number <= listening.reached.message { complain("\(who()) heard twice or out of order: \(what())") }
         listening.reached.message = max(number, listening.reached.message)
         listening.said.append(number)
     }
