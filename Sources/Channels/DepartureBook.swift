@@ -42,6 +42,28 @@ public struct DepartureBook: Sendable {
         public let place: Place?
     }
 
+    /// A joining client, as its message numbers and this book tell. The book has a maximum and drops entries, so the only
+    /// answers for a client that goes on are the place it left and `unknown`, which has to be told to the client.
+    public enum Arrival: Hashable, Sendable {
+        /// The client's first message ever: there is nothing that it could have missed.
+        case begins
+        case goesOn(Claim)
+        /// The client was connected before, and nothing is known of it: it never was in the book, its grace period has
+        /// passed, or its entry was dropped for lack of room.
+        case unknown
+    }
+
+    /// The client's address and socket, against which an entry counts.
+    public struct Taker: Hashable, Sendable {
+        let address: UInt32
+        let socket: UInt32
+
+        public init(address: UInt32, socket: UInt32) {
+            self.address = address
+            self.socket = socket
+        }
+    }
+
     /// What somebody has got, and whether something that was missing had not been told.
     public typealias Stand = (mark: LogMark, owesLoss: Bool)
 
@@ -57,8 +79,9 @@ public struct DepartureBook: Sendable {
         var lastRef: UInt32 = 0
         var key = DepartureKey(high: 0, low: 0)
         var mark = LogMark(epoch: 0, offset: 0)
-        /// Unix seconds.
+        /// Seconds on the clock of whoever keeps the book, which never jumps.
         var expires: Int64 = 0
+        var taker = Taker(address: 0, socket: 0)
         /// It had gone, and a restart has given it its time anew.
         var outlivedRestart = false
         /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
@@ -82,8 +105,12 @@ public struct DepartureBook: Sendable {
     private var leaving: [(place: UInt32, expires: Int64)] = []
     private var leavingHead = 0
     public private(set) var goneCount = 0
-    /// Went before their time, because there was no room.
+    /// Entries dropped before their time and clients that found no room, since this was asked last.
     private var evicted = 0
+    private var takenByAddress: [UInt32: Int] = [:]
+    private var takenBySocket: [UInt32: Int] = [:]
+    /// Decides which entries are looked at for an eviction.
+    private var lot: UInt64 = 1
     /// What each loop's channels have got that have no mark of their own.
     private(set) var loopMarks: [LogMark?]
     private var doubted: Set<UInt32> = []
@@ -104,16 +131,20 @@ public struct DepartureBook: Sendable {
 
     // MARK: Who is here
 
-    /// Nil where there is no room: it is not known when it comes back.
+    /// Nil where there is no room: its client is `unknown` when it comes back.
     public mutating func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool, now: UInt64
+        _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
+        now: UInt64
     ) -> Place? {
-        guard let place = takeFree() else { return nil }
+        guard let place = takeFree(for: taker) else {
+            evicted += 1
+            return nil
+        }
         var isDoubtful = false
         forEach(of: key) { _, entry in if entry.lastRef > lastRef { isDoubtful = true } }
         entries[Int(place)] = Entry(
             standing: .here, hasOwnMark: true, owesLoss: owesLoss, loop: UInt16(loop), lastRef: lastRef, key: key,
-            mark: mark, isDoubtful: isDoubtful, doubtedAt: isDoubtful ? now : 0)
+            mark: mark, taker: taker, isDoubtful: isDoubtful, doubtedAt: isDoubtful ? now : 0)
         link(place)
         if isDoubtful { doubted.insert(place) }
         return place
@@ -167,14 +198,28 @@ public struct DepartureBook: Sendable {
         leaving.append((place, expires))
         goneCount += 1
         touch(place)
+        dropPast()
     }
 
     private func mark(of entry: Entry) -> LogMark? { entry.hasOwnMark ? entry.mark : loopMarks[Int(entry.loop)] }
 
     // MARK: Who comes
 
-    /// Where a client goes on whose first message on its socket has this number; nil for one that begins.
-    public mutating func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> Claim? {
+    /// Tells whether a client begins or goes on, and where, by the number of its first message on its socket.
+    ///
+    /// - Parameter key: nil of a client that could not be told from others, and so is not in the book.
+    public mutating func arrival(
+        _ key: DepartureKey?, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
+    ) -> Arrival {
+        if let claim = key.flatMap({ claim($0, of: taker, firstRef: firstRef, on: loop, now: now) }) {
+            return .goesOn(claim)
+        }
+        return firstRef > 1 ? .unknown : .begins
+    }
+
+    private mutating func claim(
+        _ key: DepartureKey, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
+    ) -> Claim? {
         var claimed: Stand?
         var closest: UInt32?
         let passesOverDoubtful = hasPredecessor(of: firstRef, key)
@@ -203,7 +248,7 @@ public struct DepartureBook: Sendable {
         }
         return Claim(
             mark: claimed.mark, owesLoss: claimed.owesLoss,
-            place: takeOver(closest, from: claimed, key, firstRef, loop, now))
+            place: takeOver(closest, from: claimed, key, of: taker, firstRef, loop, now))
     }
 
     /// Whether somebody's numbers go on here of whom it is not doubted that it is somebody. Then it is that one, and not the
@@ -223,27 +268,35 @@ public struct DepartureBook: Sendable {
     /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
     /// entered anew.
     public mutating func comeBack(
-        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at stand: Stand, now: UInt64
+        to place: Place?, _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at stand: Stand,
+        now: UInt64
     ) -> Place? {
         guard let place, entries[Int(place)].standing == .gone, entries[Int(place)].key == key,
             entries[Int(place)].mark == stand.mark, entries[Int(place)].lastRef <= lastRef
-        else { return arrive(key, on: loop, lastRef: lastRef, at: stand.mark, owesLoss: stand.owesLoss, now: now) }
-        return takeOver(place, from: stand, key, lastRef, loop, now)
+        else {
+            return arrive(
+                key, of: taker, on: loop, lastRef: lastRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
+        }
+        return takeOver(place, from: stand, key, of: taker, lastRef, loop, now)
     }
 
     /// What is known of whoever comes is never less than what was known of the one that went: the process may end
     /// right now.
     private mutating func takeOver(
-        _ place: Place, from stand: Stand, _ key: DepartureKey, _ firstRef: UInt32,
+        _ place: Place, from stand: Stand, _ key: DepartureKey, of taker: Taker, _ firstRef: UInt32,
         _ loop: Int, _ now: UInt64
     ) -> Place? {
         guard entries[Int(place)].standing == .gone else {
             entries[Int(place)].succeeded = now
             doubted.insert(place)
             touch(place)
-            return arrive(key, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
+            return arrive(
+                key, of: taker, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
         }
         goneCount -= 1
+        count(entries[Int(place)].taker, -1)
+        count(taker, 1)
+        entries[Int(place)].taker = taker
         entries[Int(place)].standing = .here
         entries[Int(place)].outlivedRestart = false
         entries[Int(place)].isDoubtful = false
@@ -288,47 +341,110 @@ public struct DepartureBook: Sendable {
         }
     }
 
-    /// Whether it was still there.
-    @discardableResult
-    private mutating func forgetFirst() -> Bool {
+    private mutating func forgetFirst() {
         let (place, expires) = leaving[leavingHead]
         leavingHead += 1
-        // Its place may be another one's by now.
-        guard entries[Int(place)].standing == .gone, entries[Int(place)].expires == expires else { return false }
-        release(place)
-        return true
+        if isGone(place, until: expires) { release(place) }
     }
 
-    /// How many went before their time since this was asked last.
+    /// Its place may be another one's by now.
+    private func isGone(_ place: UInt32, until expires: Int64) -> Bool {
+        entries[Int(place)].standing == .gone && entries[Int(place)].expires == expires
+    }
+
+    /// Those that came back or were dropped are taken out of the list of those that are gone before it grows beyond the book.
+    private mutating func dropPast() {
+        guard leaving.count - leavingHead > 2 * maximum + 1024 else { return }
+        leaving = leaving[leavingHead...].filter { isGone($0.place, until: $0.expires) }
+        leavingHead = 0
+    }
+
+    /// How many entries were dropped before their time, and clients found no room, since this was asked last.
     public mutating func takeEvicted() -> Int {
         defer { evicted = 0 }
         return evicted
     }
 
-    private mutating func takeFree() -> UInt32? {
-        if let place = free.popLast() { return place }
-        if entries.count < maximum {
-            entries.append(Entry())
-            return UInt32(entries.count - 1)
-        }
-        // Who has gone longest makes room.
-        while leavingHead < leaving.count {
-            if forgetFirst() {
-                evicted += 1
-                return free.popLast()
+    /// One address leaves a quarter of the book to others.
+    private var maximumOfAddress: Int { max(1, maximum - maximum / 4) }
+
+    private mutating func takeFree(for taker: Taker) -> UInt32? {
+        let isOverAllowance = takenByAddress[taker.address, default: 0] >= maximumOfAddress
+        if !isOverAllowance {
+            if let place = free.popLast() { return place }
+            if entries.count < maximum {
+                entries.append(Entry())
+                return UInt32(entries.count - 1)
             }
         }
-        return nil
+        guard let place = dispensable(for: taker, onlyOfAddress: isOverAllowance) else { return nil }
+        release(place)
+        evicted += 1
+        return free.popLast()
+    }
+
+    /// The entry that makes room for another client's: of those that are gone the one whose address, and then whose socket,
+    /// takes most of the book; nil where that is the newcomer itself. A sample is looked at, so that a crowd costs no more
+    /// than a few.
+    private mutating func dispensable(for taker: Taker, onlyOfAddress: Bool) -> UInt32? {
+        var best: (place: UInt32, weight: Weight)?
+        let newcomer = weight(of: taker)
+        for _ in 0..<Self.sampleSize where leavingHead < leaving.count {
+            lot = lot &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            let left = UInt64(leaving.count - leavingHead)
+            let (place, expires) = leaving[leavingHead + Int((lot >> 33) % left)]
+            let entry = entries[Int(place)]
+            guard isGone(place, until: expires), !onlyOfAddress || entry.taker.address == taker.address else {
+                continue
+            }
+            let weight = weight(of: entry.taker)
+            if weight < newcomer { continue }
+            guard let known = best else {
+                best = (place, weight)
+                continue
+            }
+            // Of equal takers the one that has gone longest.
+            let isLonger = expires < entries[Int(known.place)].expires
+            if known.weight < weight || known.weight == weight && isLonger { best = (place, weight) }
+        }
+        return best?.place
+    }
+
+    private static let sampleSize = 32
+
+    private struct Weight: Hashable, Comparable {
+        let ofAddress: Int
+        let ofSocket: Int
+
+        static func < (one: Weight, other: Weight) -> Bool {
+            (one.ofAddress, one.ofSocket) < (other.ofAddress, other.ofSocket)
+        }
+    }
+
+    private func weight(of taker: Taker) -> Weight {
+        Weight(
+            ofAddress: takenByAddress[taker.address, default: 0], ofSocket: takenBySocket[taker.socket, default: 0])
+    }
+
+    private mutating func count(_ taker: Taker, _ change: Int) {
+        let (ofAddress, ofSocket) = (
+            takenByAddress[taker.address, default: 0] + change, takenBySocket[taker.socket, default: 0] + change
+        )
+        assert(ofAddress >= 0 && ofSocket >= 0, "nobody takes less than nothing")
+        takenByAddress[taker.address] = ofAddress == 0 ? nil : ofAddress
+        takenBySocket[taker.socket] = ofSocket == 0 ? nil : ofSocket
     }
 
     private mutating func link(_ place: UInt32) {
         entries[Int(place)].next = firsts[entries[Int(place)].key] ?? place
         firsts[entries[Int(place)].key] = place
+        count(entries[Int(place)].taker, 1)
         touch(place)
     }
 
     private mutating func release(_ place: UInt32) {
         unlink(place)
+        count(entries[Int(place)].taker, -1)
         if entries[Int(place)].standing == .gone { goneCount -= 1 }
         let isDirty = entries[Int(place)].isDirty
         entries[Int(place)] = Entry()

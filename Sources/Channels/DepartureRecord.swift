@@ -56,17 +56,8 @@ extension DepartureBook {
     private func isFree(_ place: UInt32) -> Bool { entries[Int(place)].standing == .free }
 
     /// The file's first record.
-    ///
-    /// - Parameter begunAnew: when it was begun where nothing had been written down, in Unix seconds: who came before that is
-    ///   as unknown to the next process.
-    public static func head(_ secret: Secret, begunAnew: Int64? = nil) -> [UInt8] {
-        Record(words: [magic, secret.first, secret.second, UInt64(max(0, begunAnew ?? 0))]).bytes
-    }
-
-    /// Nil where something had been written down before, or nobody noted.
-    public static func begunAnew(in file: RawSpan) -> Int64? {
-        guard let head = Record(file, 0), head.words[0] == magic, head.words[3] > 0 else { return nil }
-        return Int64(clamping: head.words[3])
+    public static func head(_ secret: Secret) -> [UInt8] {
+        Record(words: [magic, secret.first, secret.second]).bytes
     }
 
     /// Nil where this is no such file.
@@ -102,7 +93,7 @@ extension DepartureBook {
             self.init(words: [
                 UInt64(entry.standing.rawValue) | flags << 8 | UInt64(entry.loop) << 16 | UInt64(entry.lastRef) << 32,
                 entry.key.high, entry.key.low, entry.mark.epoch, entry.mark.offset,
-                UInt64(bitPattern: entry.expires),
+                UInt64(bitPattern: entry.expires), UInt64(entry.taker.address) << 32 | UInt64(entry.taker.socket),
             ])
         }
 
@@ -133,7 +124,10 @@ extension DepartureBook {
                 standing: standing, hasOwnMark: words[0] >> 8 & 1 == 1, owesLoss: words[0] >> 8 & 2 == 2,
                 loop: UInt16(truncatingIfNeeded: words[0] >> 16), lastRef: UInt32(truncatingIfNeeded: words[0] >> 32),
                 key: DepartureKey(high: words[1], low: words[2]), mark: LogMark(epoch: words[3], offset: words[4]),
-                expires: Int64(bitPattern: words[5]), outlivedRestart: words[0] >> 8 & 4 == 4,
+                expires: Int64(bitPattern: words[5]),
+                taker: DepartureBook.Taker(
+                    address: UInt32(truncatingIfNeeded: words[6] >> 32), socket: UInt32(truncatingIfNeeded: words[6])),
+                outlivedRestart: words[0] >> 8 & 4 == 4,
                 isDoubtful: words[0] >> 8 & 8 == 8)
         }
     }

@@ -214,7 +214,8 @@ public final class ProjectMetrics: Sendable {
         "tidewire_departures", "Channels whose clients are gone and may still come back to where they were.")
     public let departuresEvicted = Counter(
         "tidewire_departures_evicted_total",
-        "Channels of clients that are gone whose place was forgotten early because there was no room.")
+        "Channels whose place was forgotten early, or not kept, because there was no room: their clients are told ChangesMissing "
+            + "when they come back.")
     public let catchUpPasses = Counter(
         "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
     public let segmentsPassedOver = Counter(

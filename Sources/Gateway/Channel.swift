@@ -122,14 +122,14 @@ final class Channel {
     var joinTimer: TimerID?
     /// When the bindings are asked for again.
     var bindTimer: TimerID?
-    /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
-    var hasUntoldLoss = false
+    /// The client is told of this loss when the timer has ended.
+    var untoldLoss: LossReason?
     /// Left out of changes with its session.
     var isResting = false
     /// It was told of what never comes of tables that were out of the publication, as far as that was noticed before here.
     var knowsRepublishedUpTo: UInt64 = 0
-    /// The log went on without its bindings.
-    var missesUntilBound = false
+    /// Of this loss the client is told when its bindings are in place: until then more is missing.
+    var missesUntilBound: LossReason?
     /// What it was told of generated columns that could not be computed: each thing once.
     var toldOfUncomputed: Set<ClientText> = []
     /// Tables of which all rows have gone, which it has not been told.

@@ -269,7 +269,7 @@ extension ClientLoop {
     /// The connection as it was when the request came: nothing is kept for it any more.
     private func release(_ session: Session) -> Session {
         forget(session)
-        let next = Session(session.connection)
+        let next = Session(session.connection, from: session.peer)
         next.incoming = session.incoming
         session.incoming = nil
         session.stage = .ending

@@ -91,7 +91,7 @@ final class ClientLoop: SocketApplication {
     func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool) {
         let seat = Int(connection.seat)
         while sessions.count <= seat { sessions.append(nil) }
-        let session = Session(connection)
+        let session = Session(connection, from: peer)
         sessions[seat] = session
         session.timer = loop.after(
             nanoseconds: Limits.requestTimeLimit.wholeNanoseconds, token: TimerToken.request(connection).rawValue)

@@ -15,8 +15,8 @@ public final class Departures: Sendable {
     private let book: Mutex<DepartureBook>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
-    /// When it was begun, by this process or an earlier one, where none had written anything down; else nil.
-    private let begunAnew: Int64?
+    /// Clock of the book: Unix seconds as they were when the process began, which go on without jumps from there.
+    private let clock: SteadySeconds
     private let secret: DepartureBook.Secret
     /// Nil where it is kept in memory alone.
     private let file: (any StorageFile)?
@@ -28,28 +28,28 @@ public final class Departures: Sendable {
 
     /// What an earlier process wrote down is taken up again: its clients have all gone.
     public init(
-        loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?, now: Int64,
+        loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?,
+        time: any TimeSource, maximum: Int = Limits.maximumDepartures,
         secret: DepartureBook.Secret = DepartureBook.Secret(
             first: .random(in: 0 ... .max), second: .random(in: 0 ... .max))
     ) throws(SystemError) {
         self.scope = scope
         graceSeconds = grace.components.seconds
-        var book = DepartureBook(maximum: Limits.maximumDepartures, loops: loops)
+        clock = SteadySeconds(time)
+        var book = DepartureBook(maximum: maximum, loops: loops)
         var kept: DepartureBook.Secret?
-        var begunAnew = directory == nil ? nil : now
         if let directory, let bytes = try Self.read(directory) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
             let span = unsafe bytes.span.bytes
             kept = DepartureBook.secret(in: span)
             if kept != nil {
-                begunAnew = DepartureBook.begunAnew(in: span)
+                let now = clock.seconds(at: time.monotonicNanoseconds())
                 book.restore(span, now: now, until: now + grace.components.seconds)
             }
         }
-        self.begunAnew = begunAnew
         let known = kept ?? secret
         self.secret = known
-        let head = DepartureBook.head(known, begunAnew: begunAnew)
+        let head = DepartureBook.head(known)
         file = try directory.map { directory throws(SystemError) in try Self.begin(directory, head, &book) }
         self.book = Mutex(book)
     }
@@ -85,7 +85,7 @@ public final class Departures: Sendable {
     /// Known again on its own socket, where nobody else comes, whatever its login.
     func socketKey(of channel: Channel) -> DepartureKey { hash([], channel) }
 
-    /// Nil for those who could not be told from others.
+    /// Key of a client that comes back with another socket; nil for those who could not be told from others.
     func key(of channel: Channel) -> DepartureKey? {
         guard let identity = identity(of: channel) else { return nil }
         return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel)
@@ -117,39 +117,39 @@ public final class Departures: Sendable {
 
     // MARK: What becomes of it
 
-    func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> DepartureBook.Claim? {
-        book.withLock { $0.claim(key, firstRef: firstRef, on: loop, now: now) }
+    func arrival(
+        _ key: DepartureKey?, of taker: DepartureBook.Taker, firstRef: UInt32, on loop: Int, now: UInt64
+    ) -> DepartureBook.Arrival {
+        book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
     }
 
     /// Where a client stands in the book that joins again on the socket it has; nil where there is no room.
     func comeBack(
-        to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32,
-        at stand: DepartureBook.Stand, now: UInt64
+        to place: DepartureBook.Place?, _ key: DepartureKey, of taker: DepartureBook.Taker, on loop: Int,
+        lastRef: UInt32, at stand: DepartureBook.Stand, now: UInt64
     ) -> DepartureBook.Place? {
-        book.withLock { $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: stand, now: now) }
-    }
-
-    /// The client was connected before to something that this hub knows nothing of: to one whose data directory is lost, or to
-    /// another. Its messages' numbers say so, of which the first on its socket is not the first of all.
-    func mayHaveForgotten(_ firstRef: UInt32, now: Int64) -> Bool {
-        guard let begunAnew else { return false }
-        return firstRef > 1 && now < begunAnew + graceSeconds
+        book.withLock {
+            $0.comeBack(to: place, key, of: taker, on: loop, lastRef: lastRef, at: stand, now: now)
+        }
     }
 
     func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool, now: UInt64
+        _ key: DepartureKey, of taker: DepartureBook.Taker, on loop: Int, lastRef: UInt32, at mark: LogMark,
+        owesLoss: Bool, now: UInt64
     ) -> DepartureBook.Place? {
-        book.withLock { $0.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now) }
+        book.withLock {
+            $0.arrive(key, of: taker, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
+        }
     }
 
     func leave(_ place: DepartureBook.Place) { book.withLock { $0.leave(place) } }
 
     func depart(
-        _ place: DepartureBook.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: Int64
+        _ place: DepartureBook.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: UInt64
     ) {
         book.withLock { book in
             book.stand(place, at: mark, lastRef: lastRef, owesLoss: owesLoss, heard: heard)
-            book.depart(place, owesLoss: owesLoss, heard: heard, until: now + graceSeconds)
+            book.depart(place, owesLoss: owesLoss, heard: heard, until: clock.seconds(at: now) + graceSeconds)
         }
         scribe.wake()
     }
@@ -164,7 +164,7 @@ public final class Departures: Sendable {
 
     /// Once a second for each loop. Those of its channels that are to say whether they are still there.
     func update(
-        _ mark: LogMark, of loop: Int, _ stands: [Stand], now: Int64, _ metrics: ProjectMetrics
+        _ mark: LogMark, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
     ) -> [DepartureBook.Place] {
         defer { scribe.wake() }
         return book.withLock { book in
@@ -173,7 +173,7 @@ public final class Departures: Sendable {
                     stand.place, at: stand.mark, lastRef: stand.lastRef, owesLoss: stand.owesLoss, heard: stand.heard)
             }
             book.set(mark, of: loop)
-            book.expire(now: now)
+            book.expire(now: clock.seconds(at: now))
             metrics.departures.set(Int64(book.goneCount))
             metrics.departuresEvicted.add(book.takeEvicted())
             return book.takeDoubted(on: loop)
@@ -211,6 +211,16 @@ public final class Departures: Sendable {
             }
         }
     }
+}
+
+/// Seconds since 1970 as they were at one moment, which go on from there by the monotonic clock: a step of the wall clock
+/// does not change them.
+private struct SteadySeconds: Sendable {
+    private let base: Int64
+
+    init(_ time: any TimeSource) { base = time.unixSeconds - Int64(time.monotonicNanoseconds() / 1_000_000_000) }
+
+    func seconds(at monotonicNanoseconds: UInt64) -> Int64 { base + Int64(monotonicNanoseconds / 1_000_000_000) }
 }
 
 extension Channel.Binding {

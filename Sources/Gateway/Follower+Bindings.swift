@@ -66,7 +66,7 @@ extension Follower {
         apply(outcomes, policies, to: channel)
         // Who was a member at what comes next is not known, which the others were told.
         if !isAtEnd, policies.values.contains(where: { $0.sets.contains { $0.measure == .tooNew } }) {
-            home.missed(channel)
+            home.missed(channel, .undecided)
         }
         home.tellWhatWasUnpublished(channel)
         rebinding?.finished(place)
@@ -78,9 +78,9 @@ extension Follower {
         if channel.isResting { return }
         defer {
             // What came since it was told so last is missing, too.
-            if channel.missesUntilBound {
-                channel.missesUntilBound = false
-                home.missed(channel)
+            if let reason = channel.missesUntilBound {
+                channel.missesUntilBound = nil
+                home.missed(channel, reason)
                 home.sayCaughtUp(channel)
             }
         }
@@ -106,7 +106,11 @@ extension Follower {
     /// At the log's end nobody else waits for what takes long: who asked for that is told, when it is there, that changes may
     /// be missing.
     private func waitForBindings(of channel: Channel) {
-        if channel.isHeavy, isAtEnd { channel.missesUntilBound = true } else { holdUpChanges(for: channel.place) }
+        if channel.isHeavy, isAtEnd {
+            channel.missesUntilBound = .lateBindings
+        } else {
+            holdUpChanges(for: channel.place)
+        }
     }
 
     /// It hears no changes for a while.
@@ -114,7 +118,7 @@ extension Follower {
         clearBindings(of: channel)
         channel.isResting = true
         // What comes meanwhile is missing, too.
-        channel.missesUntilBound = true
+        channel.missesUntilBound = .filtersRested
         rebinding?.finished(channel.place)
         bindLater(channel, in: time)
     }
@@ -142,8 +146,8 @@ extension Follower {
             guard let channel = channel(at: place), channel.join.isAnswered else { continue }
             // By what it was bound before nobody knows whether it may see what follows.
             clearBindings(of: channel)
-            channel.missesUntilBound = true
-            home.missed(channel)
+            channel.missesUntilBound = .lateBindings
+            home.missed(channel, .lateBindings)
         }
     }
 
@@ -329,7 +333,7 @@ extension Follower {
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
                 clearBindings(of: channel)
-                channel.missesUntilBound = true
+                channel.missesUntilBound = .lateBindings
             } else {
                 work.await(channel.place)
             }
@@ -349,7 +353,9 @@ extension Follower {
         for listener in losses.overfull {
             if let channel = channel(ofListener: listener) { home.goBack(channel) }
         }
-        for listener in losses.unanswered { if let channel = channel(ofListener: listener) { home.missed(channel) } }
+        for listener in losses.unanswered {
+            if let channel = channel(ofListener: listener) { home.missed(channel, .undecided) }
+        }
         for account in losses.stopped {
             guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
                 session.project === home
@@ -358,7 +364,7 @@ extension Follower {
         }
         // Others who asked for the same.
         for listener in losses.skipped {
-            if let channel = channel(ofListener: listener), !channel.isResting { home.missed(channel) }
+            if let channel = channel(ofListener: listener), !channel.isResting { home.missed(channel, .undecided) }
         }
     }
 
@@ -397,7 +403,7 @@ extension Follower {
         for place in places {
             guard let channel = channel(at: place) else { continue }
             guard channel.isOpen else {
-                if !isAtEnd { channel.missesUntilBound = true }
+                if !isAtEnd { channel.missesUntilBound = .removed }
                 continue
             }
             if messages, !isAtEnd { tellLater(BindingMessages.hasForgottenMessages, at: 0, channel) }
@@ -439,20 +445,20 @@ extension Follower {
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.listener, pipeline.dropWaiting(listener) else { return }
-        home.missed(channel)
+        home.missed(channel, .tokenChanged)
     }
 
     func channel(ofListener listener: UInt32) -> Channel? {
         pipeline.channel(of: listener).flatMap { channel(at: $0) }
     }
 
-    /// History has a hole, or begins anew: everybody who follows tables is told, and whoever catches up, who was promised
-    /// what is before its join too.
+    /// Tells every channel that history has a hole, or begins anew: of rows, and of what the database says to its topic.
+    /// Channels that catch up were promised what is before their join, too.
     func tellOfGap(_ reason: String) {
         for place in places {
-            guard let channel = channel(at: place), !isAtEnd || !channel.bindings.isEmpty else { continue }
+            guard let channel = channel(at: place) else { continue }
             guard channel.isOpen else {
-                if !isAtEnd { channel.missesUntilBound = true }
+                if !isAtEnd { channel.missesUntilBound = .gap }
                 continue
             }
             // What waits is from before it: nobody is told that behind what it fetches now.

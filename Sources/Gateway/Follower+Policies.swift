@@ -258,7 +258,7 @@ extension Follower {
         let owed = bound.filter { place in
             !isAtEnd || set.owed.contains(place) || channel(at: place)?.recovery.isWanted == true
         }
-        for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel) } }
+        for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel, .undecided) } }
         set.owed = []
     }
 

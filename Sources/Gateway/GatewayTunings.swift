@@ -15,9 +15,11 @@ extension Limits {
     static let standingsPerStep: UInt32 = 1024
     static let standingStepInterval = Duration.milliseconds(10)
 
-    /// Of so many topics a socket is told that this hub does not know where it stood; a real client has a few.
-    static let forgottenTopics = 256
-    /// Channels that ended before their socket, of which it is known what their clients were sent.
+    /// Topics of a socket whose client was connected before, of which is remembered that they were joined on it. A topic beyond
+    /// that is told again that the hub does not know what its client has received.
+    static let joinedTopics = 256
+    /// Channels of a socket that ended before it, of which is remembered what their clients were sent. A channel that joins again
+    /// beyond that is told that the hub does not know.
     static let endedChannels = 256
 
     /// Where the hub ends, a loop's clients are sent away at least this fast.

@@ -47,12 +47,13 @@ extension ProjectLoop {
             if let outcome = recovery.outcome {
                 (channel.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
             }
-            if !recovery.isWanted { passOverMessages(channel) }
             // Who goes on where it was has those rows; who cannot gets them, or is told by a message if it did not ask.
             if recovery.isWanted {
                 channel.snapshot = .none
-            } else if channel.isReturning, !channel.wantsSnapshot {
-                channel.missesUntilBound = true
+                forgetReplay(of: channel)
+            } else {
+                passOverMessages(channel)
+                if channel.isReturning, !hasEverything(channel) { channel.missesUntilBound = recovery.loss }
             }
         }
         guard channel.recovery.isWanted else { return live }
@@ -71,9 +72,17 @@ extension ProjectLoop {
         return nil
     }
 
+    /// It hears everything since it was here: a replay of the last messages would be told twice, and end further on.
+    private func forgetReplay(of channel: Channel) {
+        guard channel.conversation.details?.hasReplayed == true else { return }
+        channel.conversation.detailed().forgetReplay()
+    }
+
     /// It is told to fetch: what the log has of its topic by now it may have heard, and a loop may yet be about to read it.
     private func passOverMessages(_ channel: Channel) {
-        guard let end = project.delivery.log.end()?.state.position.offset else { return }
+        guard channel.conversation.details?.hasReplayed != true,
+            let end = project.delivery.log.end()?.state.position.offset
+        else { return }
         let details = channel.conversation.detailed()
         details.pastEnd = max(details.pastEnd, end)
     }
@@ -143,7 +152,7 @@ extension ProjectLoop {
         if channel.wantsSnapshot {
             channel.snapshot = .wanted
         } else if channel.join.isAnswered || channel.isReturning {
-            channel.missesUntilBound = true
+            channel.missesUntilBound = .retention
         }
     }
 
@@ -200,7 +209,7 @@ extension ProjectLoop {
             return
         }
         guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.follower === live,
-            !channel.missesUntilBound, !channel.isSnapshotDue, let position = position(of: channel)
+            channel.missesUntilBound == nil, !channel.isSnapshotDue, let position = position(of: channel)
         else { return }
         tellWhatIsUntold(channel)
         channel.conversation.detailed().markedAt = position.offset

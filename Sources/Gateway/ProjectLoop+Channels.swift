@@ -190,7 +190,7 @@ extension ProjectLoop {
 
     private func startBinding(_ channel: Channel) {
         if channel.recovery.isWanted { channel.knowsRepublishedUpTo = 0 }
-        goOnWhereItStood(channel)
+        resumeFromKnownPosition(channel)
         channel.follower = follower(for: channel)
         guard let follower = channel.follower, follower.take(aboard: channel) else {
             return join(.bindingsAwaited, channel)
@@ -441,7 +441,7 @@ extension ProjectLoop {
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }
         if isSomebodyElse { failSnapshot(of: channel, .tokenChanged) }
         // What the log still has of a snapshot is left out, which was another's.
-        if isSomebodyElse, channel.seen != nil { missed(channel) }
+        if isSomebodyElse, channel.seen != nil { missed(channel, .tokenChanged) }
         // What was found out for the former claims says nothing of these.
         letGoOfNextHolder(channel)
         // Where policies count, every claim does.

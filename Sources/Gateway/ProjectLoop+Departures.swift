@@ -4,6 +4,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Protocol
 import System
 import WebSocket
 
@@ -45,41 +46,69 @@ extension Channel {
 extension ProjectLoop {
     // MARK: Coming
 
-    /// Before its bindings are placed: nothing can refuse the join any more.
-    func goOnWhereItStood(_ channel: Channel) {
-        guard channel.session.feed == nil, let departures = project.settings.departures,
-            !channel.bindings.isEmpty || channel.conversation.isPrivate
-        else { return }
-        if let ended = channel.session.ended.removeValue(forKey: departures.socketKey(of: channel)) {
-            return goOn(channel, behind: ended)
+    /// Decides what a joining channel hears of the time before its join, before its bindings are placed: nothing can refuse
+    /// the join any more. A client object that was connected before gets everything since then, or is told that changes
+    /// may be missing.
+    func resumeFromKnownPosition(_ channel: Channel) {
+        let session = channel.session
+        guard session.feed == nil else { return }
+        let departures = project.settings.departures
+        let past = departures.map { session.ended.take($0.socketKey(of: channel)) } ?? session.ended.ofAnything
+        if case .kept(let ended) = past { return goOn(channel, behind: ended) }
+        let key = departures?.key(of: channel)
+        channel.departure = key.map { Channel.Departure(key: $0) }
+        if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
+        let arrival =
+            departures?.arrival(
+                key, of: taker(channel), firstRef: session.firstRef, on: clients.number,
+                now: loop.time.monotonicNanoseconds()) ?? (session.firstRef > 1 ? .unknown : .begins)
+        switch arrival {
+        case .begins: break
+        case .goesOn(let claim):
+            session.joinedTopics.remember((), for: channel.topic)
+            channel.departure?.place = claim.place
+            channel.knowsRepublishedUpTo = 0
+            goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
+        case .unknown:
+            // A channel that its client left on this socket and joins again begins.
+            if case .kept = session.joinedTopics[channel.topic] { return }
+            tellThatPastIsUnknown(channel)
         }
-        guard let key = departures.key(of: channel) else { return }
-        channel.departure = Channel.Departure(key: key)
-        guard
-            let claim = departures.claim(
-                key, firstRef: channel.session.firstRef, on: clients.number, now: loop.time.monotonicNanoseconds())
-        else {
-            // Once on its socket: some clients join again when they are told so.
-            guard departures.mayHaveForgotten(channel.session.firstRef, now: loop.time.unixSeconds),
-                channel.session.toldForgotten.count < Limits.forgottenTopics,
-                channel.session.toldForgotten.insert(channel.topic).inserted
-            else { return }
-            metrics.returns[.unknown].add()
-            channel.missesUntilBound = !channel.bindings.isEmpty
-            return
+    }
+
+    private func tellThatPastIsUnknown(_ channel: Channel) {
+        metrics.returns[.unknown].add()
+        let isRepeated: Bool
+        switch channel.session.joinedTopics[channel.topic] {
+        case .never: isRepeated = false
+        case .kept, .mayBeForgotten: isRepeated = true
         }
-        channel.departure?.place = claim.place
-        channel.knowsRepublishedUpTo = 0
-        goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
+        channel.session.joinedTopics.remember((), for: channel.topic)
+        // Who says where it was is answered in the reply.
+        guard channel.recovery == .none, !hasEverything(channel) else { return }
+        channel.missesUntilBound = .unknownPosition(isRepeated: isRepeated)
+    }
+
+    /// It begins with all rows there are, and what the database said to its topic was said to everybody: of that a public
+    /// channel with a snapshot is promised nothing.
+    func hasEverything(_ channel: Channel) -> Bool { channel.wantsSnapshot && !channel.conversation.isPrivate }
+
+    /// By what the entries of a channel's client are counted.
+    private func taker(_ channel: Channel) -> DepartureBook.Taker {
+        let connection = channel.session.connection
+        var socket = KeyHash(seed: UInt64(clients.number))
+        socket.combine(UInt64(connection.seat) << 32 | UInt64(connection.generation))
+        return DepartureBook.Taker(
+            address: channel.session.peer.subscriber, socket: UInt32(truncatingIfNeeded: socket.value))
     }
 
     private func goOn(_ channel: Channel, from position: EventLogPosition, owesLoss: Bool) {
         guard channel.recovery == .none else { return }
         // It may not have got all of the rows that it was told, or other things; it wants to begin with all there is.
-        if owesLoss, channel.wantsSnapshot { return }
+        if owesLoss, hasEverything(channel) { return }
         channel.isReturning = true
         channel.recovery = .asked(position)
-        if owesLoss { channel.missesUntilBound = true }
+        if owesLoss { channel.missesUntilBound = .toldBeforeReturn }
     }
 
     /// It joins again on the socket it has, after its channel was ended or without having left it.
@@ -87,7 +116,8 @@ extension ProjectLoop {
         if let departures = project.settings.departures, let key = departures.key(of: channel) {
             let loss = ended.departure?.loss ?? .none
             let place = departures.comeBack(
-                to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef,
+                to: ended.departure?.place, key, of: taker(channel), on: clients.number,
+                lastRef: channel.session.lastRef,
                 at: (ended.got, ended.owesLoss || loss != .none), now: loop.time.monotonicNanoseconds())
             channel.departure = Channel.Departure(key: key, place: place, own: ended.got.offset, loss: loss)
         }
@@ -128,7 +158,8 @@ extension ProjectLoop {
             let departures = project.settings.departures, let mark = logMark(own, channel)
         else { return }
         let place = departures.arrive(
-            departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark, owesLoss: channel.owesLoss,
+            departure.key, of: taker(channel), on: clients.number, lastRef: channel.session.lastRef, at: mark,
+            owesLoss: channel.owesLoss,
             now: loop.time.monotonicNanoseconds())
         channel.departure?.place = place
     }
@@ -148,7 +179,12 @@ extension ProjectLoop {
     func hasEnded(_ channel: Channel, comesBack: Bool) {
         apart.remove(channel.place)
         restated.remove(channel.place)
-        guard let departures = project.settings.departures else { return }
+        // It was not told that something may be missing: it is when it joins again.
+        if comesBack, channel.missesUntilBound != nil { channel.session.joinedTopics.take(channel.topic) }
+        guard let departures = project.settings.departures else {
+            if comesBack, channel.isOpen { channel.session.ended.forget() }
+            return
+        }
         guard comesBack else {
             if let place = channel.departure?.place { departures.leave(place) }
             return
@@ -168,7 +204,8 @@ extension ProjectLoop {
             case let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? lastMark(offset, channel),
             let place = departure.place
                 ?? departures.arrive(
-                    departure.key, on: clients.number, lastRef: session.lastRef, at: mark, owesLoss: channel.owesLoss,
+                    departure.key, of: taker(channel), on: clients.number, lastRef: session.lastRef, at: mark,
+                    owesLoss: channel.owesLoss,
                     now: loop.time.monotonicNanoseconds())
         else {
             if let place = departure.place { departures.leave(place) }
@@ -176,21 +213,21 @@ extension ProjectLoop {
         }
         departures.depart(
             place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
-            heard: loop.heardAfter(session.connection), now: loop.time.unixSeconds)
+            heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
     /// Its client may come back with the socket it has.
     private func remember(_ channel: Channel, _ departures: Departures) {
-        guard channel.session.feed == nil, let sent = sent(channel) else { return }
+        guard channel.session.feed == nil else { return }
+        guard let sent = sent(channel) else { return }
         let epoch = lastMark(sent, channel).epoch
         let got = min(stood(channel) ?? sent, sent)
-        let key = departures.socketKey(of: channel)
-        // Who leaves that many channels behind is not somebody who joins them again.
-        guard channel.session.ended.count < Limits.endedChannels || channel.session.ended[key] != nil else { return }
-        channel.session.ended[key] = Channel.Ended(
-            sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.hasUntold,
-            got: LogMark(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
-            departure: channel.departure)
+        channel.session.ended.remember(
+            Channel.Ended(
+                sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.hasUntold,
+                got: LogMark(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
+                departure: channel.departure),
+            for: departures.socketKey(of: channel))
     }
 
     /// Up to where everything was sent to its client; nil where that was nothing yet.
@@ -334,7 +371,7 @@ extension ProjectLoop {
                     owesLoss: channel.owesLoss, heard: loop.heardAfter(channel.session.connection)))
         }
         restated = []
-        let doubted = departures.update(now, of: clients.number, stands, now: loop.time.unixSeconds, metrics)
+        let doubted = departures.update(now, of: clients.number, stands, now: loop.time.monotonicNanoseconds(), metrics)
         if !doubted.isEmpty { ask(Set(doubted)) }
     }
 
@@ -390,7 +427,7 @@ extension ClientLoop {
 extension Channel {
     /// Something that its client is to be told of has not been said.
     fileprivate var hasUntold: Bool {
-        hasUntoldLoss || missesUntilBound || isSnapshotDue || lacksSnapshot || seen != nil || lacksUntold
+        untoldLoss != nil || missesUntilBound != nil || isSnapshotDue || lacksSnapshot || seen != nil || lacksUntold
             || !untoldTruncations.isEmpty
     }
 
@@ -415,4 +452,24 @@ extension Channel.Recovery {
 
 extension EventLogPosition {
     fileprivate init(_ mark: LogMark) { self.init(epoch: mark.epoch, offset: mark.offset) }
+}
+
+extension Channel.Recovery {
+    /// What a client hears that cannot go on where it was.
+    var loss: LossReason {
+        switch self {
+        case .refused(.olderThanRetention): .retention
+        case .refused(.otherEpoch): .otherHistory
+        case .refused(.unknown), .none, .asked, .from: .unknownPosition(isRepeated: false)
+        }
+    }
+}
+
+extension PeerAddress {
+    /// Whoever may have many addresses of one network has one here: an IPv4 address, the first half of an IPv6 one.
+    fileprivate var subscriber: UInt32 {
+        var hash = KeyHash(seed: isIPv6 ? 6 : 4)
+        hash.combine(network)
+        return UInt32(truncatingIfNeeded: hash.value)
+    }
 }

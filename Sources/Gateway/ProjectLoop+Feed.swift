@@ -169,7 +169,7 @@ extension ProjectLoop {
 
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
         // What its bindings would have matched meanwhile was passed by.
-        if channel.missesUntilBound { missed(channel) }
+        if let reason = channel.missesUntilBound { missed(channel, reason) }
         tellWhatIsUntold(channel)
         guard let position = feedStanding(channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }

@@ -70,26 +70,26 @@ extension ProjectLoop {
         channel.knowsRepublishedUpTo = wholeFrom
         metrics.drops[.unanswered].add()
         // Behind the join's reply, where that is still to come.
-        guard channel.isOpen else { return channel.missesUntilBound = true }
+        guard channel.isOpen else { return channel.missesUntilBound = .unpublished }
         tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
     /// Something was not delivered to the channel, or may not have been: it is told.
     ///
     /// Not before it knows that it has joined: until then nobody takes what is said of a channel for this one's.
-    func missed(_ channel: Channel) {
+    func missed(_ channel: Channel, _ reason: LossReason) {
         guard channel.join.isAnswered else {
-            channel.missesUntilBound = true
+            channel.missesUntilBound = reason
             return
         }
         metrics.drops[.unanswered].add()
-        channel.hasUntoldLoss = true
+        channel.untoldLoss = reason
         if channel.lossTimer == nil { tellOfLoss(channel) }
     }
 
     /// What it misses is told now: it is about to hear that everything before this has been said.
     func tellWhatIsUntold(_ channel: Channel) {
-        if channel.hasUntoldLoss { tellOfLoss(channel) }
+        tellOfLoss(channel)
         if channel.lacksUntold { tellOfLackingValues(channel) }
     }
 
@@ -123,14 +123,12 @@ extension ProjectLoop {
 
     /// At once, and after that not more often than clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
-        channel.hasUntoldLoss = false
+        guard let reason = channel.untoldLoss else { return }
+        channel.untoldLoss = nil
         if let timer = channel.lossTimer { loop.cancel(timer) }
         // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
-        tell(
-            channel, isLasting ? .ok : .error,
-            ClientText(
-                .changesMissing, "A filter or policy could not be evaluated: changes may be missing, fetch them again"))
+        tell(channel, isLasting || reason.isRepeated ? .ok : .error, reason.message)
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: token(channel) { .loss(channel: $0, generation: $1) })
@@ -139,6 +137,6 @@ extension ProjectLoop {
     func lossIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.lossTimer = nil
-        if channel.hasUntoldLoss { tellOfLoss(channel) }
+        tellOfLoss(channel)
     }
 }

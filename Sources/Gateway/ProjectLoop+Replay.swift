@@ -40,8 +40,7 @@ extension ProjectLoop {
         case .messages(let messages, let upTo, _):
             let details = channel.conversation.detailed()
             guard !details.hasLostMessages else { return join(.refused(Self.failed), channel) }
-            details.pastMessages = messages
-            details.pastEnd = upTo.offset
+            details.takeReplay(messages, upTo: upTo.offset)
             join(.pastRead, channel)
         }
     }

@@ -34,7 +34,7 @@ extension ProjectLoop {
     }
 
     func park(_ channel: Channel, _ reason: Counter) {
-        guard channel.isOpen, !channel.isResting, channel.hearsOfLog, let follower = channel.follower,
+        guard channel.isOpen, !channel.isResting, let follower = channel.follower,
             follower.pipeline.isOpen, let epoch = follower.pipeline.epoch
         else { return }
         let frontier = follower.pipeline.frontier
@@ -80,9 +80,4 @@ extension ProjectLoop {
         details.pastEnd = max(details.pastEnd, offset)
         topics[place].hasReplayed = true
     }
-}
-
-extension Channel {
-    /// Broadcasts between clients are not of the log.
-    fileprivate var hearsOfLog: Bool { !bindings.isEmpty || conversation.isPrivate }
 }

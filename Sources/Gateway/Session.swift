@@ -26,6 +26,7 @@ final class Session {
     }
 
     let connection: ConnectionID
+    let peer: PeerAddress
     /// Whose channels it may join: of the host it asked for when it became a client.
     var project: ProjectLoop?
     var stage = Stage.request(scanned: 0)
@@ -61,11 +62,11 @@ final class Session {
     var receipt = SocketReceipt()
     /// The numbers of its first message and of the highest; 0 for none.
     private(set) var firstRef: UInt32 = 0
-    /// Topics of which it was told that this hub does not know where it stood.
-    var toldForgotten: Set<[UInt8]> = []
+    /// Topics that a client which was connected before has joined on this socket.
+    var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     private(set) var lastRef: UInt32 = 0
     /// Channels that ended, and not by a word of the client's: it most often joins again.
-    var ended: [DepartureKey: Channel.Ended] = [:]
+    var ended = BoundedMemory<DepartureKey, Channel.Ended>(maximum: Limits.endedChannels)
     /// By which the ledger knows it; 0 until there is something to say of it.
     var ledgerNumber: UInt64 = 0
     /// A name that its address gave the client.
@@ -79,7 +80,10 @@ final class Session {
     /// By the slots of the machine's channels: places among the loop's.
     var channels: [UInt32?] = []
 
-    init(_ connection: ConnectionID) { self.connection = connection }
+    init(_ connection: ConnectionID, from peer: PeerAddress) {
+        self.connection = connection
+        self.peer = peer
+    }
 
     /// Of its project; nil of whoever only asks for pages.
     var metrics: ProjectMetrics? { project?.metrics }

@@ -97,6 +97,8 @@ final class ConversationDetails {
     var pastEnd: UInt64 = 0
     /// The offset that it was told it stands at, by a marker or by what it heard before one was due.
     var markedAt: UInt64 = 0
+    /// Messages of the past were asked for and looked up: `pastEnd` says up to where.
+    private(set) var hasReplayed = false
     /// To be told once its join is answered.
     var pastMessages: [ArchivedMessage] = []
     /// What the database said while those were looked up.
@@ -127,6 +129,20 @@ final class ConversationDetails {
                 id: broadcast.id.copied(), event: broadcast.event.copied(), payload: payload, insertedAt: 0,
                 offset: offset
             ))
+    }
+
+    func takeReplay(_ messages: [ArchivedMessage], upTo end: UInt64) {
+        hasReplayed = true
+        pastMessages = messages
+        pastEnd = end
+    }
+
+    /// As if no messages of the past had been asked for.
+    func forgetReplay() {
+        hasReplayed = false
+        pastMessages = []
+        meanwhile = []
+        pastEnd = 0
     }
 
     func takeMeanwhile() -> [ArchivedMessage] {

@@ -77,18 +77,18 @@ public final class RunningProject: Sendable {
     /// Where the disk refuses, clients begin anew after a restart.
     private static func departures(_ plan: ProjectPlan, loops: Int) -> Departures? {
         guard plan.catchUp != .nobody else { return nil }
-        let now = KernelTime().unixSeconds
+        let time = plan.settings.time
         do {
             let directory = try DiskDirectory(plan.ingest.dataDirectory)
             let departures = try Departures(
-                loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: directory, now: now)
+                loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: directory, time: time)
             try departures.start()
             return departures
         } catch {
             Log.shared.warning(
                 "where clients stand cannot be kept: after a restart they will begin anew",
                 [.error("\(error)"), .project(plan.name)])
-            return try? Departures(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, now: now)
+            return try? Departures(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, time: time)
         }
     }
 

@@ -108,7 +108,8 @@ public struct AllSettings: Sendable {
     public let catchUp = TypedSetting(
         "catch_up", .clients, .choice(CatchUpScope.allCases.map { ($0.rawValue, $0) }), default: "on",
         "Clients that come back after a cut are told what they missed, without asking for it: on is those with a login "
-            + "(session_id in the token) or a client_id in their address, client_id only the latter.")
+            + "(session_id in the token) or a client_id in their address, client_id only the latter. All others that come "
+            + "back are told that changes may be missing.")
 
     public let catchUpGrace = TypedSetting(
         "catch_up_grace", .clients, .duration(.seconds(1)...Limits.maximumDepartureGrace),

@@ -37,6 +37,9 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
     }
 
+    /// All of an IPv4 address, also of one that an IPv6 socket shows, and the network part of an IPv6 one.
+    public var network: UInt64 { isIPv6 && high == 0 ? low : high }
+
     public var isAny: Bool { high == 0 && low == 0 }
 
     /// What a name or numeric address stands for, in the resolver's order. It may ask the network and block.

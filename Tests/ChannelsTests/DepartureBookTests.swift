@@ -7,6 +7,8 @@ import Testing
 /// A book to write in where an expectation looks at what is answered.
 private final class Shelf {
     var book: DepartureBook
+    /// Who comes next.
+    var taker = DepartureBook.Taker(address: 1, socket: 1)
 
     init(_ book: DepartureBook) { self.book = book }
 
@@ -16,7 +18,7 @@ private final class Shelf {
     func arrive(
         _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool = false, now: UInt64 = 0
     ) -> DepartureBook.Place? {
-        book.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
+        book.arrive(key, of: taker, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
     }
     func stand(_ place: DepartureBook.Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64 = 0) {
         book.stand(place, at: mark, lastRef: lastRef, heard: heard)
@@ -27,10 +29,13 @@ private final class Shelf {
         book.depart(place, owesLoss: owesLoss, heard: heard, until: until)
     }
     func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
-        book.claim(key, firstRef: firstRef, on: 0, now: now)
+        guard case .goesOn(let claim) = book.arrival(key, of: taker, firstRef: firstRef, on: 0, now: now) else {
+            return nil
+        }
+        return claim
     }
     func comeBack(to place: DepartureBook.Place?, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
-        book.comeBack(to: place, DepartureBookTests.key, on: 0, lastRef: lastRef, at: (mark, false), now: 0)
+        book.comeBack(to: place, DepartureBookTests.key, of: taker, on: 0, lastRef: lastRef, at: (mark, false), now: 0)
     }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
@@ -218,24 +223,92 @@ private final class Shelf {
         #expect(book.claim(Self.key, firstRef: 13, now: 2)?.mark == mark(10))
     }
 
-    @Test func `time takes them away, and where there is no room those that went first`() throws {
-        let book = book(maximum: 2)
-        let keys = (0..<3).map { DepartureKey(high: $0, low: 0) }
-        for (number, key) in keys.prefix(2).enumerated() {
+    @Test func `time takes them away`() throws {
+        let book = book(maximum: 4)
+        let keys = (0..<2).map { DepartureKey(high: $0, low: 0) }
+        for (number, key) in keys.enumerated() {
             let place = try #require(book.arrive(key, on: 0, lastRef: 1, at: mark(UInt64(number))))
             book.depart(place, owesLoss: false, heard: 0, until: 60 + Int64(number))
         }
-        let third = try #require(book.arrive(keys[2], on: 0, lastRef: 1, at: mark(2)))
-        #expect(book.takeEvicted() == 1 && book.takeEvicted() == 0)
-        #expect(book.claim(keys[0], firstRef: 2, now: 1) == nil)
         book.expire(now: 60)
         #expect(book.goneCount == 1)
         book.expire(now: 61)
-        #expect(book.goneCount == 0)
-        book.leave(third)
-        #expect(book.count == 0)
-        let places = (0..<2).map { _ in book.arrive(keys[0], on: 0, lastRef: 1, at: mark(1)) }
-        #expect(places.allSatisfy { $0 != nil } && book.arrive(keys[1], on: 0, lastRef: 1, at: mark(1)) == nil)
+        #expect(book.goneCount == 0 && book.count == 0)
+        #expect(book.book.arrival(keys[0], of: book.taker, firstRef: 2, on: 0, now: 1) == .unknown)
+    }
+
+    private func socket(_ number: UInt32, at address: UInt32 = 1) -> DepartureBook.Taker {
+        DepartureBook.Taker(address: address, socket: number)
+    }
+
+    /// Arrives and departs; false where there is no room.
+    @discardableResult
+    private func pass(_ key: UInt64, of taker: DepartureBook.Taker, _ book: Shelf, until: Int64 = 60) -> Bool {
+        book.taker = taker
+        guard let place = book.arrive(DepartureKey(high: key, low: 9), on: 0, lastRef: 1, at: mark(5)) else {
+            return false
+        }
+        book.depart(place, owesLoss: false, heard: 0, until: until)
+        return true
+    }
+
+    private func isKnown(_ key: UInt64, _ book: Shelf) -> Bool {
+        book.claim(DepartureKey(high: key, low: 9), firstRef: 2, now: 1) != nil
+    }
+
+    @Test func `sockets with many channels push each other out, and nobody else`() {
+        let book = book(maximum: 1000)
+        for victim in 0..<20 { pass(UInt64(victim), of: socket(UInt32(victim)), book) }
+        for number in 0..<5000 { pass(UInt64(1000 + number), of: socket(100 + UInt32(number / 100)), book, until: 90) }
+        #expect(book.count <= 1000 && book.takeEvicted() >= 4000)
+        #expect((0..<20).allSatisfy { isKnown(UInt64($0), book) })
+    }
+
+    @Test func `an address that takes most pushes out its own, however many sockets it has`() {
+        let book = book(maximum: 1000)
+        for victim in 0..<100 { pass(UInt64(victim), of: socket(UInt32(victim), at: 2), book) }
+        for number in 0..<5000 { pass(UInt64(1000 + number), of: socket(100 + UInt32(number)), book, until: 90) }
+        #expect((0..<100).allSatisfy { isKnown(UInt64($0), book) })
+    }
+
+    @Test func `an address whose channels all stay leaves room for others`() throws {
+        let book = book(maximum: 100)
+        book.taker = socket(1)
+        let places = (0..<100).map { book.arrive(DepartureKey(high: $0, low: 1), on: 0, lastRef: 1, at: mark(1)) }
+        #expect(places.filter { $0 == nil }.count == 25)
+        for victim in 0..<25 { #expect(pass(UInt64(victim), of: socket(2, at: 2), book)) }
+        #expect((0..<25).allSatisfy { isKnown(UInt64($0), book) })
+    }
+
+    /// The book is small and clients come and go; the only answers are the place that a client left and `unknown`.
+    @Test(arguments: 0..<100) func `whoever the book has dropped is unknown, and not new`(seed: Int) {
+        var random = SeededRandom(seed: UInt64(seed))
+        let book = Shelf(DepartureBook(maximum: 16, loops: 1))
+        book.set(mark(1), of: 0)
+        var refs: [UInt64: UInt32] = [:]
+        for step in 0..<400 {
+            let key = UInt64.random(in: 0..<40, using: &random)
+            book.taker = socket(UInt32.random(in: 0..<8, using: &random), at: UInt32.random(in: 0..<3, using: &random))
+            let ref = refs[key, default: 0] + 1
+            let arrival = book.book.arrival(
+                DepartureKey(high: key, low: 9), of: book.taker, firstRef: ref, on: 0, now: UInt64(step))
+            #expect((arrival == .begins) == (ref == 1))
+            var place: DepartureBook.Place?
+            if case .goesOn(let claim) = arrival {
+                #expect(claim.mark == mark(UInt64(ref - 1)), "it goes on where it was")
+                place = claim.place
+            } else {
+                place = book.arrive(
+                    DepartureKey(high: key, low: 9), on: 0, lastRef: ref, at: mark(UInt64(ref)), now: UInt64(step))
+            }
+            if let place {
+                book.stand(place, at: mark(UInt64(ref)), lastRef: ref)
+                book.depart(place, owesLoss: false, heard: 0, until: Int64(step / 4 + 30))
+            }
+            book.expire(now: Int64(step / 4))
+            refs[key] = ref
+            #expect(book.count <= 16)
+        }
     }
 
     /// Windows of one browser, cut and back in any order and believed to be here or known to be gone: none goes on behind

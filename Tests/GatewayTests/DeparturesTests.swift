@@ -1,28 +1,84 @@
+import Channels
+import Diagnostics
 import Settings
+import System
 import TestSupport
 import Testing
 
 @testable import Gateway
 
-/// Where clients stood is kept across restarts; where it was lost, whoever comes back is told so.
+/// The book of where clients stood, kept in a directory.
 @Suite(.within(minutes: 1)) struct DeparturesTests {
     private let directory = MemoryDirectory()
+    private let key = DepartureKey(high: 1, low: 2)
+    private let taker = DepartureBook.Taker(address: 1, socket: 1)
 
-    private func begin(at now: Int64) throws -> Departures {
-        try Departures(loops: 1, scope: .sessions, grace: .seconds(120), in: directory, now: now)
+    private func begin(_ time: any TimeSource, grace: Duration = .seconds(120)) throws -> Departures {
+        try Departures(loops: 1, scope: .sessions, grace: grace, in: directory, time: time)
     }
 
-    @Test func `whoever comes back to a new directory may have been forgotten`() throws {
-        let departures = try begin(at: 1000)
-        #expect(departures.mayHaveForgotten(7, now: 1010))
-        #expect(!departures.mayHaveForgotten(1, now: 1010), "a client's first message says that it is new")
-        #expect(!departures.mayHaveForgotten(7, now: 1120))
+    /// A client that was there comes back, as its message number says.
+    private func comesBack(to departures: Departures) -> Bool {
+        if case .goesOn = departures.arrival(key, of: taker, firstRef: 9, on: 0, now: 0) { true } else { false }
     }
 
-    @Test func `another restart does not make them known`() throws {
-        _ = try begin(at: 1000)
-        let again = try begin(at: 1030)
-        #expect(again.mayHaveForgotten(7, now: 1040))
-        #expect(!again.mayHaveForgotten(7, now: 1120), "nobody is waited for beyond the first one's grace")
+    private func leave(_ departures: Departures, at time: SteppedTime) throws {
+        let mark = LogMark(epoch: 1, offset: 7)
+        let place = try #require(
+            departures.arrive(
+                key, of: taker, on: 0, lastRef: 3, at: mark, owesLoss: false, now: time.monotonicNanoseconds()))
+        departures.depart(
+            place, at: mark, lastRef: 3, owesLoss: false, heard: 0, now: time.monotonicNanoseconds())
     }
+
+    @Test func `a client that a new directory does not know is not taken for one that begins`() throws {
+        let departures = try begin(SteppedTime())
+        #expect(departures.arrival(key, of: taker, firstRef: 7, on: 0, now: 0) == .unknown)
+        #expect(departures.arrival(key, of: taker, firstRef: 1, on: 0, now: 0) == .begins)
+        #expect(departures.arrival(nil, of: taker, firstRef: 7, on: 0, now: 0) == .unknown)
+        #expect(departures.arrival(nil, of: taker, firstRef: 1, on: 0, now: 0) == .begins)
+    }
+
+    @Test(arguments: [86_400, -86_400]) func `a step of the wall clock takes nobody's grace period`(
+        seconds: Int64
+    ) throws {
+        let time = SteppedTime()
+        let departures = try begin(time)
+        try leave(departures, at: time)
+        time.unix += seconds
+        time.monotonic += 5
+        _ = departures.update(
+            LogMark(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
+        #expect(comesBack(to: departures))
+    }
+
+    @Test func `the grace period ends, and the client is unknown then`() throws {
+        let time = SteppedTime()
+        let departures = try begin(time)
+        try leave(departures, at: time)
+        time.monotonic += 121
+        _ = departures.update(
+            LogMark(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
+        #expect(!comesBack(to: departures))
+    }
+
+    @Test func `a restart knows who was there, on a monotonic clock that begins anew`() throws {
+        let time = SteppedTime()
+        let former = try begin(time)
+        try leave(former, at: time)
+        former.flush()
+        let rebooted = SteppedTime()
+        rebooted.unix = time.unix + 30
+        rebooted.monotonic = 1
+        #expect(comesBack(to: try begin(rebooted)))
+    }
+}
+
+/// Two clocks that a test moves apart.
+private final class SteppedTime: TimeSource, @unchecked Sendable {
+    var unix: Int64 = 1_700_000_000
+    var monotonic: UInt64 = 1000
+
+    func monotonicNanoseconds() -> UInt64 { monotonic * 1_000_000_000 }
+    func unixMicroseconds() -> Int64 { unix * 1_000_000 }
 }

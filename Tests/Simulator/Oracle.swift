@@ -185,8 +185,6 @@ final class Oracle: Hearing {
         let listening: Listening
         /// The hub may have forgotten it.
         var isUncertain: Bool
-        /// The hub has surely forgotten it, and tells whoever comes back so.
-        var isForgotten = false
         /// Somebody of the same kind has gone before and not come back: it may go on where that one was.
         let isOneOfTwo: Bool
         let at: UInt64
@@ -298,14 +296,12 @@ final class Oracle: Hearing {
         let key = Key(client: client, channel: channel)
         let listening = Listening(person, ledger.audience(seat, person), seat, position().durable)
         listening.topic = topic
+        listening.isSubscribed = seat.bindings.isEmpty
         let line = line(key)
         let absentKey = AbsentKey(person: person, topic: topic, seat: seat)
         listening.returning = line.absent[absentKey]
         if let returning = listening.returning {
-            if now() - returning.at > Self.surelyRemembered {
-                returning.isUncertain = true
-                returning.isForgotten = false
-            }
+            if now() - returning.at > Self.surelyRemembered { returning.isUncertain = true }
         }
         line.listening = listening
         trace?("client \(client) channel \(channel): joins as \(person) on \(topic)")
@@ -343,14 +339,12 @@ final class Oracle: Hearing {
         }
     }
 
-    /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it knows what it had written down.
-    ///
-    /// Where it has forgotten all, whoever was there is told that it was.
+    /// The hub ended at a moment. With the power, or its directory, it may have forgotten who was there; otherwise it knows
+    /// what it had written down.
     func hubEnded(power: Bool, hasForgotten: Bool = false) {
         for case let line? in lines.joined() {
             for (key, absent) in line.absent {
                 absent.isUncertain = absent.isUncertain || power || hasForgotten
-                absent.isForgotten = absent.isForgotten || hasForgotten
                 absent.listening.hubEnded(at: now(), rests: rests())
                 // The one that never came back is remembered as long as any.
                 if power { line.seconds[key] = now() + Self.surelyForgotten }
@@ -393,9 +387,9 @@ final class Oracle: Hearing {
         listening.heardNoFurther(than: first - 1)
     }
 
-    /// It goes on as if it had never been away, from what the hub knew to have been heard at least.
+    /// It goes on as if it had never been away, from what the hub knew to have been heard at least: it hears everything since
+    /// then, or is told that something may be missing.
     private func goOn(_ listening: Listening, as absent: Absent) {
-        let before = listening.optionalTo
         let former = absent.listening
         let reached = absent.isOneOfTwo ? Reached() : former.known.reached
         listening.goOn(
@@ -403,11 +397,9 @@ final class Oracle: Hearing {
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
                 optionalTo: former.optionalTo ?? 0, reached: reached, heard: former.heard, said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
-        if absent.isUncertain {
-            listening.optionalTo = before
-            listening.reached = Reached()
-        }
-        if !absent.isUncertain || absent.isForgotten { listening.isOwedGap = former.isOwedGap }
+        // Also where the hub may have forgotten it: it is told then.
+        if absent.isUncertain { listening.reached = Reached() }
+        listening.isOwedGap = former.isOwedGap
         let isFromAnywhere = absent.isOneOfTwo || absent.isUncertain
         let toldAgain = isFromAnywhere ? former.gapsTold : former.known.gapsToldSince
         listening.gaps = toldAgain + former.gaps + listening.gaps
@@ -452,7 +444,7 @@ final class Oracle: Hearing {
     func becomes(_ person: String, on channel: Int, of client: Int) {
         guard let listening = line(Key(client: client, channel: channel)).listening else { return }
         listening.former.append(listening.person)
-        listening.isSubscribed = false
+        listening.isSubscribed = listening.seat.bindings.isEmpty
         listening.person = person
         listening.audience = ledger.audience(listening.seat, person)
     }

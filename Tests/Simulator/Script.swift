@@ -20,6 +20,8 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The channel's token is another person's.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
+        /// It is cut for longer than the hub keeps its place, or nearly so.
+        case sleep(client: Int, seed: UInt64, milliseconds: UInt64)
         /// It is cut, and the hub does not hear of it for so long.
         case vanish(client: Int, milliseconds: UInt64)
         case freezeClient(client: Int, milliseconds: UInt64)
@@ -185,6 +187,7 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case 96: return .lose(random.pick(ForcedLoss.allCases))
     case 97 where seed % 3 == 1: return .retain(milliseconds: milliseconds * 2)
     case 97 where seed % 3 == 0: return .crash(power: seed % 2 == 0)
+    case 98: return .sleep(client: client, seed: seed, milliseconds: random.pick([60_000, 130_000, 300_000]))
     default: return .write(seed: seed)
     }
 }

@@ -24,6 +24,9 @@ public struct Shape: Sendable, Equatable {
     /// have joined by then.
     public var isSlowToBegin = false
 
+    /// So many channels of clients that are gone the hub has room for.
+    public var departures = 131_072
+
     /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent, or begins late.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
@@ -31,6 +34,7 @@ public struct Shape: Sendable, Equatable {
         shape.isLonely = seed % 20 == 14
         shape.isSilent = seed % 10 == 5
         shape.isSlowToBegin = seed % 8 == 6
+        if seed % 7 == 2 { shape.departures = 4 }
         return shape
     }
 

@@ -164,8 +164,8 @@ public final class Simulation {
         settings.time = time
         settings.watcher = coverage.watcher
         let departures = try Departures(
-            loops: Self.loopCount, scope: .sessions, grace: .seconds(120), in: notes, now: time.unixSeconds,
-            secret: .init(first: 1, second: 2))
+            loops: Self.loopCount, scope: .sessions, grace: .seconds(120), in: notes, time: time,
+            maximum: shape.departures, secret: .init(first: 1, second: 2))
         settings.departures = departures
         self.departures = departures
         let shared = SharedStream(stream)
@@ -270,6 +270,19 @@ public final class Simulation {
     private func cut(_ client: Client) {
         client.cut()
         noteLoss(client)
+    }
+
+    /// Cut until a moment that is far off for the hub. Rows are written meanwhile, and something is said to its topics.
+    private func sleep(_ client: Client, _ seed: UInt64, until moment: UInt64) {
+        let topics = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
+        guard client.isConnected else { return }
+        returns.append((moment, client.number))
+        cut(client)
+        var random = SeededRandom(seed: seed)
+        for _ in 0..<3 { write(random.next()) }
+        var transaction = database.begin()
+        for topic in topics where !shape.isOfRows { database.say(to: topic, in: &transaction) }
+        if !transaction.changes.isEmpty { commit(transaction, as: database.takeXID()) }
     }
 
     /// The hub's end of its socket stays open until then.
@@ -410,8 +423,11 @@ public final class Simulation {
 
     /// When something happens by itself, while nothing does.
     private var nextDuty: UInt64 {
-        guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, returns.isEmpty, unsaid.isEmpty else { return 0 }
-        return [agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map(\.at).min()].compactMap(\.self).min() ?? 0
+        guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
+        let duties = [
+            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map(\.at).min(), returns.map(\.at).min(),
+        ]
+        return duties.compactMap(\.self).min() ?? 0
     }
 
     /// True where anything was done.
@@ -481,6 +497,10 @@ public final class Simulation {
         case .cut(let client):
             faults += 1
             cut(clients[client])
+        case .sleep(let client, let seed, let milliseconds):
+            faults += 1
+            sleep(clients[client], seed, until: now + milliseconds * 1_000_000)
+            pass(milliseconds: milliseconds + 2_000)
         case .vanish(let client, let milliseconds):
             faults += 1
             vanish(clients[client], until: now + milliseconds * 1_000_000)
@@ -596,7 +616,9 @@ public final class Simulation {
         // Who wants single rows only leaves segments to be passed over.
         let wantsRows = random.next() % 5 == 0 || shape.isOfRows
         let tables = shape.isOfRows ? ModelTable.unguarded : ModelTable.subscribed
-        let bindings = (0..<Int.random(in: 1...4, using: &random)).map { _ in
+        // Some hear only what the database says to their topic.
+        let least = clients[client].isPlain && !shape.isOfRows ? 0 : 1
+        let bindings = (0..<Int.random(in: least...4, using: &random)).map { _ in
             var binding = Seat.Binding(
                 table: random.pick(tables),
                 operation: random.pick([nil, nil, nil, .insert, .update, .delete]),

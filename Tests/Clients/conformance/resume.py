@@ -349,3 +349,25 @@ async def quiet(stage, vsn):
     equal(standing["recovered"], True, "that it goes on")
     await peer.subscribed(topic)
     equal(await ids_until(peer, topic, 1), [1], "what it missed")
+
+
+@scenario("a socket whose channels end in hundreds resumes those that are remembered, and tells the others", tables=published("r_ended", "id int PRIMARY KEY"))
+async def hundreds_ended(stage):
+    peer = await stage.peer()
+    sets = [[f"realtime:ended-{number}-{n}" for n in range(90)] for number in range(3)]
+    for topics in sets:
+        token = stage.token("authenticated", seconds=4, sub=ANA)
+        for topic in topics:
+            await peer.subscribe(topic, binding("r_ended"), access_token=token)
+        for topic in topics:
+            await peer.ended(topic)
+    await stage.database.run("INSERT INTO r_ended VALUES (1)")
+    lost = []
+    for topic in (topic for topics in sets for topic in topics):
+        await peer.subscribe(topic, binding("r_ended"), access_token=stage.token("authenticated", sub=ANA))
+        heard = await peer.expect(
+            f"the row of {topic} or a word", lambda m: m.topic == topic and (m.event == "postgres_changes" or m.code == "ChangesMissing"))
+        if heard.event != "postgres_changes":
+            lost.append(topic)
+        await peer.push(topic, "phx_leave", {})
+    equal(lost, sets[0][:14], "those that were told that changes may be missing")

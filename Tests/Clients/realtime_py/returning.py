@@ -191,7 +191,12 @@ async def fresh(stage):
         equal(await ids_until(heard, 10), [10], "what it hears that left")
 
 
-@scenario("who has no login's session goes on with a client_id, and without one begins anew", tables=published("b_named", TABLE))
+async def told(channel):
+    """This client shows it as an error, and joins again."""
+    await channel.states.until(lambda item: "changes may be missing" in str(item[1]), "an error with these words")
+
+
+@scenario("a client without a login's session resumes with a client_id; without one it is told that changes may be missing", tables=published("b_named", TABLE))
 async def named(stage):
     async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
         more = {"token": stage.anon, "url": proxy.url, "max_retries": 50}
@@ -205,12 +210,14 @@ async def named(stage):
             await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 5)
         await first.ready()
         await second.ready()
+        await told(first)
+        await first.ready()
         await writer.write(1)
         equal(await ids_until(known, 6), [1, 2, 3, 4, 5, 6], "what it hears that has a name")
         equal(await ids_until(unknown, 6), [6], "what the other hears")
 
 
-@scenario("who comes back later than the time of grace begins anew", settings={"catch_up_grace": "1s"}, tables=published("b_late", TABLE))
+@scenario("a client that comes back after the grace period is told that changes may be missing", settings={"catch_up_grace": "1s"}, tables=published("b_late", TABLE))
 async def late(stage):
     async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
         client, channel, heard = await returning(stage, supabase, "b_late", url=proxy.url, max_retries=50)
@@ -222,11 +229,13 @@ async def late(stage):
             await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 5)
             await asyncio.sleep(3)
         await channel.ready()
+        await told(channel)
+        await channel.ready()
         await writer.write(1)
         equal(await ids_until(heard, 6), [6], "what it hears")
 
 
-@scenario("nobody goes on by itself where that is off", settings={"catch_up": "off"}, tables=published("b_off", TABLE))
+@scenario("with catch_up = off a client that comes back is told that changes may be missing", settings={"catch_up": "off"}, tables=published("b_off", TABLE))
 async def off(stage):
     async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
         client, channel, heard = await returning(stage, supabase, "b_off", url=proxy.url, max_retries=50)
@@ -237,6 +246,8 @@ async def off(stage):
             await writer.write(5)
             await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 5)
             await asyncio.sleep(0.5)
+        await channel.ready()
+        await told(channel)
         await channel.ready()
         await writer.write(1)
         equal(await ids_until(heard, 6), [6], "what it hears")

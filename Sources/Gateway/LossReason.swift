@@ -1,0 +1,47 @@
+import Catalog
+import Protocol
+
+/// Why a channel may lack changes, as its client is told with `ChangesMissing`.
+enum LossReason: Hashable {
+    /// PostgreSQL gave no answer about a filter or policy.
+    case undecided
+    /// The client was connected before, and the hub does not know what it has received.
+    ///
+    /// - Parameter isRepeated: it was told so on its socket before, where a client that joins again at each error would do so
+    ///   for good.
+    case unknownPosition(isRepeated: Bool)
+    /// It reconnected before it had certainly received something that it was told.
+    case toldBeforeReturn
+    case retention
+    case otherHistory
+    /// Changes were read while the channel's bindings were not in place.
+    case lateBindings
+    case filtersRested
+    case unpublished
+    /// Entries were removed from the log on demand.
+    case removed
+    /// The channel's token became another person's.
+    case tokenChanged
+    /// The join was interrupted by a gap in history.
+    case gap
+
+    private var cause: String {
+        switch self {
+        case .undecided: "A filter or policy could not be evaluated"
+        case .unknownPosition: "The server does not know what this channel had received before it reconnected"
+        case .toldBeforeReturn: "A message may not have arrived before this channel reconnected"
+        case .retention: "The server's event log no longer has everything since this channel was connected"
+        case .otherHistory: "The server's event log does not go back to where this channel was connected"
+        case .lateBindings: "This channel's bindings were not ready in time"
+        case .filtersRested: "This channel's filters rested"
+        case .unpublished: "A table was not published for a while"
+        case .removed: "Rows were removed from the server's event log on demand"
+        case .tokenChanged: "This channel's token became another user's"
+        case .gap: "The server's event log has a gap"
+        }
+    }
+
+    var message: ClientText { ClientText(.changesMissing, "\(cause): changes may be missing, fetch them again") }
+
+    var isRepeated: Bool { if case .unknownPosition(isRepeated: true) = self { true } else { false } }
+}
