@@ -102,6 +102,32 @@ import Testing
         }
     }
 
+    /// Tests of the whole program prepare a database as its users do, or they hide what the users lack.
+    @Test func `what sql makes no test of the program makes by hand`() throws {
+        let making = /CREATE (?:OR REPLACE )?(ROLE|PUBLICATION|SCHEMA|FUNCTION|TABLE) (?:IF NOT EXISTS )?([\w.]+)/
+        var made: Set<String> = [
+            "ROLE anon", "ROLE authenticated", "ROLE service_role", "PUBLICATION tidewire_internal",
+        ]
+        made.formUnion(["uid", "role", "email", "jwt"].map { "FUNCTION auth.\($0)" })
+        for path in Self.house.files("sql") where path.contains(/^sql\/(0|realtime\/)/) && path.hasSuffix(".sql") {
+            for match in Self.house.text(path).matches(of: making) { made.insert("\(match.1) \(match.2)") }
+        }
+        #expect(made.contains("ROLE tidewire") && made.contains("FUNCTION realtime.send") && made.count > 20)
+        // Databases that another program prepared.
+        let exempt: Set = ["Tests/EndToEndTests/TroubleTests.swift"]
+        let folders = ["EndToEndTests", "tidewireTests", "ServerTests", "Clients"].map { "Tests/" + $0 }
+        for path in (folders + ["Sources/Bench", "Sources/Rehearsal"]).flatMap(Self.house.files) {
+            guard path.hasSuffix(".swift") || path.hasSuffix(".py"), !exempt.contains(path) else { continue }
+            let text = Self.house.text(path)
+            guard text.holds("CREATE ") else { continue }
+            for match in text.matches(of: making) where made.contains("\(match.1) \(match.2)") {
+                Issue.record("\(path): \(match.0): apply the file of sql/ that makes it (TestSupport/Foundation.swift)")
+            }
+            #expect(
+                !text.contains(/ALTER PUBLICATION tidewire_internal SET/), "\(path): sql/030_publication.sql says how")
+        }
+    }
+
     @Test func `no order and no number comes from hashes that differ from process to process`() {
         for file in Self.house.sources {
             for line in file.code where line.text.holdsAny("hashValue", "Hasher(") {

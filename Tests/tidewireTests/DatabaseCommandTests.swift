@@ -96,6 +96,7 @@ import Testing
             url("tidewire_policies", "p"))
         #expect(result.exitCode == .ok, "\(result.output)")
         #expect(!result.output.contains("  wrong"), "\(result.output)")
+        #expect(result.output.contains("  ok       tidewire_internal: 0 tables"), "\(result.output)")
         #expect(
             result.output.contains("  ok       tidewire_policies: can become anon and authenticated, and nothing else"))
         let swapped = await runCommand(

@@ -27,7 +27,7 @@ final class PageStage {
     init(root: URL) throws {
         self.root = root
         cluster = try TestCluster.fresh(clientRoles: false)
-        plain = try TestCluster.fresh()
+        plain = try TestCluster.fresh(clientRoles: false)
         environment = [
             "PATH": Self.programs + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"),
             "HOME": directory,
@@ -52,22 +52,38 @@ final class PageStage {
         let description: String
     }
 
-    /// As an operator would: by the program, and then the tables.
+    /// Tables and policies of the reader's own application: all that the stage adds to what the quickstart says. A test
+    /// holds it to that.
+    static let application = [
+        "CREATE TABLE orders (id bigint PRIMARY KEY, owner uuid, status text)",
+        "CREATE TABLE team_members (team int, person uuid, PRIMARY KEY (team, person))",
+        "ALTER TABLE orders ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid())",
+    ]
+
+    /// Prepares a database by the quickstart's own blocks: its step 1, the statements that the command prints, and its
+    /// step 2 where the tables are to be published.
     private func prepare(_ name: String, isPublished: Bool) throws {
         try cluster.connect().execute("CREATE DATABASE \(name)")
-        _ = try output("tidewire db apply --yes --database-url '\(cluster.url(database: name))'")
-        try cluster.connect(database: name).execute(
-            """
-            ALTER ROLE tidewire PASSWORD 'one'; ALTER ROLE tidewire_policies PASSWORD 'one';
-            CREATE TABLE orders (id bigint PRIMARY KEY, owner uuid, status text);
-            CREATE TABLE team_members (team int, person uuid, PRIMARY KEY (team, person));
-            ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
-            CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid());
-            CREATE PUBLICATION tidewire_internal WITH (publish = 'insert, update, delete, truncate');
-            """)
-        guard isPublished else { return }
-        try cluster.connect(database: name).execute(
-            "ALTER TABLE orders REPLICA IDENTITY FULL; ALTER PUBLICATION supabase_realtime ADD TABLE orders")
+        let connection = try cluster.connect(database: name)
+        environment["SUPERUSER_URL"] = cluster.url(database: name)
+        let said = try output(quickstart("tidewire db apply", "sh"))
+        for statement in said.matches(of: /ALTER ROLE \w+ PASSWORD '…';/) {
+            try connection.execute(String(statement.0).replacing("…", with: "one"))
+        }
+        for statement in Self.application { try connection.execute(statement) }
+        if isPublished { try connection.execute(quickstart("ALTER PUBLICATION", "sql")) }
+    }
+
+    /// Text of the page's first block of a language that begins so.
+    private func quickstart(_ beginning: String, _ language: String) throws -> String {
+        let page = Page(
+            path: "docs/quickstart.md",
+            text: try String(contentsOf: root.appending(path: "docs/quickstart.md"), encoding: .utf8))
+        guard let block = page.blocks.first(where: { $0.language == language && $0.text.hasPrefix(beginning) }) else {
+            throw Failure(description: "\(page) has no block of \(language) that begins with \(beginning)")
+        }
+        return block.text
     }
 
     private func startHub() throws {

@@ -245,6 +245,22 @@ import Testing
         }
     }
 
+    /// What a page lacks would not be noticed where the stage makes it.
+    @Test func `the stage of pages adds nothing but the reader's application`() throws {
+        let application = /CREATE TABLE .+|CREATE POLICY .+|ALTER TABLE \w+ ENABLE ROW LEVEL SECURITY/
+        for statement in PageStage.application {
+            #expect(statement.wholeMatch(of: application) != nil, "\(statement): a page has to say it")
+        }
+        let statements = /\b(?:CREATE|ALTER|GRANT|INSERT|UPDATE|DROP|REVOKE) [^"\n]+/
+        let others = Self.text("Tests/tidewireTests/PageStage.swift").matches(of: statements).map { String($0.0) }
+            .filter { !PageStage.application.contains($0) }
+        let known = [
+            /CREATE DATABASE .+/, /ALTER ROLE \\w.+/, /ALTER PUBLICATION/, /INSERT INTO orders .+/, /UPDATE orders .+/,
+        ]
+        for other in others { #expect(known.contains { other.wholeMatch(of: $0) != nil }, "\(other)") }
+        #expect(others.count == known.count)
+    }
+
     /// All of them on one stage, a page after the other, so that a page may go on with what it made.
     @Test func `what is said to run runs`() throws {
         let running = Self.blocks.filter { if case .runs = $0.note { true } else { false } }

@@ -18,12 +18,10 @@ struct WhyStage {
         database = try TestDatabase()
         self.log = try log ?? TemporaryLog()
         logins = try database.documentedLogins()
+        try database.applyAuth()
         try database.run(
             """
-            CREATE SCHEMA auth; GRANT USAGE ON SCHEMA auth, public TO anon, authenticated;
-            CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
-                SELECT nullif(current_setting('request.jwt.claims', true), '')::jsonb $$;
-            CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$ SELECT (auth.jwt() ->> 'sub')::uuid $$;
+            GRANT USAGE ON SCHEMA public TO anon, authenticated;
             CREATE TABLE readers (mail text, reader uuid, PRIMARY KEY (mail, reader));
             ALTER TABLE readers REPLICA IDENTITY FULL;
             INSERT INTO readers VALUES ('me@x', '\(WhyStage.reader)');

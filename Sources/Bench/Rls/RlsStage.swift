@@ -67,7 +67,7 @@ final class RlsStage {
             CREATE TABLE \(Self.members) (user_id uuid, operation_id integer, PRIMARY KEY (user_id, operation_id));
             ALTER TABLE \(Self.members) REPLICA IDENTITY FULL;
             GRANT SELECT ON \(Self.members) TO \(Self.role);
-            CREATE PUBLICATION tidewire_internal FOR TABLE \(Self.members);
+            ALTER PUBLICATION tidewire_internal ADD TABLE \(Self.members);
             CREATE TABLE \(Self.subscriptions) (number bigint PRIMARY KEY, user_id uuid, claims text);
             """)
         for policy in RlsPolicy.allCases {

@@ -232,7 +232,7 @@ enum VerifySQL {
         ALTER TABLE members ENABLE ROW LEVEL SECURITY;
         CREATE POLICY own ON members FOR SELECT USING (person = auth.uid());
         GRANT SELECT ON members TO anon, authenticated;
-        CREATE PUBLICATION tidewire_internal FOR TABLE members WITH (publish = 'insert, update, delete, truncate');
+        ALTER PUBLICATION tidewire_internal ADD TABLE members;
         INSERT INTO members SELECT 1 + (p * 7 + t) % 4, ('00000000-0000-4000-8000-00000000000' || p)::uuid
             FROM generate_series(1, 4) p, generate_series(1, 2) t;
         CREATE FUNCTION verify.may_read(owner uuid, kind text) RETURNS boolean LANGUAGE plpgsql STABLE

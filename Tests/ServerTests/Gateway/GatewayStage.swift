@@ -45,14 +45,12 @@ final class GatewayStage: @unchecked Sendable {
         }
         let logins = try database.documentedLogins(becoming: [reader, outsider])
         let names = Names(reader: reader, outsider: outsider, hub: logins.hubName)
-        try database.run(names.filled(Self.auth + sql))
+        try database.applyAuth(to: [reader, outsider])
+        try database.run(names.filled(sql))
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
         if let followed {
-            try database.run(
-                """
-                CREATE PUBLICATION tidewire_internal WITH (publish = 'insert, update, delete, truncate');
-                ALTER PUBLICATION tidewire_internal ADD TABLE \(followed)
-                """)
+            try database.applyPublications()
+            try database.run("ALTER PUBLICATION tidewire_internal ADD TABLE \(followed)")
         }
         let usual: [(Setting, String)] = [
             (Setting(\.databaseURL), logins.hubURL), (Setting(\.policyDatabaseURL), logins.policyURL),
@@ -81,16 +79,6 @@ final class GatewayStage: @unchecked Sendable {
             sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider).replacing("HUB", with: hub)
         }
     }
-
-    /// What policies ask about their holders.
-    private static let auth = """
-        CREATE SCHEMA auth;
-        GRANT USAGE ON SCHEMA auth TO READER, OUTSIDER;
-        CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
-            SELECT nullif(current_setting('request.jwt.claims', true), '')::jsonb $$;
-        CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$
-            SELECT (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid $$;
-        """
 
     /// What the hub counts of its sockets.
     var processMetrics: ProcessMetrics { hub.gateway.metrics }

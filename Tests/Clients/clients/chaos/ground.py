@@ -313,7 +313,7 @@ GROUND = [
     "GRANT SELECT ON crew TO tidewire",
     *(f"""CREATE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {name} FOR EACH STATEMENT
         EXECUTE FUNCTION chaos.note_membership()""" for name in MEMBERSHIPS),
-    f"CREATE PUBLICATION tidewire_internal FOR TABLE {', '.join(MEMBERSHIPS)} WITH (publish = 'insert, update, delete, truncate')",
+    f"ALTER PUBLICATION tidewire_internal ADD TABLE {', '.join(MEMBERSHIPS)}",
     """CREATE FUNCTION chaos.in_crew(t int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
         AS $$ SELECT EXISTS (SELECT 1 FROM public.crew c WHERE c.team = t AND c.person = auth.uid()) $$""",
     # Only PostgreSQL can say what this says; and it says the same whenever it is asked.
