@@ -9,6 +9,9 @@ public struct DemoDatabase: Sendable {
         public let id: String
     }
 
+    /// Somebody who sees the orders of all by a claim, `app_metadata.staff`.
+    public static let staff = Person(name: "cleo", id: "00000000-0000-4000-8000-00000000c1e0")
+
     public static let people = [
         Person(name: "ana", id: "00000000-0000-4000-8000-00000000a0a0"),
         Person(name: "ben", id: "00000000-0000-4000-8000-00000000be00"),

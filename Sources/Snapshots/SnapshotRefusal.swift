@@ -64,8 +64,8 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         case .noLogin:
             "no login of the database is fit to run policies (policy_database_url): fetch the rows another way"
         case .roleRefused:
-            "the login of policy_database_url cannot become the token's role (GRANT the role to it): fetch the rows "
-                + "another way"
+            "the login of policy_database_url cannot become the token's role: GRANT it the role if policies bind that, "
+                + "and fetch the rows another way for one that they do not bind, such as service_role"
         case .notReadable:
             "the role may not read a table, or a column that is delivered or filtered by: check its GRANTs"
         case .noPrimaryKey: "a table has no primary key, which snapshots are ordered by: add one"

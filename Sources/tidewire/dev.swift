@@ -18,7 +18,7 @@ struct DevCommand: Command {
         Makes a private PostgreSQL in the data directory from the installed programs, prepares it as a Supabase \
         database (roles, auth functions, publication, five example applications, a demo table), lets a little activity \
         happen in it and serves it like 'tidewire serve'. Prints how to connect and ready-made tokens for an anonymous \
-        visitor, two users and the service role.
+        visitor, two users and one of the staff.
 
         PostgreSQL listens on 127.0.0.1 only, on a free port that is kept between runs, and runs as an unprivileged user. \
         Ctrl-C stops everything in order; the next run goes on with the same data. To begin anew, delete the directory.
@@ -180,7 +180,7 @@ private struct DevCard {
         ]
             + DemoDatabase.people.map { person in
                 (person.name, "Token: \(person.name)", token(role: "authenticated", person: person))
-            } + [("service_role", "Token: service_role", token(role: "service_role", person: nil))]
+            } + [("staff", "Token: staff", token(role: "authenticated", person: DemoDatabase.staff, isOfStaff: true))]
     }
 
     private var text: String {
@@ -195,14 +195,14 @@ private struct DevCard {
               Make one yourself      psql '\(database.superuserURL)' -c "select demo.step()"
 
             Any Supabase client can subscribe to schema demo, table orders. Row Level Security decides who hears of what: ana
-            and ben of their own orders, service_role of all, and an anonymous visitor of none, which the client is told.
+            and ben of their own orders, the staff of all, and an anonymous visitor of none, which the client is told.
             Ctrl-C stops everything; the data stays.
 
             """
     }
 
-    /// Good for a year, like the keys of a project.
-    private func token(role: String, person: DemoDatabase.Person?) -> String {
+    /// Good for a year, like the keys of a project; with a session of its own, by which the hub knows a client again.
+    private func token(role: String, person: DemoDatabase.Person?, isOfStaff: Bool = false) -> String {
         let now = Clock.unixMicroseconds() / 1_000_000
         var claims = JSONLine()
         claims.add("iss", "tidewire-dev")
@@ -212,6 +212,8 @@ private struct DevCard {
             claims.add("sub", person.id)
             claims.add("email", "\(person.name)@example.com")
         }
+        if isOfStaff { claims.add("app_metadata", json: #"{"staff":true}"#) }
+        claims.add("session_id", UUID().uuidString.lowercased())
         claims.add("iat", now)
         claims.add("exp", now + 365 * 86_400)
         return JWT.sign(claims: Array(claims.text.utf8).span, secret: Array(secret.utf8).span)

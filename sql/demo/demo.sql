@@ -3,7 +3,9 @@
 -- Two people may log in, and see their own rows only:
 --     ana  00000000-0000-4000-8000-00000000a0a0
 --     ben  00000000-0000-4000-8000-00000000be00
--- Three more (cleo, dora, emil) live beside them, so that there is always something that ana and ben must not see.
+-- Three more live beside them, so that there is always something that ana and ben must not see:
+--     cleo  00000000-0000-4000-8000-00000000c1e0, of the staff: a token with "app_metadata": {"staff": true} sees all orders
+--     dora and emil
 --
 -- Where the scenarios of the five applications are there, the five people get their profiles, memberships and so on in
 -- them, and demo.step() touches them too. It changes and deletes rows of these five people, and the two listings and
@@ -56,6 +58,12 @@ BEGIN
             ('00000000-0000-4000-8000-00000000a0a0', 'shipped',   59.99, 'leave it with the neighbour'),
             ('00000000-0000-4000-8000-00000000be00', 'placed',    18.20, NULL),
             ('00000000-0000-4000-8000-00000000d0a0', 'delivered', 340.00, NULL);
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM pg_policy WHERE polrelid = 'demo.orders'::regclass AND polname = 'staff see all orders'
+    ) THEN
+        CREATE POLICY "staff see all orders" ON demo.orders
+            FOR SELECT TO authenticated USING ((auth.jwt() -> 'app_metadata' ->> 'staff') = 'true');
     END IF;
 
     IF EXISTS (SELECT FROM pg_publication WHERE pubname = 'supabase_realtime')
