@@ -47,16 +47,17 @@ struct HTTPHeaderFields {
 
     // MARK: What the head says about the message
 
-    /// RFC 9112 §3.2: exactly one Host; two readings of where a request goes are worse than none.
-    func host(_ version: HTTPVersion, authority: String?) throws(HTTPRefusal) -> String {
-        guard let host = first("host") else {
+    /// RFC 9112 §3.2: exactly one Host; two readings of where a request goes are worse than none. A target in absolute form
+    /// takes its place (§3.2.2), so that nobody who looks at the header reads another host.
+    mutating func host(_ version: HTTPVersion, authority: HTTPAuthority?) throws(HTTPRefusal) -> HTTPAuthority? {
+        guard let index = fields.firstIndex(where: { $0.name == "host" }) else {
             guard version == .http10 else { throw HTTPRefusal(.badRequest, "the request has no Host header") }
-            return authority ?? ""
+            return authority
         }
-        let utf8 = Array(host.utf8)
-        guard !utf8.isEmpty, utf8.allSatisfy(HTTPSyntax.isHostCharacter) else {
+        guard let host = HTTPAuthority(fields[index].value) else {
             throw HTTPRefusal(.badRequest, "the Host header is not a host")
         }
+        if let authority { fields[index] = HTTPHeader("host", authority.text) }
         return authority ?? host
     }
 

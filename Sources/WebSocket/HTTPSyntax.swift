@@ -27,11 +27,12 @@ enum HTTPSyntax {
     /// What a header's value is made of: no control characters, so neither a bare CR nor a NUL gets further than here.
     static func isValueCharacter(_ byte: UInt8) -> Bool { byte == tab || (byte >= 32 && byte != 127) }
 
-    /// `uri-host [":" port]` without what would make it a path, a list or a name with a password (RFC 3986 §3.2).
+    /// `uri-host [":" port]` without what would make it a path, a list or a name with a password (RFC 3986 §3.2), and without
+    /// the percent sign, by which one host could be written in two ways.
     static func isHostCharacter(_ byte: UInt8) -> Bool {
         if isDigit(byte) || isLetter(byte) { return true }
         switch byte {
-        case 33, 36...43, 45, 46, 58, 59, 61, 91, 93, 95, 126: return true  // ! $ % & ' ( ) * + - . : ; = [ ] _ ~
+        case 33, 36, 38...43, 45, 46, 58, 59, 61, 91, 93, 95, 126: return true  // ! $ & ' ( ) * + - . : ; = [ ] _ ~
         default: return false
         }
     }

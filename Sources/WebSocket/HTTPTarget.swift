@@ -6,7 +6,7 @@ struct HTTPTarget {
     let segments: [String]
     let queryItems: [HTTPQueryItem]
     /// The authority of a target in absolute form, which then counts instead of the Host header.
-    let authority: String?
+    let authority: HTTPAuthority?
 
     init(_ target: RawSpan, method: String) throws(HTTPRefusal) {
         guard HTTPSyntax.all(of: target, are: { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: "#") }) else {
@@ -52,12 +52,11 @@ struct HTTPTarget {
         return nil
     }
 
-    private static func authority(_ target: RawSpan, _ end: Int) throws(HTTPRefusal) -> String {
-        let authority = target.extracting((authorityStart(target) ?? 0)..<end)
-        guard authority.byteCount > 0, HTTPSyntax.all(of: authority, are: HTTPSyntax.isHostCharacter) else {
+    private static func authority(_ target: RawSpan, _ end: Int) throws(HTTPRefusal) -> HTTPAuthority {
+        guard let authority = HTTPAuthority(target.extracting((authorityStart(target) ?? 0)..<end).text) else {
             throw HTTPRefusal(.badRequest, "the request's target names no valid host")
         }
-        return authority.text
+        return authority
     }
 
     // MARK: Path and query

@@ -55,7 +55,7 @@ private func serve(_ pieces: [[UInt8]]) -> Served {
 
 private func check(_ request: HTTPRequest) {
     precondition(request.headers.count <= limits.maximumHeaders, "more headers than allowed")
-    precondition(request.version == .http10 || request.host != "", "a request without a host")
+    precondition(request.version == .http10 || request.host != nil, "a request without a host")
     switch WebSocketHandshake.accept(request, offeringDeflate: true) {
     case .accepted(let response, _): check(response)
     case .refused(let refusal): check(refusal.response.bytes(keepAlive: request.keepAlive))

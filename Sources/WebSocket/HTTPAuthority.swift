@@ -1,0 +1,69 @@
+/// Host and port that a request is for (RFC 3986 §3.2): what its target names, or else its Host header. The one place
+/// where a host is read.
+public struct HTTPAuthority: Equatable, Sendable {
+    /// As it came.
+    public let text: String
+    /// First label of a name, in lower case; nil for an address, which has no labels.
+    public let label: String?
+
+    /// Nil for a text that is no host with or without a port.
+    init?(_ text: String) {
+        let bytes = Array(text.utf8)
+        guard bytes.allSatisfy(HTTPSyntax.isHostCharacter), let host = Self.host(bytes), !host.isEmpty else {
+            return nil
+        }
+        self.text = text
+        label = Self.isAddress(host) ? nil : Self.firstLabel(host)
+    }
+
+    /// The bytes before the port, with the brackets of an IPv6 address; nil where what follows is no port.
+    private static func host(_ bytes: [UInt8]) -> ArraySlice<UInt8>? {
+        let end: Int
+        if bytes.first == UInt8(ascii: "[") {
+            guard let bracket = bytes.firstIndex(of: UInt8(ascii: "]")), isLiteral(bytes[1..<bracket]) else {
+                return nil
+            }
+            end = bracket + 1
+        } else {
+            end = bytes.firstIndex(of: UInt8(ascii: ":")) ?? bytes.count
+        }
+        let host = bytes[..<end]
+        let isPlain =
+            host.first == UInt8(ascii: "[") || !host.contains { $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") }
+        return isPlain && isPort(bytes[end...]) ? host : nil
+    }
+
+    /// `port = *DIGIT`, behind its colon.
+    private static func isPort(_ bytes: ArraySlice<UInt8>) -> Bool {
+        guard let colon = bytes.first else { return true }
+        let digits = bytes.dropFirst()
+        guard colon == UInt8(ascii: ":"), digits.allSatisfy(HTTPSyntax.isDigit) else { return false }
+        return digits.isEmpty || UInt16(String(decoding: digits, as: UTF8.self)) != nil
+    }
+
+    /// What stands in brackets: an IPv6 address, or one of a version to come (`v1.…`).
+    private static func isLiteral(_ bytes: ArraySlice<UInt8>) -> Bool {
+        guard let first = bytes.first else { return false }
+        if first | 32 == UInt8(ascii: "v") { return !bytes.contains(UInt8(ascii: "[")) }
+        let isAddress = bytes.allSatisfy { byte in
+            HTTPSyntax.isDigit(byte) || (97...102).contains(byte | 32) || byte == UInt8(ascii: ":")
+                || byte == UInt8(ascii: ".")
+        }
+        return isAddress && bytes.contains(UInt8(ascii: ":"))
+    }
+
+    /// In brackets, or with a last label that is a number, as browsers tell IPv4 addresses from names (URL Standard,
+    /// "ends in a number checker").
+    private static func isAddress(_ host: ArraySlice<UInt8>) -> Bool {
+        if host.first == UInt8(ascii: "[") { return true }
+        let last = host.split(separator: UInt8(ascii: ".")).last ?? []
+        let isHex = last.count > 1 && last.first == UInt8(ascii: "0") && last.dropFirst().first.map { $0 | 32 } == 120
+        return last.allSatisfy(HTTPSyntax.isDigit)
+            || isHex && last.dropFirst(2).allSatisfy { HTTPSyntax.isDigit($0) || (97...102).contains($0 | 32) }
+    }
+
+    private static func firstLabel(_ host: ArraySlice<UInt8>) -> String? {
+        let label = host.prefix { $0 != UInt8(ascii: ".") }
+        return label.isEmpty ? nil : HTTPSyntax.lowercased(String(decoding: label, as: UTF8.self))
+    }
+}
