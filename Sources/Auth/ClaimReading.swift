@@ -6,7 +6,7 @@ struct ClaimReading {
     private let now: Int64
     private var role: [UInt8]?
     private var subject: [UInt8] = []
-    private var expiry: Int64?
+    private(set) var expiry: Int64?
     /// What is wrong with the claims that are looked at, by their names. A name that comes again counts as its last
     /// value, as it does in PostgreSQL.
     private var faults: [(name: String, fault: TokenError)] = []

@@ -66,9 +66,17 @@ public struct TokenVerifier: Sendable {
     }
 
     /// Signature and dates; the role, if there is one.
-    public func authenticatedRole(_ token: RawSpan, at now: Int64) throws(TokenError) -> String? {
+    ///
+    /// - Parameter longest: how many seconds the token may still hold; nil where it need not end.
+    public func authenticatedRole(
+        _ token: RawSpan, endingWithin longest: Int64? = nil, at now: Int64
+    ) throws(TokenError) -> String? {
         try checkLength(token)
-        return try signedClaims(token, at: now).1.roleText
+        let reading = try signedClaims(token, at: now).1
+        if let longest {
+            guard let expiry = reading.expiry, expiry <= now + longest else { throw .claimsMissing }
+        }
+        return reading.roleText
     }
 
     func checkLength(_ token: RawSpan) throws(TokenError) {

@@ -142,6 +142,9 @@ public final class ProjectMetrics: Sendable {
     }
 
     // MARK: Where it stands
+    public let running = Gauge(
+        "tidewire_project_running",
+        "1 while the project runs, 0 while it starts or ends or cannot be started.")
     public let replicationConnected = Gauge(
         "tidewire_replication_connected", "1 while changes are streaming from PostgreSQL, else 0.")
     public let receivedLSN = Gauge("tidewire_received_lsn", "Last WAL position received from PostgreSQL, as a number.")

@@ -41,8 +41,14 @@ extension ClientLoop {
     }
 
     private func admit(_ request: HTTPRequest) throws(FeedRefusal) -> ProjectLoop {
-        guard let project = served(request) else {
-            throw shared.operators == nil ? .unavailable("The server is starting") : .unknownProject
+        let project: ProjectLoop
+        do throws(NotServed) {
+            project = try served(request)
+        } catch {
+            switch error {
+            case .unavailable(let sentence): throw .unavailable(sentence.prefix(1).uppercased() + sentence.dropFirst())
+            case .unknown: throw .unknownProject
+            }
         }
         if isDraining || project.live.pipeline.hasFailed {
             throw .unavailable("The server restarts, or its event log cannot be read")

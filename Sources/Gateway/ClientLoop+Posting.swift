@@ -13,8 +13,11 @@ extension ClientLoop {
     /// Who may not post at all, whatever is posted; nil when the request is to be read.
     func refusal(_ incoming: IncomingRequest) -> HTTPResponse? {
         guard AcceptHeader(incoming.request.header("accept")).allowsJSON else { return .notAcceptable }
-        guard let project = served(incoming.request) else {
-            return HTTPResponse(.unknownTenant)
+        let project: ProjectLoop
+        do throws(NotServed) {
+            project = try served(incoming.request)
+        } catch {
+            return error.response
         }
         incoming.add(project.project.rates.headers(at: loop.now))
         if project.limits.isSuspended {
@@ -41,9 +44,14 @@ extension ClientLoop {
         }
         // A request without a body was not looked at before.
         if incoming.body.isEmpty, let refusal = refusal(incoming) { return answer(session, refusal) }
-        guard let project = served(request),
-            let claims = claims(of: request, project)
-        else { return answer(session, HTTPResponse(.unauthorized)) }
+        let project: ProjectLoop
+        do throws(NotServed) {
+            project = try served(request)
+        } catch {
+            // It ended while the body came.
+            return answer(session, error.response)
+        }
+        guard let claims = claims(of: request, project) else { return answer(session, HTTPResponse(.unauthorized)) }
         let post = Post(
             project, claims, headers: request.headersForPolicies { _ in true }, answering: session.connection)
         if case .broadcastOne(let topic, let event) = incoming.route {

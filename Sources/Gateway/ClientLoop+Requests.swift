@@ -55,7 +55,7 @@ extension ClientLoop {
             metrics.refusals[.badRequest].add()
             return answer(session, error.response, keepAlive: false)
         }
-        if let project = served(request) { loop.bill(session.connection, to: project.project.budgets.input) }
+        if let project = try? served(request) { loop.bill(session.connection, to: project.project.budgets.input) }
         session.stage = .body
         guard request.expectsContinue else { return }
         let goAhead = HTTPResponse.continue
@@ -115,6 +115,9 @@ extension ClientLoop {
 
     func answer(_ session: Session, _ response: HTTPResponse, keepAlive: Bool, toHead: Bool = false) {
         var response = response
+        if response.status == .serviceUnavailable, !response.headers.contains(where: { $0.name == "retry-after" }) {
+            response.headers.append(.retryAfter)
+        }
         if let incoming = session.incoming { response.headers += incoming.headers }
         session.incoming = nil
         writer.removeAll()
@@ -177,9 +180,11 @@ extension ClientLoop {
             return answer(session, .error(.serviceUnavailable, "the hub is starting"))
         }
         let connection = session.connection
-        let response = operators.answer(incoming.request, body: incoming.body, at: now) { [mailbox] response in
-            mailbox.post(.answered(connection, response))
-        }
+        let client = WaitingClient()
+        let response = operators.answer(
+            incoming.request, body: incoming.body, for: client, at: now
+        ) { [mailbox] response in mailbox.post(.answered(connection, response)) }
+        session.waiting = client
         if let response { return answer(session, response) }
         awaitAnswer(session)
         // What takes its time is given that.
@@ -229,16 +234,21 @@ extension ClientLoop {
     }
 
     private func ping(_ request: HTTPRequest) -> HTTPResponse {
-        guard let project = project(of: request) else { return HTTPResponse(.unknownTenant) }
-        var response = HTTPResponse.json(.ok, Array(#"{"message":"Success"}"#.utf8))
-        response.headers += project.rates.headers(at: loop.now)
-        return response
+        do throws(NotServed) {
+            let project = try project(of: request)
+            var response = HTTPResponse.json(.ok, Array(#"{"message":"Success"}"#.utf8))
+            response.headers += project.rates.headers(at: loop.now)
+            return response
+        } catch {
+            return error.response
+        }
     }
 
     /// Of several, one that is down is no reason to send the others' clients away. Which ones are down is told to those who
     /// may read it in the metrics too.
     private func readiness(_ request: HTTPRequest) -> HTTPResponse {
-        let conditions = shared.directory.all.map { (name: $0.name, condition: condition(of: $0)) }
+        let running = shared.directory.all.map { (name: $0.name, condition: condition(of: $0)) }
+        let conditions = running + shared.directory.absent.map { ($0.name, ProjectHealthReport(absent: $0.absence)) }
         guard let best = conditions.first(where: \.condition.isReady) ?? conditions.first else {
             return .json(.serviceUnavailable, Array(#"{"ready":false}"#.utf8))
         }
@@ -252,10 +262,11 @@ extension ClientLoop {
     }
 
     private func readiness(of name: String) -> HTTPResponse {
-        guard let project = shared.directory.project(named: name) else {
-            return .message(.notFound, "there is no such project, or it does not run")
+        switch shared.directory.entry(named: name) {
+        case .running(let project): readiness(condition(of: project))
+        case .absent(let absence): readiness(ProjectHealthReport(absent: absence))
+        case .deleted, nil: .message(.notFound, "there is no such project")
         }
-        return readiness(condition(of: project))
     }
 
     private func readiness(_ report: ProjectHealthReport) -> HTTPResponse {
@@ -268,19 +279,22 @@ extension ClientLoop {
         return condition
     }
 
-    /// The project of the host name that a request asks for, or what the settings say of names that are no project's.
-    func project(of request: HTTPRequest) -> Project? {
-        let host = request.header("host")
+    /// Returns the project of the host name that a request asks for, or what the settings say of names that are no project's.
+    /// One that is known and does not run is nobody else's.
+    func project(of request: HTTPRequest) throws(NotServed) -> Project {
+        let host = request.host?.text ?? ""
         switch shared.directory.project(
-            host: host, unknown: shared.settings.unknownHosts, main: shared.settings.mainProject)
+            label: request.host?.label, unknown: shared.settings.unknownHosts, main: shared.settings.mainProject)
         {
         case .known(let project): return project
         case .standIn(let project):
-            shared.refusals.note(.unknownHostServed, host: host ?? "", at: loop.now)
+            shared.refusals.note(.unknownHostServed, host: host, at: loop.now)
             return project
+        case .absent(let absence): throw .unavailable(absence.sentence)
         case .none:
-            if shared.operators != nil { shared.refusals.note(.unknownHost, host: host ?? "", at: loop.now) }
-            return nil
+            guard shared.operators != nil else { throw .unavailable("the hub is starting") }
+            shared.refusals.note(.unknownHost, host: host, at: loop.now)
+            throw .unknown
         }
     }
 
@@ -292,9 +306,13 @@ extension ClientLoop {
         guard mayReadMetrics(request) else { return HTTPResponse(HTTPStatus.forbidden) }
         shared.process.look(at: loop.now)
         let projects = shared.directory.all
+        // Of those that do not run there are zeros: what is alerted on is there for them too.
+        let absent = shared.directory.absent.map { absent in
+            ProjectMetrics(of: absent.name == shared.settings.mainProject ? nil : absent.name)
+        }
         return HTTPResponse(
             .ok, contentType: "text/plain; version=0.0.4; charset=utf-8",
-            body: metrics.render(projects.map(\.metrics)) + ReferenceMetrics.render(projects))
+            body: metrics.render(projects.map(\.metrics) + absent) + ReferenceMetrics.render(projects))
     }
 
     // MARK: The way into a WebSocket
@@ -308,13 +326,15 @@ extension ClientLoop {
             shared.refusals.note(.version, at: loop.now)
             return answer(session, HTTPResponse(HTTPStatus.forbidden), keepAlive: false)
         }
-        guard let project = served(request) else {
-            guard shared.operators != nil else {
-                metrics.refusals[.draining].add()
-                return refuse(session, .error(.serviceUnavailable, "the server is starting"))
+        let project: ProjectLoop
+        do throws(NotServed) {
+            project = try served(request)
+        } catch {
+            metrics.refusals[error.refusal].add()
+            switch error {
+            case .unavailable(let sentence): return refuse(session, .error(.serviceUnavailable, sentence))
+            case .unknown: return refuse(session, .error(.notFound, "Tenant not found"))
             }
-            metrics.refusals[.notFound].add()
-            return refuse(session, .error(.notFound, "Tenant not found"))
         }
         guard !isDraining, !project.live.pipeline.hasFailed else {
             metrics.refusals[.draining].add()
@@ -391,6 +411,34 @@ extension ClientLoop {
             loop.send(unsafe response.span.bytes, to: session.connection)
         }
     }
+}
+
+/// Why a request is not served by any project.
+enum NotServed: Error {
+    /// For the moment, in words: its project does not run.
+    case unavailable(String)
+    /// No project is meant.
+    case unknown
+
+    /// Answer of paths that have the reference's form.
+    var response: HTTPResponse {
+        switch self {
+        case .unavailable(let sentence): .message(.serviceUnavailable, sentence)
+        case .unknown: HTTPResponse(.unknownTenant)
+        }
+    }
+
+    var refusal: ProcessMetrics.Refusal {
+        switch self {
+        case .unavailable: .draining
+        case .unknown: .notFound
+        }
+    }
+}
+
+extension HTTPHeader {
+    /// Every answer of status 503 has one.
+    static let retryAfter = HTTPHeader("retry-after", "\(Limits.retryAfter.wholeSeconds)")
 }
 
 extension GatewaySettings {

@@ -136,6 +136,7 @@ final class ClientLoop: SocketApplication {
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
         guard let session = session(connection) else { return }
+        session.waiting?.leave()
         sessions[Int(connection.seat)] = nil
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
@@ -232,7 +233,7 @@ final class ClientLoop: SocketApplication {
 
     /// The project that a request means. A client may come before the mail that tells of the project was read; should the
     /// project be leaving, the mail about that is still to come.
-    func served(_ request: HTTPRequest) -> ProjectLoop? { project(of: request).map { arrived($0) } }
+    func served(_ request: HTTPRequest) throws(NotServed) -> ProjectLoop { arrived(try project(of: request)) }
 
     @discardableResult
     private func arrived(_ project: Project) -> ProjectLoop {

@@ -97,7 +97,7 @@ enum FeedRefusal: Error, Equatable {
         var response = HTTPResponse.json(status, body.copied())
         switch self {
         case .token, .noToken: response.headers.append(HTTPHeader("www-authenticate", "Bearer"))
-        case .tooMany, .unavailable: response.headers.append(HTTPHeader("retry-after", "1"))
+        case .tooMany, .unavailable: response.headers.append(.retryAfter)
         default: break
         }
         return response

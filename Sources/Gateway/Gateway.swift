@@ -45,7 +45,14 @@ public final class Gateway: Sendable {
         shared.directory.add(project)
     }
 
-    /// Its clients are sent away. When it returns, no loop knows of the project any more.
+    /// Names of projects that are known and do not run: they are answered so, and never by another project.
+    public func announce(_ names: [String], _ absence: ProjectAbsence) { shared.directory.announce(names, absence) }
+
+    /// Names of projects that were deleted: nobody answers for them.
+    public func remember(deleted names: [String]) { shared.directory.remember(deleted: names) }
+
+    /// Its clients are sent away, and told that it is stopping if they come back. When it returns, no loop knows of the
+    /// project any more.
     public func remove(_ project: Project) {
         shared.directory.remove(project)
         for mailbox in mailboxes { mailbox.post(.left(project)) }

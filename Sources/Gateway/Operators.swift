@@ -1,3 +1,4 @@
+import Synchronization
 import WebSocket
 
 /// Who answers what operators ask about projects.
@@ -7,6 +8,17 @@ public protocol Operators: Sendable {
 
     /// The answer; nil where it takes its time, and comes later, from another thread.
     func answer(
-        _ request: HTTPRequest, body: [UInt8], at now: Int64, later: @escaping @Sendable (HTTPResponse) -> Void
+        _ request: HTTPRequest, body: [UInt8], for client: WaitingClient, at now: Int64,
+        later: @escaping @Sendable (HTTPResponse) -> Void
     ) -> HTTPResponse?
+}
+
+/// A client that waits for an answer, until it leaves: then nobody needs to go on with it.
+public final class WaitingClient: Sendable {
+    private let left = Atomic<Bool>(false)
+
+    public init() {}
+
+    public var hasLeft: Bool { left.load(ordering: .relaxed) }
+    func leave() { left.store(true, ordering: .relaxed) }
 }

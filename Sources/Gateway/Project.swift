@@ -91,6 +91,7 @@ public final class Project: Sendable {
         rates = ProjectRates(settings.limits)
         budgets = share.budgets
         metrics = share.metrics
+        metrics.running.set(UInt64(1))
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         delivery = DeliverySources(

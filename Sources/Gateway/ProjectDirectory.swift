@@ -1,60 +1,135 @@
 import Settings
 import Synchronization
 
-/// The projects there are, by the names that hosts have for them.
+/// Why a project that is known serves nobody at the moment.
+public enum ProjectAbsence: String, Sendable, CaseIterable {
+    case starting
+    /// Its clients are being sent away: it is reloaded, changed or deleted.
+    case stopping
+    /// It could not be started, and is tried again.
+    case failed
+    /// Its description names no database.
+    case unconfigured
+
+    /// For clients.
+    var sentence: String {
+        switch self {
+        case .starting: "the project is starting"
+        case .stopping: "the project restarts or ends"
+        case .failed: "the project cannot be started; the hub tries again"
+        case .unconfigured: "the project has no database"
+        }
+    }
+}
+
+/// All projects that are known, running or not, by the names that hosts have for them. A name that is known is never
+/// answered by another project.
 final class ProjectDirectory: Sendable {
+    enum Entry {
+        case running(Project)
+        case absent(ProjectAbsence)
+        /// It was deleted: its clients, which go on trying, are nobody else's.
+        case deleted
+    }
+
     private struct Entries {
-        var byName: [String: Project] = [:]
-        var only: Project?
+        var byName: [String: Entry] = [:]
+        /// Where there is one project, and no more.
+        var only: Entry?
     }
 
     private let entries = Mutex(Entries())
 
-    /// Whom a host name leads to.
+    /// Project that a host name leads to.
     enum Answer {
         case known(Project)
         /// The name is no project's, and this one answers for all such.
         case standIn(Project)
+        /// The project that is meant does not run.
+        case absent(ProjectAbsence)
         case none
     }
 
-    /// The project that a client means: by the first label of the host it asked for, or as is said of other names.
+    /// Returns the project that a client means by the first label of its host, or by what is set for other names.
     ///
     /// - Parameter main: the name of the settings' own project.
-    func project(host: String?, unknown: UnknownHosts, main: String) -> Answer {
+    func project(label: String?, unknown: UnknownHosts, main: String) -> Answer {
         entries.withLock { entries in
-            if let named = host.flatMap({ entries.byName[Self.firstLabel($0)] }) { return .known(named) }
-            switch unknown {
-            case .single: return entries.only.map { .known($0) } ?? .none
-            case .main: return entries.byName[main].map { .standIn($0) } ?? .none
-            case .refuse: return .none
+            switch label.flatMap({ entries.byName[$0] }) {
+            case .running(let project): return .known(project)
+            case .absent(let absence): return .absent(absence)
+            case .deleted: return .none
+            case nil: break
+            }
+            let standIn: Entry? =
+                switch unknown {
+                case .single: entries.only
+                case .main: entries.byName[main]
+                case .refuse: nil
+                }
+            switch standIn {
+            case .running(let project): return unknown == .single ? .known(project) : .standIn(project)
+            case .absent(let absence): return .absent(absence)
+            case .deleted, nil: return .none
             }
         }
     }
 
-    func project(named name: String) -> Project? { entries.withLock { $0.byName[name] } }
+    /// Nil for a name that no project has.
+    func entry(named name: String) -> Entry? {
+        entries.withLock { entries in
+            if case .deleted = entries.byName[name] { nil } else { entries.byName[name] }
+        }
+    }
 
-    var all: [Project] { entries.withLock { $0.byName.values.sorted { $0.number < $1.number } } }
+    /// Projects that run.
+    var all: [Project] {
+        entries.withLock { $0.byName.values.compactMap(\.project).sorted { $0.number < $1.number } }
+    }
 
-    func add(_ project: Project) { change { $0.byName[project.name] = project } }
+    /// Projects that do not run, by their names.
+    var absent: [(name: String, absence: ProjectAbsence)] {
+        entries.withLock { entries in
+            entries.byName.compactMap { name, entry in
+                if case .absent(let absence) = entry { (name, absence) } else { nil }
+            }
+        }.sorted { $0.0 < $1.0 }
+    }
+
+    func add(_ project: Project) { change { $0[project.name] = .running(project) } }
 
     /// Only this one: another of its name may have come since.
     func remove(_ project: Project) {
         change { entries in
-            if entries.byName[project.name] === project { entries.byName[project.name] = nil }
+            if case .running(let current) = entries[project.name], current === project {
+                entries[project.name] = .absent(.stopping)
+            }
         }
     }
 
-    private func change(_ body: (inout Entries) -> Void) {
+    /// These names are known from now on, all at once; those of projects that run stay theirs.
+    func announce(_ names: [String], _ absence: ProjectAbsence) {
+        change { entries in
+            for name in names where entries[name]?.project == nil { entries[name] = .absent(absence) }
+        }
+    }
+
+    /// Nobody answers for these names until there are such projects again.
+    func remember(deleted names: [String]) {
+        change { entries in
+            for name in names where entries[name]?.project == nil { entries[name] = .deleted }
+        }
+    }
+
+    private func change(_ body: (inout [String: Entry]) -> Void) {
         entries.withLock { entries in
-            body(&entries)
-            entries.only = entries.byName.count == 1 ? entries.byName.values.first : nil
+            body(&entries.byName)
+            let known = entries.byName.values.filter { if case .deleted = $0 { false } else { true } }
+            entries.only = known.count == 1 ? known.first : nil
         }
     }
+}
 
-    /// A host without a dot is used whole, and its port is none of its name.
-    static func firstLabel(_ host: String) -> String {
-        let name = host.utf8.prefix { $0 != UInt8(ascii: ".") && $0 != UInt8(ascii: ":") }
-        return String(decoding: name, as: UTF8.self).lowercased()
-    }
+extension ProjectDirectory.Entry {
+    fileprivate var project: Project? { if case .running(let project) = self { project } else { nil } }
 }

@@ -16,6 +16,9 @@ public struct ProjectHealthReport: Sendable, Equatable {
     /// In words, what may become a loss if nobody does anything.
     public var warning: String?
 
+    /// Why it does not run at all; nil where it does.
+    public private(set) var absence: ProjectAbsence?
+
     /// How many projects there are and how many of them are not ready, where there are several.
     struct Others: Sendable, Equatable {
         var count: Int
@@ -38,12 +41,20 @@ public struct ProjectHealthReport: Sendable, Equatable {
         self.trouble = trouble
     }
 
+    /// A project that does not run.
+    init(absent absence: ProjectAbsence) {
+        self.init(isStreaming: false, isLogWritable: false, isCatalogKnown: false, clients: 0, trouble: nil)
+        isLogReadable = false
+        self.absence = absence
+    }
+
     public var isReady: Bool { isStreaming && isLogWritable && isLogReadable && isCatalogKnown }
 
     /// The body of `/ready`.
     var json: [UInt8] {
         var writer = ByteWriter()
         writer.append(isReady ? #"{"ready":true"# : #"{"ready":false"#)
+        if let absence { writer.append(",\"state\":\"\(absence.rawValue)\"") }
         append("streaming", isStreaming, to: &writer)
         append("log_writable", isLogWritable, to: &writer)
         append("log_readable", isLogReadable, to: &writer)

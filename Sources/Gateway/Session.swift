@@ -35,6 +35,8 @@ final class Session {
     /// From when its head is read until it is answered.
     var incoming: IncomingRequest?
     var body: HTTPBodyReader?
+    /// For whoever works on an operator's answer.
+    var waiting: WaitingClient?
     var version = SerializerVersion.v1
     var wantsCompression = false
     /// Of the key it was opened with: the claims of channels that bring none.

@@ -51,7 +51,10 @@ extension PostgresError {
             )
         }
         if words.contains("server does not support SSL") {
-            return (.connectionRefused, "set ssl = on in the server, or sslmode=prefer in the database URL")
+            return (
+                .connectionRefused,
+                "set ssl = on in the server, or sslmode=prefer in the database URL (ssl_enforced false of a project)"
+            )
         }
         return (.connectionRefused, "is the database running, and the address right?")
     }

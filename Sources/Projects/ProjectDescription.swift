@@ -6,12 +6,14 @@ import Settings
 /// names of one that is there.
 public struct ProjectDescription: Sendable, Equatable {
     private let members: JSONObject
+    private let pathName: String?
     /// Nil when it names none.
     public let externalID: String?
 
     /// - Parameter pathName: the project that the request's path names, which counts more than the body.
     init(_ members: JSONObject, named pathName: String? = nil) {
         self.members = members
+        self.pathName = pathName
         externalID = pathName ?? members["external_id"].flatMap(Self.name)
     }
 
@@ -37,7 +39,7 @@ public struct ProjectDescription: Sendable, Equatable {
         replacing old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64
     ) throws(ProjectMistakes) -> ProjectRecord {
         var mistakes = ProjectMistakes()
-        let externalID = checkedName(&mistakes)
+        let externalID = checkedName(isNew: old == nil, &mistakes)
         var fields = changedFields(of: old, defaults, &mistakes)
         if old == nil { fields["name"] = .string(externalID) }
         let extensions = changedExtensions(of: old, defaults, at: now, &mistakes)
@@ -50,15 +52,34 @@ public struct ProjectDescription: Sendable, Equatable {
             updatedAt: now, fields: fields, extensions: extensions, unknown: old?.unknown ?? JSONObject())
     }
 
-    private func checkedName(_ mistakes: inout ProjectMistakes) -> String {
+    /// Projects that were stored before names were looked at keep theirs.
+    private func checkedName(isNew: Bool, _ mistakes: inout ProjectMistakes) -> String {
         guard let externalID else {
             let isBlank = [nil, .null, .string("")].contains(members["external_id"])
             mistakes.add("external_id", isBlank ? "can't be blank" : "is invalid")
             return ""
         }
-        let isGood = externalID.utf8.count <= Limits.maximumProjectNameBytes && !externalID.utf8.contains { $0 < 32 }
-        if !isGood { mistakes.add("external_id", "is invalid") }
+        if isNew, !Self.isHostLabel(externalID) {
+            mistakes.add(
+                "external_id",
+                "must be the first part of a host name: a-z, 0-9, - and _, at most \(Limits.maximumProjectNameBytes), beginning "
+                    + "and ending with a letter or digit, not digits alone")
+        }
+        if let pathName, let given = members["external_id"], ![.null, .string(pathName)].contains(given) {
+            mistakes.add("external_id", "can't be changed")
+        }
         return externalID
+    }
+
+    /// Whether a host name can begin with it (RFC 1123 §2.1, and `_`, which resolvers take). Digits alone would be part of an
+    /// address.
+    static func isHostLabel(_ name: String) -> Bool {
+        let bytes = Array(name.utf8)
+        func isPlain(_ byte: UInt8) -> Bool { (97...122).contains(byte) || (48...57).contains(byte) }
+        guard let first = bytes.first, let last = bytes.last, isPlain(first), isPlain(last) else { return false }
+        return bytes.count <= Limits.maximumProjectNameBytes
+            && bytes.allSatisfy { isPlain($0) || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") }
+            && !bytes.allSatisfy { (48...57).contains($0) }
     }
 
     /// What is not given stays; null and an empty text take a value away, so that its default counts again.
@@ -70,9 +91,11 @@ public struct ProjectDescription: Sendable, Equatable {
             switch members[field.name] {
             case nil: fields[field.name] = old?.fields[field.name] ?? field.initial(defaults)
             case .null, .string(""): fields[field.name] = field.initial(defaults)
+            // What was taken once is taken again.
+            case let given? where given == old?.fields[field.name]: fields[field.name] = given
             case let given?:
                 fields[field.name] = field.cast(given)
-                if fields[field.name] == nil { mistakes.add(field.name, "is invalid") }
+                if fields[field.name] == nil { mistakes.add(field.name, field.mistake) }
             }
         }
         return fields

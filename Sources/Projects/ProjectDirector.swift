@@ -18,20 +18,17 @@ public struct NoDatabase: Error, CustomStringConvertible {
 
 /// Starts and ends projects, as the settings, the store and operators want it.
 ///
-/// In: operations from any thread. Out: their answers, on a thread of its own, where it does one after the other: ending a
-/// project waits for its threads and its clients.
+/// In: operations from any thread. Out: their answers, from a thread of the project that they concern: ending a project waits
+/// for its threads and its clients.
 public final class ProjectDirector: Operators {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
     private struct Running {
         var byName: [String: RunningProject] = [:]
+        /// Projects that could not be started, by how often in a row.
+        var failures: [String: Int] = [:]
         var free: [UInt32] = []
         var next: UInt32 = 0
-    }
-
-    private struct Jobs {
-        var waiting: [(operation: TenantsOperation, answer: Answer)] = []
-        var isClosed = false
     }
 
     let api: TenantsAPI
@@ -40,13 +37,12 @@ public final class ProjectDirector: Operators {
     private let configured: ProjectRecord?
     private let gateway: Gateway
     private let running = Mutex(Running())
-    private let jobs = Mutex(Jobs())
-    private let pulse = Pulse()
-    private let thread = Mutex<BackgroundThread?>(nil)
+    private let lanes: ProjectLanes
     /// From when all else is there.
     private let questions = Mutex<QuestionDesk?>(nil)
 
-    /// Starts every project there is. One that cannot be started is said in the log; the others run.
+    /// Starts every project there is, side by side. One that cannot be started is said in the log and tried again; the others
+    /// run.
     public init(_ planner: ProjectPlanner, on gateway: Gateway) throws {
         let configuration = planner.configuration
         self.planner = planner
@@ -60,11 +56,16 @@ public final class ProjectDirector: Operators {
         guard configured != nil || !store.all.isEmpty || planner.keys.operators.hasOperators else {
             throw NoDatabase()
         }
-        try startAll()
-        let thread = try BackgroundThread("projects") { [unowned self] in work() }
-        self.thread.withLock { $0 = thread }
-        let desk = try QuestionDesk()
-        questions.withLock { $0 = desk }
+        lanes = try ProjectLanes()
+        do {
+            try startAll()
+            let desk = try QuestionDesk()
+            questions.withLock { $0 = desk }
+        } catch {
+            lanes.close()
+            endAll()
+            throw error
+        }
     }
 
     private static var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
@@ -76,26 +77,87 @@ public final class ProjectDirector: Operators {
 
     // MARK: Starting
 
+    /// Each has been tried once when this returns. Throws where there is none but the settings' own that could run: the
+    /// reason is the program's then.
     private func startAll() throws {
-        let records = store.all
-        let name = planner.configuration.projectName
-        // Where only the settings' own cannot start, nothing can: the reason is the program's.
-        if let plan = planner.configured, !records.contains(where: { $0.externalID == name }) { try start(plan) }
-        for record in records {
-            do {
-                try start(record)
-            } catch {
-                Log.shared.error(
-                    "a project cannot be started", [.project(record.externalID), .reason("\(error)")])
+        let own = planner.configuration.projectName
+        var names = store.all.map(\.externalID)
+        if planner.configured != nil, !names.contains(own) { names.append(own) }
+        gateway.announce(names, .starting)
+        gateway.remember(deleted: store.deleted)
+        let ends = Mutex<[(name: String, error: (any Error)?)]>([])
+        let pulse = Pulse()
+        for name in names {
+            lanes.add(name) { [self] isGivenUp in
+                let error = isGivenUp ? HubIsBusy() : attempt(name)
+                ends.withLock { $0.append((name, error)) }
+                pulse.beat()
             }
+        }
+        var seen: UInt64 = 0
+        while seen < names.count {
+            seen = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + 3_600_000_000_000)
+        }
+        guard running.withLock({ $0.byName.isEmpty }) else { return }
+        if store.record(named: own) == nil, let error = ends.withLock({ $0.first { $0.name == own } })?.error {
+            throw error
         }
     }
 
-    private func start(_ record: ProjectRecord) throws {
-        guard let plan = planner.stored(record) else {
-            return Log.shared.warning("a project has no database", [.project(record.externalID)])
+    /// Starts the project as it is described now. Where that fails it is tried again later, until it runs or is described
+    /// otherwise.
+    private func attempt(_ name: String) -> (any Error)? {
+        do {
+            guard let plan = plan(name) else {
+                running.withLock { _ = $0.failures.removeValue(forKey: name) }
+                guard api.record(name) != nil else { return nil }
+                gateway.announce([name], .unconfigured)
+                Log.shared.warning("a project has no database", [.project(name)])
+                return nil
+            }
+            gateway.announce([name], .starting)
+            try start(plan)
+            if running.withLock({ $0.failures.removeValue(forKey: name) }) != nil {
+                Log.shared.info("a project that could not be started runs", [.project(name)])
+            }
+            return nil
+        } catch {
+            gateway.announce([name], .failed)
+            let count = running.withLock { running in
+                running.failures[name, default: 0] += 1
+                return running.failures[name, default: 1]
+            }
+            let delay = Self.delay(afterFailures: count)
+            Log.shared.error(
+                "a project cannot be started; it is tried again",
+                [.project(name), .reason("\(error)"), .attempt(count), .delay(delay)])
+            let time = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
+            lanes.add(name, atMonotonic: time) { [weak self] isGivenUp in self?.tryAgain(name, isGivenUp: isGivenUp) }
+            return error
         }
-        try start(plan)
+    }
+
+    private func tryAgain(_ name: String, isGivenUp: Bool) {
+        guard running.withLock({ $0.failures[name] != nil && $0.byName[name] == nil }) else { return }
+        if isGivenUp {
+            let time = Clock.monotonicNanoseconds() + Limits.longestProjectRetry.wholeNanoseconds
+            lanes.add(name, atMonotonic: time) { [weak self] isGivenUp in self?.tryAgain(name, isGivenUp: isGivenUp) }
+        } else {
+            _ = attempt(name)
+        }
+    }
+
+    /// Doubles from the shortest to the longest, with a little chance.
+    static func delay(afterFailures count: Int) -> Duration {
+        let doubled = Limits.shortestProjectRetry * (1 << min(max(0, count - 1), 16))
+        return min(doubled, Limits.longestProjectRetry) * Double.random(in: 0.8...1.0)
+    }
+
+    /// What the project is made of, by the store or else by the settings; nil without a database, or where there is no such
+    /// project.
+    private func plan(_ name: String) -> ProjectPlan? {
+        if let record = store.record(named: name) { return planner.stored(record) }
+        return isConfigured(name) ? planner.configured : nil
     }
 
     private func start(_ plan: ProjectPlan) throws {
@@ -126,7 +188,8 @@ public final class ProjectDirector: Operators {
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? { api.refusal(request, at: now) }
 
     public func answer(
-        _ request: HTTPRequest, body: [UInt8], at now: Int64, later: @escaping @Sendable (HTTPResponse) -> Void
+        _ request: HTTPRequest, body: [UInt8], for client: WaitingClient, at now: Int64,
+        later: @escaping @Sendable (HTTPResponse) -> Void
     ) -> HTTPResponse? {
         switch api.handle(request, body: body, at: now) {
         case .response(let response): return response
@@ -134,19 +197,20 @@ public final class ProjectDirector: Operators {
             perform(operation, then: later)
             return nil
         case .question(let question, let record):
-            return ask(.question(question), of: record, then: later) { run in { run.answer() } }
+            return ask(.question(question), of: record, for: client, then: later) { run in { run.answer() } }
         case .erasure(let question, let record):
             let ingest = project(record.externalID)?.ingest
-            return ask(.question(question), of: record, then: later) { run in
+            // Who leaves has asked for it all the same.
+            return ask(.question(question), of: record, for: WaitingClient(), then: later) { run in
                 { ErasureRun(run: run, ingest: ingest).answer() }
             }
         case .part(let part, let record):
-            return ask(.part(part), of: record, then: later) { run in { run.answer() } }
+            return ask(.part(part), of: record, for: client, then: later) { run in { run.answer() } }
         }
     }
 
     private func ask(
-        _ what: QuestionRun.What, of record: ProjectRecord, then later: @escaping Answer,
+        _ what: QuestionRun.What, of record: ProjectRecord, for client: WaitingClient, then later: @escaping Answer,
         _ work: (QuestionRun) -> @Sendable () -> HTTPResponse
     ) -> HTTPResponse? {
         guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
@@ -154,33 +218,16 @@ public final class ProjectDirector: Operators {
         }
         // What is not stored is of the settings.
         let stored = store.record(named: record.externalID)
-        let run = QuestionRun(what: what, place: planner.questionPlace(stored), program: program)
+        let run = QuestionRun(what: what, place: planner.questionPlace(stored), program: program, client: client)
         desk.ask(beside: run.place.log, work(run), then: later)
         return nil
     }
 
     private func perform(_ operation: TenantsOperation, then answer: @escaping Answer) {
-        let isTaken = jobs.withLock { jobs in
-            guard !jobs.isClosed, jobs.waiting.count < Limits.maximumWaitingOperations else { return false }
-            jobs.waiting.append((operation, answer))
-            return true
-        }
-        if isTaken { pulse.beat() } else { answer(TenantsAPI.failed("the hub is busy or ending")) }
-    }
-
-    private func work() {
-        var seen: UInt64 = 0
-        while true {
-            let (job, isClosed) = jobs.withLock { jobs in
-                (jobs.waiting.isEmpty ? nil : jobs.waiting.removeFirst(), jobs.isClosed)
-            }
-            if let job {
-                job.answer(isClosed ? TenantsAPI.failed("the hub is ending") : carryOut(job.operation))
-            } else if isClosed {
-                return
-            } else {
-                seen = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + 3_600_000_000_000)
-            }
+        // What is known at once waits for nothing.
+        if case .health(let name) = operation { return answer(health(name)) }
+        lanes.add(operation.project) { [self] isGivenUp in
+            answer(isGivenUp ? TenantsAPI.failed("the hub is busy or ending") : carryOut(operation))
         }
     }
 
@@ -199,7 +246,9 @@ public final class ProjectDirector: Operators {
     private func upsert(_ description: ProjectDescription) -> HTTPResponse {
         do throws(ProjectRefusal) {
             let (record, old) = try store.apply(
-                description, configured: configured, planner.configuration.projectDefaults, at: Self.now)
+                description, configured: configured, planner.configuration.projectDefaults, at: Self.now,
+                check: planner.checkSlot)
+            gateway.announce([record.externalID], .starting)
             Log.shared.info("a project was described", [.project(record.externalID)])
             if let failure = take(record, old) { return TenantsAPI.failed(failure) }
             return api.stored(record, isNew: old == nil)
@@ -222,8 +271,7 @@ public final class ProjectDirector: Operators {
             return nil
         }
         if old == nil { prepare(record) }
-        stop(name)
-        return attempt(name) { try start(record) }
+        return restarted(name)
     }
 
     private func prepare(_ record: ProjectRecord) {
@@ -240,38 +288,32 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    private func attempt(_ name: String, _ body: () throws -> Void) -> String? {
-        do {
-            try body()
-            return nil
-        } catch {
-            Log.shared.error("a project cannot be started", [.project(name), .reason("\(error)")])
-            return "the project is stored, and cannot be started"
-        }
+    /// In words that it could not be.
+    private func restarted(_ name: String) -> String? {
+        stop(name)
+        running.withLock { _ = $0.failures.removeValue(forKey: name) }
+        return attempt(name) == nil ? nil : "the project is stored, and cannot be started; the hub tries again"
     }
 
     /// One that is not there is gone already. Unless it is told otherwise its log stays on the disk, for whoever asks later
     /// what happened.
     private func delete(_ name: String, log fate: LogFate) -> HTTPResponse {
-        let record = store.record(named: name)
+        let staysConfigured = isConfigured(name) && planner.configured != nil
         do throws(ProjectStoreError) {
-            guard try store.remove(name), let record else { return TenantsAPI.done }
+            guard let record = try store.remove(name, remembering: !staysConfigured) else { return TenantsAPI.done }
+            // Another description of the settings' own project went.
+            if staysConfigured {
+                return restarted(name).map(TenantsAPI.failed) ?? TenantsAPI.done
+            }
             stop(name)
-            if isConfigured(name) { return startConfigured(name) }
+            running.withLock { _ = $0.failures.removeValue(forKey: name) }
+            gateway.remember(deleted: [name])
             dropSlot(of: record)
             return giveUpLog(of: record, fate)
         } catch {
             Log.shared.error("a project cannot be deleted", [.project(name), .reason("\(error)")])
             return TenantsAPI.failed("the project cannot be deleted")
         }
-    }
-
-    /// As the settings have it, where another description of it went.
-    private func startConfigured(_ name: String) -> HTTPResponse {
-        if let plan = planner.configured, let failure = attempt(name, { try start(plan) }) {
-            return TenantsAPI.failed(failure)
-        }
-        return TenantsAPI.done
     }
 
     private func giveUpLog(of record: ProjectRecord, _ fate: LogFate) -> HTTPResponse {
@@ -317,13 +359,8 @@ public final class ProjectDirector: Operators {
     }
 
     private func restart(_ name: String) -> HTTPResponse {
-        let stored = store.record(named: name)
-        let plan =
-            stored.flatMap { planner.stored($0) } ?? (stored == nil && isConfigured(name) ? planner.configured : nil)
-        guard let plan else { return TenantsAPI.notFound }
-        stop(name)
-        if let failure = attempt(name, { try start(plan) }) { return TenantsAPI.failed(failure) }
-        return TenantsAPI.done
+        guard plan(name) != nil else { return TenantsAPI.notFound }
+        return restarted(name).map(TenantsAPI.failed) ?? TenantsAPI.done
     }
 
     private func isConfigured(_ name: String) -> Bool { name == planner.configuration.projectName }
@@ -352,14 +389,20 @@ public final class ProjectDirector: Operators {
     /// No more is begun. Before the loops end.
     public func close() {
         questions.withLock { $0 }?.close()
-        jobs.withLock { $0.isClosed = true }
-        pulse.beat()
-        thread.withLock { $0 }?.join()
+        lanes.close()
     }
 
-    /// When clients and loops are gone already.
+    /// Ends all projects side by side, when clients and loops are gone already.
     public func endAll() {
-        for project in running.withLock({ Array($0.byName.values) }) { project.end() }
+        var threads: [BackgroundThread] = []
+        for project in running.withLock({ Array($0.byName.values) }) {
+            do throws(SystemError) {
+                threads.append(try BackgroundThread("project-end") { project.end() })
+            } catch {
+                project.end()
+            }
+        }
+        for thread in threads { thread.join() }
     }
 
     /// Keys that the settings name, read again.
@@ -367,5 +410,22 @@ public final class ProjectDirector: Operators {
         let name = planner.configuration.projectName
         guard store.record(named: name) == nil else { return }
         main?.replace(keys.clients)
+    }
+}
+
+/// A project's work was given up before it began.
+private struct HubIsBusy: Error, CustomStringConvertible {
+    var description: String { "the hub has no thread for it" }
+}
+
+extension TenantsOperation {
+    /// Name of the project that it concerns.
+    fileprivate var project: String {
+        switch self {
+        case .upsert(let description): description.externalID ?? ""
+        case .delete(let name, _), .reload(let name), .shutdown(let name), .health(let name), .channels(let name),
+            .signal(let name, _):
+            name
+        }
     }
 }

@@ -51,7 +51,7 @@ extension ProjectExtension {
                 if isRequired { mistakes.add("settings", "\(field.name) can't be blank") }
             case let value?:
                 settings[field.name] = field.cast(value)
-                if settings[field.name] == nil { mistakes.add("settings", "\(field.name) is invalid") }
+                if settings[field.name] == nil { mistakes.add("settings", "\(field.name) \(field.mistake)") }
             }
         }
         guard mistakes.isEmpty else { throw mistakes }

@@ -1,6 +1,7 @@
 import Auth
 import Bytes
 import Diagnostics
+import Postgres
 import Settings
 
 /// One field of a project, or one setting of its extension, as the API names and checks it.
@@ -21,19 +22,22 @@ struct ProjectField {
     let kind: Kind
     /// Encrypted in the file and in answers.
     let isSecret: Bool
+    /// What is said of a value that is none of this field.
+    let mistake: String
     /// What stands there when nothing was given; nil for what may be missing.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
     /// Puts what is given, or that nothing is, into the limits of a project.
     let limit: @Sendable (JSONValue?, inout ProjectLimits) -> Void
 
     init(
-        _ name: String, _ kind: Kind, isSecret: Bool = false,
+        _ name: String, _ kind: Kind, isSecret: Bool = false, mistake: String = "is invalid",
         initial: @escaping @Sendable (ProjectDefaults) -> JSONValue? = { _ in nil },
         limit: @escaping @Sendable (JSONValue?, inout ProjectLimits) -> Void = { _, _ in }
     ) {
         self.name = name
         self.kind = kind
         self.isSecret = isSecret
+        self.mistake = mistake
         self.initial = initial
         self.limit = limit
     }
@@ -105,7 +109,9 @@ extension ProjectField {
     /// In the order in which they are stored.
     static let all: [ProjectField] = [
         ProjectField("name", .text),
-        ProjectField("jwt_secret", .text, isSecret: true),
+        ProjectField(
+            "jwt_secret", .checked(isSoundSecret), isSecret: true,
+            mistake: "must have \(ShortSecret.soundBytes) bytes or more"),
         ProjectField("jwt_jwks", .keySet, isSecret: true),
         ProjectField("postgres_cdc_default", .text) { _ in .string(ProjectExtension.rowLevelSecurity) },
         ProjectField("max_concurrent_users", limiting: \.maximumConcurrentUsers),
@@ -157,7 +163,20 @@ extension ProjectField {
     ]
 
     /// Says all of the above at once, as libpq takes it; the reference has nothing like it.
-    static let databaseURL = ProjectField("database_url", .checked { ConnectionString($0) != nil }, isSecret: true)
+    static let databaseURL = ProjectField(
+        "database_url", .checked(isAddress), isSecret: true,
+        mistake:
+            "is invalid, or has a parameter that reads files or settings of the hub's machine, or that is not known")
+
+    /// Parameters of libpq that say where a database is, who connects and how that is secured. None of them has the hub send
+    /// what its machine keeps for others (`passfile`, `service`), or changes what is asked (`options`).
+    private static let addressParameters: Set<String> = [
+        "host", "hostaddr", "port", "dbname", "user", "password", "sslmode", "sslnegotiation", "sslrootcert", "sslcert",
+        "sslkey", "sslcrl", "sslsni", "ssl_min_protocol_version", "ssl_max_protocol_version", "channel_binding",
+        "require_auth", "gssencmode", "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval",
+        "keepalives_count", "tcp_user_timeout", "target_session_attrs", "load_balance_hosts", "application_name",
+        "fallback_application_name",
+    ]
 
     static let optionalSettings: [ProjectField] = [
         ProjectField("poll_interval_ms", .number) { _ in .number(100) },
@@ -178,6 +197,20 @@ extension ProjectField {
     @Sendable
     private static func isName(_ text: String) -> Bool {
         !text.isEmpty && !text.utf8.contains(0)
+    }
+
+    /// What signs tokens of HS256 is as long as its hash (RFC 7518 §3.2).
+    @Sendable
+    private static func isSoundSecret(_ text: String) -> Bool {
+        text.utf8.count >= ShortSecret.soundBytes && !text.utf8.contains(0)
+    }
+
+    @Sendable
+    private static func isAddress(_ text: String) -> Bool {
+        guard ConnectionString(text) != nil, let parameters = try? ConnectionTarget(text).parameters() else {
+            return false
+        }
+        return parameters.allSatisfy { addressParameters.contains($0.0) }
     }
 
     @Sendable

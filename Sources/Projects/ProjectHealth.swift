@@ -11,24 +11,19 @@ public struct ProjectHealth: Sendable, Equatable {
     public var region: String
     /// A name of this hub.
     public var node: String
-    /// What was prepared in the database is older than this program, and is being brought up to date.
-    public var hasPendingMigrations: Bool
 
     public init(
-        isDatabaseConnected: Bool, isReplicating: Bool, clients: Int, region: String, node: String,
-        hasPendingMigrations: Bool = false
+        isDatabaseConnected: Bool, isReplicating: Bool, clients: Int, region: String, node: String
     ) {
         self.isDatabaseConnected = isDatabaseConnected
         self.isReplicating = isReplicating
         self.clients = clients
         self.region = region
         self.node = node
-        self.hasPendingMigrations = hasPendingMigrations
     }
 
-    public var isHealthy: Bool {
-        clients > 0 ? isDatabaseConnected : !hasPendingMigrations
-    }
+    /// The hub holds on to the database also where nobody is connected; the reference, which does not, is healthy then.
+    public var isHealthy: Bool { isDatabaseConnected && isReplicating }
 
     /// 200 whether healthy or not: the body tells.
     public var response: HTTPResponse {

@@ -82,6 +82,21 @@ public struct ProjectPlanner: Sendable {
         }
     }
 
+    /// Two projects on one slot take changes from each other. One that was stored so may stay so.
+    func checkSlot(
+        of new: ProjectRecord, replacing old: ProjectRecord?, beside others: [ProjectRecord]
+    ) throws(ProjectMistakes) {
+        guard let place = place(of: new), old.flatMap(self.place)?.isSame(as: place) != true else { return }
+        let isConfigured = new.externalID == configuration.projectName
+        let hasOwn = !isConfigured && !others.contains { $0.externalID == configuration.projectName }
+        let taken = others.compactMap(self.place) + (hasOwn ? [configuredPlace].compactMap(\.self) : [])
+        guard taken.contains(where: place.isSame) else { return }
+        let mistake = ProjectMistakes([("settings", "slot_name \(place.slot) is another project's on that server")])
+        var mistakes = ProjectMistakes()
+        mistakes.add("extensions", each: [mistake])
+        throw mistakes
+    }
+
     /// The same of the project of the settings.
     var configuredPlace: SlotPlace? {
         configuration.databaseURL.map { SlotPlace(slot: configuration.slot, ConnectionTarget($0.revealed)) }

@@ -11,7 +11,7 @@ import Snapshots
 import System
 
 extension ProjectServices {
-    /// Starts them. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
+    /// Starts them, or none where one of them cannot be. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
     init(
         _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
         janitor: MessagesJanitor, messagesHours: Int, keepsCatalogs: Bool
@@ -26,18 +26,25 @@ extension ProjectServices {
                 record: { ingest.record($0) }, end: { ingest.nextOffset },
                 oldest: { ingest.oldestOffset(in: logDirectory) })
         }
+        let starting = ServicesStarting()
+        defer { starting.end() }
         let catalog = try CatalogService(catalogSettings)
+        starting.note { catalog.stop() }
         let filterEvaluator = try FilterEvaluator(database, reachability, metrics)
+        starting.note { filterEvaluator.stop() }
         var judging = PolicyEvaluator.Settings(database: database, policies: policies)
         judging.reachability = reachability
         judging.metrics = metrics
         let policyEvaluator = try PolicyEvaluator(judging)
+        starting.note { policyEvaluator.stop() }
         let recall = try RecallService(logDirectory: logDirectory, metrics)
+        starting.note { recall.stop() }
         var archived = MessageArchive.Settings(logDirectory: logDirectory, target: database)
         archived.hours = messagesHours
         archived.metrics = metrics
         let archive = try MessageArchive(
             archived, logEnd: { ingest.end }, followed: { ingest.messagesFollowed })
+        starting.note { archive.stop() }
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
         authorizing.reachability = reachability
@@ -46,10 +53,24 @@ extension ProjectServices {
             database: database, policies: policies,
             openLog: { () throws(SystemError) in try DiskDirectory(logDirectory) }, logEnd: { ingest.end })
         snapshots.metrics = metrics
+        let authorizer = try ChannelAuthorizer(authorizing)
+        starting.note { authorizer.stop() }
         self.init(
             DeliveryAsking(
                 catalog: catalog, filterEvaluator: filterEvaluator, policyEvaluator: policyEvaluator, recall: recall),
-            authorizer: try ChannelAuthorizer(authorizing), archive: archive,
-            snapshots: try SnapshotService(snapshots))
+            authorizer: authorizer, archive: archive, snapshots: try SnapshotService(snapshots))
+        starting.isComplete = true
+    }
+}
+
+/// Services that run while others are yet to be started: a start that is tried again and again leaves no threads behind.
+private final class ServicesStarting {
+    private var stops: [() -> Void] = []
+    var isComplete = false
+
+    func note(_ stop: @escaping () -> Void) { stops.append(stop) }
+
+    func end() {
+        if !isComplete { for stop in stops.reversed() { stop() } }
     }
 }

@@ -27,8 +27,10 @@ public final class ProjectStore: Sendable {
     public static let fileName = "projects.json"
     private static let unfinished = "projects.json.new"
 
-    private struct State {
+    fileprivate struct State {
         var records: [ProjectRecord]
+        /// Names of projects that were deleted, oldest first.
+        var deleted: [String] = []
         /// What the file had beside.
         var unknown: JSONObject
     }
@@ -58,26 +60,34 @@ public final class ProjectStore: Sendable {
     public var all: [ProjectRecord] { state.withLock { $0.records } }
 
     public func record(named externalID: String) -> ProjectRecord? {
-        state.withLock { state in
-            state.records.first { $0.externalID.utf8.elementsEqual(externalID.utf8) }
-        }
+        state.withLock { state in state.records.first { $0.isNamed(externalID) } }
     }
+
+    /// Names of projects that were deleted and are not there again.
+    var deleted: [String] { state.withLock { $0.deleted } }
 
     // MARK: Changing
 
     /// Stores what comes of the description, durably before this returns.
     ///
-    /// - Parameter configured: the project of the settings, which is changed if it is meant and not stored.
+    /// - Parameters:
+    ///   - configured: the project of the settings, which is changed if it is meant and not stored.
+    ///   - check: says what is wrong with a record, beside those that are stored otherwise.
     public func apply(
-        _ description: ProjectDescription, configured: ProjectRecord? = nil, _ defaults: ProjectDefaults, at now: Int64
+        _ description: ProjectDescription, configured: ProjectRecord? = nil, _ defaults: ProjectDefaults, at now: Int64,
+        check: (_ new: ProjectRecord, _ old: ProjectRecord?, _ others: [ProjectRecord]) throws(ProjectMistakes) ->
+            Void = {
+                (_, _, _) throws(ProjectMistakes) in
+            }
     ) throws(ProjectRefusal) -> (record: ProjectRecord, old: ProjectRecord?) {
         try writing.withLock { _ throws(ProjectRefusal) in
             var new = state.withLock { $0 }
-            let index = new.records.firstIndex { $0.externalID == description.externalID }
+            let index = description.externalID.flatMap { name in new.records.firstIndex { $0.isNamed(name) } }
             let old = index.map { new.records[$0] } ?? configured.flatMap { $0.isMeant(by: description) ? $0 : nil }
             let record: ProjectRecord
             do throws(ProjectMistakes) {
                 record = try description.record(replacing: old, defaults, at: now)
+                try check(record, old, new.records.enumerated().filter { $0.offset != index }.map(\.element))
             } catch {
                 throw .mistakes(error)
             }
@@ -88,6 +98,7 @@ public final class ProjectStore: Sendable {
                     throw .store(ProjectStoreError("there are \(Limits.maximumProjects) projects already"))
                 }
                 new.records.append(record)
+                new.deleted.removeAll { $0 == record.externalID }
             }
             do throws(ProjectStoreError) {
                 try replace(new)
@@ -98,15 +109,19 @@ public final class ProjectStore: Sendable {
         }
     }
 
-    /// Durable before this returns; false when there was none of that name.
-    public func remove(_ externalID: String) throws(ProjectStoreError) -> Bool {
-        try writing.withLock { _ throws(ProjectStoreError) in
+    /// Removes the project, durably before this returns, and returns it; nil when there was none of that name.
+    ///
+    /// - Parameter isRemembered: whether nobody is to answer for its name from now on.
+    func remove(
+        _ externalID: String, remembering isRemembered: Bool = true
+    ) throws(ProjectStoreError) -> ProjectRecord? {
+        try writing.withLock { _ throws(ProjectStoreError) -> ProjectRecord? in
             var new = state.withLock { $0 }
-            let before = new.records.count
-            new.records.removeAll { $0.externalID == externalID }
-            guard new.records.count < before else { return false }
+            guard let index = new.records.firstIndex(where: { $0.isNamed(externalID) }) else { return nil }
+            let record = new.records.remove(at: index)
+            if isRemembered { new.remember(deleted: record.externalID) }
             try replace(new)
-            return true
+            return record
         }
     }
 
@@ -137,6 +152,7 @@ extension ProjectStore {
             ("version", .number(version)), ("proof", .string(seal.seal(proof, of: "", "proof"))),
             ("projects", .array(state.records.map { $0.stored(seal) })),
         ])
+        if !state.deleted.isEmpty { members["deleted"] = .array(state.deleted.map { .string($0) }) }
         for (name, value) in state.unknown.members { members[name] = value }
         return JSONValue.object(members).bytes + [UInt8(ascii: "\n")]
     }
@@ -159,11 +175,12 @@ extension ProjectStore {
         guard seal.open(sealed, of: "", "proof") == proof else {
             throw ProjectStoreError("\(path) was encrypted with another key than \(key.origin); \(key.hint)")
         }
-        for name in ["version", "proof", "projects"] { unknown[name] = nil }
+        let deleted = unknown["deleted"]?.array?.compactMap(\.string) ?? []
+        for name in ["version", "proof", "projects", "deleted"] { unknown[name] = nil }
         do throws(StoredProjectMistake) {
             var records: [ProjectRecord] = []
             for value in projects { records.append(try ProjectRecord(stored: value, seal)) }
-            return State(records: records, unknown: unknown)
+            return State(records: records, deleted: deleted, unknown: unknown)
         } catch {
             throw ProjectStoreError("\(path) is damaged, and left as it is: \(error.message)")
         }
@@ -238,7 +255,23 @@ struct ProjectKey: Sendable {
 }
 
 extension ProjectRecord {
-    fileprivate func isMeant(by description: ProjectDescription) -> Bool { externalID == description.externalID }
+    fileprivate func isMeant(by description: ProjectDescription) -> Bool {
+        description.externalID.map(isNamed) ?? false
+    }
+
+    /// Byte by byte: Swift takes two spellings of an accented letter for one, which a host name is not.
+    func isNamed(_ name: String) -> Bool { externalID.utf8.elementsEqual(name.utf8) }
+}
+
+extension ProjectStore.State {
+    fileprivate mutating func remember(deleted name: String) {
+        deleted.removeAll { $0 == name }
+        deleted.append(name)
+        guard deleted.count > Limits.maximumDeletedNames else { return }
+        Log.shared.warning(
+            "the name of a project that was deleted long ago is a name like any other again",
+            [.project(deleted.removeFirst()), .limit(Limits.maximumDeletedNames)])
+    }
 }
 
 extension StorageDirectory {

@@ -17,6 +17,16 @@ struct SlotPlace: Sendable {
         return own == theirs
     }
 
+    /// Whether both are surely the same slot: of one name on one server, whatever the database, as slots are the server's.
+    func isSame(as other: SlotPlace) -> Bool { slot == other.slot && server != nil && server == other.server }
+
+    /// Host and port as the address has them; nil for a text that libpq does not read.
+    private var server: [String]? {
+        guard let parameters = try? target.parameters() else { return nil }
+        func last(_ name: String) -> String? { parameters.last { $0.0 == name }?.1 }
+        return [(last("hostaddr") ?? last("host") ?? "").lowercased(), last("port") ?? "5432"]
+    }
+
     /// As libpq finds it; nil for a text that it does not read.
     private var databaseName: String? {
         guard let parameters = try? target.parameters() else { return nil }

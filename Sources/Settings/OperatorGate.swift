@@ -4,7 +4,7 @@ import Diagnostics
 import WebSocket
 
 /// Who may do what only operators may: whoever brings a token that is signed by one of the operators' secrets, and was not
-/// withdrawn. Signature and dates are all that is asked of it.
+/// withdrawn. Signature and dates are all that is asked of it; it has to have an end.
 ///
 /// Where an operators' secret is the clients' secret too, which is how the reference's own stack has it, every client has a
 /// token that is signed by it. There, tokens with a role are let in only with that of the service; health is told to all.
@@ -15,13 +15,17 @@ public struct OperatorGate: Sendable {
     private let withdrawn: Set<String>
 
     /// - Parameters:
+    ///   - longest: how long a token may hold, so that each has to have an end; nil where it need not.
     ///   - withdrawn: tokens, separated by commas.
     ///   - clients: the secret of clients' tokens.
-    init(_ secrets: [Secret], withdrawn: Secret?, clients: Secret?) {
+    init(
+        _ secrets: [Secret], within longest: Duration? = Limits.longestOperatorToken, withdrawn: Secret?,
+        clients: Secret?
+    ) {
         keys = secrets.map { secret in
             OperatorKey(
                 verifier: TokenVerifier(secret: secret.revealed, maximumBytes: Limits.maximumTokenBytes),
-                isOfClients: secret == clients)
+                longest: longest?.components.seconds, isOfClients: secret == clients)
         }
         let tokens = withdrawn?.revealed.split(separator: ",") ?? []
         self.withdrawn = Set(tokens.map { String($0).filter { !$0.isWhitespace } })
@@ -50,12 +54,14 @@ public struct OperatorGate: Sendable {
 /// One secret of operators.
 private struct OperatorKey: Sendable {
     let verifier: TokenVerifier
+    /// Seconds.
+    let longest: Int64?
     let isOfClients: Bool
 
     func admits(_ token: [UInt8], for concern: OperatorGate.Concern, at now: Int64) -> Bool {
         do throws(TokenError) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let role = unsafe try verifier.authenticatedRole(token.span.bytes, at: now)
+            let role = unsafe try verifier.authenticatedRole(token.span.bytes, endingWithin: longest, at: now)
             guard isOfClients, concern == .everything, let role else { return true }
             return OperatorGate.roles.contains(role)
         } catch {

@@ -56,7 +56,10 @@ extension Configuration {
             metrics: self.metricsSecret.map {
                 TokenVerifier(secret: $0.revealed, maximumBytes: Limits.maximumTokenBytes)
             },
-            metricsGate: self.metricsSecret.map { OperatorGate([$0], withdrawn: self.metricsBlocklist, clients: nil) },
+            metricsGate: self.metricsSecret.map {
+                // A scraper's token is written into a file once.
+                OperatorGate([$0], within: nil, withdrawn: self.metricsBlocklist, clients: nil)
+            },
             operators: OperatorGate(
                 [self.operatorSecret, self.nextOperatorSecret].compactMap(\.self), withdrawn: self.operatorBlocklist,
                 clients: self.jwtSecret),

@@ -1,7 +1,10 @@
+import Foundation
+import System
 import TestSupport
 import Testing
 import WebSocket
 
+@testable import Gateway
 @testable import Projects
 
 @Suite(.within(minutes: 1)) struct LogQuestionTests {
@@ -42,9 +45,51 @@ import WebSocket
         ("tail", "audit-file=x"), ("tail", "mask-rules=x"), ("tail", "mask-key=x"), ("row", "table=notes"),
         ("row", "key=1"),
         ("tx", ""), ("tx", "xid=1&xid=2"), ("tail", "json=perhaps"), ("tail", "from=\0"), ("../tail", ""),
+        ("tail", "output=bundle"), ("seed", "output=bundle"), ("bundle", "output=json"), ("tail", "output=xml"),
         ("bundle", "file=x"), ("seed", "mask-key=x"), ("tail", "parts=perhaps"), ("part", ""),
     ])
     func `what names files, writes or is none is refused`(command: String, query: String) {
         #expect(throws: LogQuestion.Refusal.self) { try LogQuestion(command, items(query)) }
+    }
+
+    // MARK: The process
+
+    private func run(_ script: String, for client: WaitingClient, log: String) throws -> QuestionRun {
+        let program = TemporaryDirectory.make("program") + "/answer"
+        try Data("#!/bin/sh\n\(script)\n".utf8).write(to: URL(fileURLWithPath: program))
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+        return QuestionRun(
+            what: .question(try LogQuestion("tail", [])), place: QuestionPlace(log: log, environment: [:]),
+            program: program,
+            client: client)
+    }
+
+    /// Its process takes a processor from others' questions.
+    @Test func `a question ends with the client that asked it`() throws {
+        let log = TemporaryDirectory.make("data") + "/log"
+        try FileManager.default.createDirectory(atPath: log, withIntermediateDirectories: true)
+        let (client, answer) = (WaitingClient(), Awaited<HTTPStatus>())
+        let mark = log + "/begun"
+        let run = try run(": >\(mark); exec sleep 1000", for: client, log: log)
+        let thread = try BackgroundThread("question") { answer.set(run.answer().status) }
+        #expect(eventually { FileManager.default.fileExists(atPath: mark) })
+        client.leave()
+        // One that takes too long is answered with 503.
+        #expect(answer.wait() == .internalServerError)
+        thread.join()
+        // One that waits for its turn is not begun.
+        #expect(try self.run("exit 0", for: client, log: log).answer().status == .internalServerError)
+        #expect(try self.run("exit 0", for: WaitingClient(), log: log).answer().status == .ok)
+    }
+
+    @Test func `an answer does not say where the log lies`() throws {
+        let directory = TemporaryDirectory.make("data")
+        let log = directory + "/log"
+        try FileManager.default.createDirectory(atPath: log, withIntermediateDirectories: true)
+        let answer = try run(
+            "echo 'tidewire: there is no log at \(log), nor \(directory)/answers' >&2; exit 2", for: WaitingClient(),
+            log: log
+        ).answer()
+        #expect(answer.status == .badRequest && !String(decoding: answer.body, as: UTF8.self).contains(directory))
     }
 }

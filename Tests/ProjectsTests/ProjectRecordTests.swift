@@ -11,7 +11,7 @@ import Testing
             tenantText("realtime-dev", #","name":"Other","max_events_per_second":250,"private_only":true"#))
         #expect(record.externalID == "realtime-dev")
         #expect(record.name == "realtime-dev", "a new project is named by its id")
-        #expect(record.jwtSecret?.revealed == "s3cret" && record.keySet == nil)
+        #expect(record.jwtSecret?.revealed == "s3cret-of-thirty-two-bytes-or-more" && record.keySet == nil)
         #expect(
             record.database?.revealed
                 == "host='db.example' port='6543' user='hub' dbname='app' password='hunter2' sslmode='require'")
@@ -34,7 +34,7 @@ import Testing
 
     @Test func `changes only what is given`() throws {
         let old = try recorded(tenantText("app", #","max_joins_per_second":7,"suspend":true"#))
-        let new = try recorded(#"{"external_id":"other","name":"N","suspend":"false"}"#, replacing: old, named: "app")
+        let new = try recorded(#"{"external_id":"app","name":"N","suspend":"false"}"#, replacing: old, named: "app")
         #expect(new.id == old.id && new.externalID == "app" && new.name == "N")
         #expect(!new.isSuspended && old.isSuspended)
         #expect(new.limits(stageDefaults).maximumJoinsPerSecond == 7)
@@ -69,28 +69,31 @@ import Testing
     }
 
     @Test(arguments: [
-        (#"{"jwt_secret":"s","extensions":[EXT]}"#, #"{"external_id":["can't be blank"]}"#),
-        (#"{"external_id":"","jwt_secret":"s","extensions":[EXT]}"#, #"{"external_id":["can't be blank"]}"#),
-        (#"{"external_id":7,"jwt_secret":"s","extensions":[EXT]}"#, #"{"external_id":["is invalid"]}"#),
+        (#"{"jwt_secret":"SECRET","extensions":[EXT]}"#, #"{"external_id":["can't be blank"]}"#),
+        (#"{"external_id":"","jwt_secret":"SECRET","extensions":[EXT]}"#, #"{"external_id":["can't be blank"]}"#),
+        (#"{"external_id":7,"jwt_secret":"SECRET","extensions":[EXT]}"#, #"{"external_id":["is invalid"]}"#),
         (
             #"{"external_id":"a","extensions":[EXT]}"#,
             #"{"jwt_secret":["either jwt_secret or jwt_jwks must be provided"]}"#
         ),
-        (#"{"external_id":"a","jwt_secret":"s"}"#, #"{"extensions":["can't be blank"]}"#),
-        (#"{"external_id":"a","jwt_secret":"s","extensions":{}}"#, #"{"extensions":["is invalid"]}"#),
-        (#"{"external_id":"a","jwt_secret":"s","extensions":[{}]}"#, #"{"extensions":[{"type":["can't be blank"]}]}"#),
+        (#"{"external_id":"a","jwt_secret":"SECRET"}"#, #"{"extensions":["can't be blank"]}"#),
+        (#"{"external_id":"a","jwt_secret":"SECRET","extensions":{}}"#, #"{"extensions":["is invalid"]}"#),
         (
-            #"{"external_id":"a","jwt_secret":"s","extensions":[{"type":"other","settings":{}}]}"#,
+            #"{"external_id":"a","jwt_secret":"SECRET","extensions":[{}]}"#,
+            #"{"extensions":[{"type":["can't be blank"]}]}"#
+        ),
+        (
+            #"{"external_id":"a","jwt_secret":"SECRET","extensions":[{"type":"other","settings":{}}]}"#,
             #"{"extensions":[{"type":["is invalid"]}]}"#
         ),
         (
-            #"{"external_id":"a","jwt_secret":"s","extensions":[{"type":"postgres"}]}"#,
+            #"{"external_id":"a","jwt_secret":"SECRET","extensions":[{"type":"postgres"}]}"#,
             #"{"extensions":[{"settings":["can't be blank"]}]}"#
         ),
         (
             #"{"external_id":"a","jwt_secret":5,"suspend":"maybe","max_joins_per_second":-1,"broadcast_adapter":"x","#
                 + #""feature_flags":[],"extensions":[EXT]}"#,
-            #"{"jwt_secret":["is invalid"],"max_joins_per_second":["is invalid"],"suspend":["is invalid"],"#
+            #"{"jwt_secret":["must have 32 bytes or more"],"max_joins_per_second":["is invalid"],"suspend":["is invalid"],"#
                 + #""broadcast_adapter":["is invalid"],"feature_flags":["is invalid"]}"#
         ),
         (
@@ -98,7 +101,7 @@ import Testing
         ),
     ])
     func `says what is wrong as the reference does`(tenant: String, errors: String) throws {
-        let tenant = tenant.replacing("EXT", with: extensionText())
+        let tenant = tenant.replacing("EXT", with: extensionText()).replacing("SECRET", with: stageSecret)
         #expect(try mistakes(tenant) == #"{"errors":\#(errors)}"#)
     }
 
@@ -125,12 +128,13 @@ import Testing
                 "db_name can't be blank", "db_host can't be blank", "region can't be blank",
             ]
         ),
-        (#""database_url":"mysql://h""#, ["database_url is invalid"]),
+        (#""database_url":"mysql://h""#, ["database_url \(ProjectField.databaseURL.mistake)"]),
     ])
     func `says what is wrong with a database's settings`(settings: String, messages: [String]) throws {
         let list = messages.map { "\"\($0)\"" }.joined(separator: ",")
         #expect(
-            try mistakes(#"{"external_id":"a","jwt_secret":"s","extensions":[\#(extensionText(settings))]}"#)
+            try mistakes(
+                #"{"external_id":"a","jwt_secret":"\#(stageSecret)","extensions":[\#(extensionText(settings))]}"#)
                 == #"{"errors":{"extensions":[{"settings":[\#(list)]}]}}"#)
     }
 
@@ -154,7 +158,7 @@ import Testing
 
     @Test func `checks tokens with the project's own secret`() throws {
         let (verifier, notes) = try recorded(tenantText()).verifier(.none)
-        let good = Array(token(#"{"role":"anon","exp":1900000000}"#, secret: "s3cret").utf8)
+        let good = Array(token(#"{"role":"anon","exp":1900000000}"#, secret: "s3cret-of-thirty-two-bytes-or-more").utf8)
         let other = Array(token(#"{"role":"anon","exp":1900000000}"#, secret: "other").utf8)
         #expect(notes.isEmpty)
         #expect((try? verifier.authenticate(good.span.bytes, at: stageTime)) != nil)
@@ -173,7 +177,7 @@ import Testing
             try effects(#"{"max_joins_per_second":1}"#)
                 == ProjectEffects(disconnectsClients: false, restartsDatabase: false, changesLimits: true))
         #expect(
-            try effects(#"{"jwt_secret":"n"}"#)
+            try effects(#"{"jwt_secret":"another-s3cret-of-thirty-two-bytes"}"#)
                 == ProjectEffects(disconnectsClients: true, restartsDatabase: true, changesLimits: false))
         #expect(
             try effects(#"{"private_only":true}"#)
@@ -192,6 +196,6 @@ import Testing
         dump(record, to: &printed)
         dump(try described(tenantText()), to: &printed)
         dump(TenantsOperation.upsert(try described(tenantText())), to: &printed)
-        #expect(!printed.contains("hunter2") && !printed.contains("s3cret"))
+        #expect(!printed.contains("hunter2") && !printed.contains("s3cret-of-thirty-two-bytes-or-more"))
     }
 }

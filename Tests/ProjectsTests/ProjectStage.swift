@@ -24,9 +24,11 @@ func extensionText(_ settings: String = databaseSettings, type: String = "postgr
     #"{"type":"\#(type)","settings":{\#(settings)}}"#
 }
 
+let stageSecret = "s3cret-of-thirty-two-bytes-or-more"
+
 /// The members of a `tenant` that can be created.
 func tenantText(_ name: String = "app", _ more: String = "") -> String {
-    #"{"external_id":"\#(name)","jwt_secret":"s3cret","extensions":[\#(extensionText())]\#(more)}"#
+    #"{"external_id":"\#(name)","jwt_secret":"\#(stageSecret)","extensions":[\#(extensionText())]\#(more)}"#
 }
 
 func body(_ tenant: String) -> [UInt8] { Array(#"{"tenant":\#(tenant)}"#.utf8) }

@@ -51,7 +51,7 @@ import Testing
         #expect(again.all == [first, second] && store.all == [first, second])
         #expect(again.record(named: "b") == second && again.record(named: "c") == nil)
         let file = try text()
-        for secret in ["hunter2", "s3cret", "c2VjcmV0", "db.example", "6543", "hub\""] {
+        for secret in ["hunter2", "s3cret-of-thirty-two-bytes-or-more", "c2VjcmV0", "db.example", "6543", "hub\""] {
             #expect(!file.contains(secret), "\(secret)")
         }
         #expect(try directory.names().contains(ProjectKey.fileName) == (key == nil))
@@ -73,8 +73,8 @@ import Testing
         let first = try put(tenantText("a"), into: store)
         let changed = try store.apply(described(#"{"suspend":true}"#, named: "a"), stageDefaults, at: stageTime + 5)
         #expect(changed.old == first && changed.record.isSuspended && changed.record.id == first.id)
-        #expect(try store.remove("a"))
-        #expect(try !store.remove("a"))
+        #expect(try store.remove("a")?.externalID == "a")
+        #expect(try store.remove("a") == nil)
         #expect(try open("k").all.isEmpty)
     }
 

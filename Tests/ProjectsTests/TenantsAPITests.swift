@@ -11,6 +11,7 @@ import WebSocket
     private let own: ProjectRecord
 
     private static let secret = "operators"
+    private static let lasting = #"{"exp":\#(stageTime + 3600)}"#
 
     init() throws {
         store = try ProjectStore(in: MemoryDirectory(), key: Secret("k"))
@@ -22,7 +23,7 @@ import WebSocket
 
     private func ask(
         _ method: String, _ path: String, _ body: [UInt8] = [], accept: String? = nil,
-        authorization: String? = "Bearer \(token("{}", secret: secret))"
+        authorization: String? = "Bearer \(token(lasting, secret: secret))"
     ) throws -> TenantsOutcome {
         var headers: [String: String] = [:]
         headers["accept"] = accept
@@ -32,7 +33,7 @@ import WebSocket
 
     private func response(
         _ method: String, _ path: String, _ body: [UInt8] = [], accept: String? = nil,
-        authorization: String? = "Bearer \(token("{}", secret: secret))"
+        authorization: String? = "Bearer \(token(lasting, secret: secret))"
     ) throws -> HTTPResponse? {
         guard
             case .response(let response) = try ask(method, path, body, accept: accept, authorization: authorization)
@@ -63,7 +64,14 @@ import WebSocket
         #expect(told.status == .ok && text(told) == text(created))
         let changed = try carryOut(operation("PATCH", "/api/tenants/app", body(#"{"suspend":true}"#)))
         #expect(changed.status == .ok && text(changed).contains(#""suspend":true"#))
-        #expect(try carryOut(operation("PUT", "/api/tenants/new", body(tenantText("else")))).status == .created)
+        #expect(try carryOut(operation("PUT", "/api/tenants/new", body(tenantText("new")))).status == .created)
+        for method in ["PUT", "PATCH"] {
+            let other = try #require(try response(method, "/api/tenants/app", body(#"{"external_id":"else"}"#)))
+            #expect(
+                other.status == .unprocessableContent
+                    && text(other) == #"{"errors":{"external_id":["can't be changed"]}}"#)
+            #expect(try carryOut(operation(method, "/api/tenants/app", body(#"{"external_id":"app"}"#))).status == .ok)
+        }
         #expect(try carryOut(operation("POST", "/api/tenants", body(tenantText("app")))).status == .ok)
         let list = try #require(json(text(try response("GET", "/api/tenants"))).object?["data"]?.array)
         #expect(list.compactMap { $0.object?["external_id"]?.string } == ["realtime-dev", "app", "new"])
@@ -181,9 +189,10 @@ import WebSocket
         var health = ProjectHealth(
             isDatabaseConnected: false, isReplicating: false, clients: 3, region: "us-east-1", node: "tidewire@h")
         #expect(!health.isHealthy)
+        // Nobody who is connected makes a database that is away a healthy one.
         health.clients = 0
-        #expect(health.isHealthy)
-        health.hasPendingMigrations = true
+        #expect(!health.isHealthy)
+        health.isDatabaseConnected = true
         #expect(!health.isHealthy)
         health = ProjectHealth(
             isDatabaseConnected: true, isReplicating: true, clients: 3, region: "us-east-1", node: "tidewire@h")
@@ -196,7 +205,7 @@ import WebSocket
 
 @Suite(.within(minutes: 10)) struct OperatorGateTests {
     private func admits(
-        _ gate: OperatorGate, _ claims: String = "{}", secret: String = "a",
+        _ gate: OperatorGate, _ claims: String = #"{"exp":1900000000}"#, secret: String = "a",
         for concern: OperatorGate.Concern = .everything
     ) throws -> Bool {
         gate.admits(
@@ -214,10 +223,11 @@ import WebSocket
 
     @Test func `looks at dates and at what was withdrawn`() throws {
         let gate = OperatorGate(
-            [Secret("a")], withdrawn: Secret("x, \(token(#"{"n":1}"#, secret: "a")) ,y"), clients: Secret("other"))
+            [Secret("a")], withdrawn: Secret("x, \(token(#"{"n":1,"exp":1900000000}"#, secret: "a")) ,y"),
+            clients: Secret("other"))
         #expect(try admits(gate, #"{"n":2,"exp":1800000001}"#))
         #expect(try !admits(gate, #"{"n":2,"exp":1800000000}"#))
-        #expect(try !admits(gate, #"{"n":1}"#))
+        #expect(try !admits(gate, #"{"n":1,"exp":1900000000}"#))
     }
 
     @Test(arguments: [("anon", false), ("authenticated", false), ("service_role", true)])
@@ -228,8 +238,22 @@ import WebSocket
         let shared = OperatorGate([Secret("a")], withdrawn: nil, clients: Secret("a"))
         #expect(try admits(shared, claims) == isOperator)
         #expect(try admits(shared, claims, for: .health))
-        #expect(try admits(shared, "{}"))
+        #expect(try admits(shared))
         #expect(try admits(OperatorGate([Secret("a")], withdrawn: nil, clients: Secret("b")), claims))
+    }
+
+    /// Whoever finds a token has it for as long as it holds.
+    @Test func `takes no token that does not end, or not in a lifetime`() throws {
+        let gate = OperatorGate([Secret("a")], withdrawn: nil, clients: nil)
+        for end in [
+            "", #""exp":1e300"#, #""exp":1800000000000"#, #""exp":null"#, #""exp":"never""#, #""exp":4000000000"#,
+        ] {
+            #expect(try !admits(gate, "{\(end)}"), "\(end)")
+        }
+        #expect(try admits(gate, #"{"exp":2200000000}"#))
+        // A scraper's may.
+        let metrics = OperatorGate([Secret("a")], within: nil, withdrawn: nil, clients: nil)
+        #expect(try admits(metrics, "{}"))
     }
 
     @Test func `is made of the settings`() throws {
@@ -237,8 +261,9 @@ import WebSocket
             overrides: [
                 .flag(Setting(\.jwtSecret), "c"), .flag(Setting(\.operatorSecret), "a"),
                 .flag(Setting(\.nextOperatorSecret), "b"),
-                .flag(Setting(\.operatorBlocklist), token("{}", secret: "b")), .flag(Setting(\.metricsSecret), "m"),
-                .flag(Setting(\.metricsBlocklist), token("{}", secret: "m")),
+                .flag(Setting(\.operatorBlocklist), token(#"{"exp":1900000000}"#, secret: "b")),
+                .flag(Setting(\.metricsSecret), "m"),
+                .flag(Setting(\.metricsBlocklist), token(#"{"exp":1900000000}"#, secret: "m")),
             ], surroundings: .only()
         ).tokenKeys(surroundings: .only())
         #expect(try admits(keys.operators, secret: "a") && !admits(keys.operators, secret: "b"))

@@ -21,7 +21,7 @@ import Testing
     /// A project that was made over the API, and where its data lies.
     private func make(_ name: String) throws -> String {
         let text = #"""
-            {"tenant":{"external_id":"\#(name)","jwt_secret":"s","extensions":[{"type":"postgres_cdc_rls","settings":
+            {"tenant":{"external_id":"\#(name)","jwt_secret":"s3cret-of-thirty-two-bytes-or-more","extensions":[{"type":"postgres_cdc_rls","settings":
             {"region":"r","db_host":"db.example","db_port":"5432","db_name":"app","db_user":"hub","db_password":"p"}}]}}
             """#
         let store = try ProjectStore(in: DiskDirectory(place), key: Secret("k"))

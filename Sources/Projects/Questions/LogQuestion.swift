@@ -90,7 +90,13 @@ public struct LogQuestion: Sendable, Equatable {
                 if item.name == "json", item.value != "false" { form = .json }
                 continue
             }
-            if item.name == "output" { form = Form(rawValue: item.value) ?? form }
+            if item.name == "output" {
+                // A bundle is a file, and a command of its own.
+                guard let wanted = Form(rawValue: item.value), (wanted == .bundle) == (command == "bundle") else {
+                    throw Refusal(reason: "\(command) has no output \(item.value.prefix(40)) here")
+                }
+                form = wanted
+            }
             options.append("--\(item.name)=\(item.value)")
         }
         self.form = form

@@ -1,5 +1,6 @@
 import Bytes
 import Diagnostics
+import Gateway
 import Glibc
 import Settings
 import System
@@ -17,13 +18,17 @@ struct QuestionRun {
     let what: What
     let place: QuestionPlace
     let program: String
+    /// Its process ends when the client leaves.
+    let client: WaitingClient
 
     func with(_ option: String) -> QuestionRun {
         guard case .question(let question) = what else { return self }
-        return QuestionRun(what: .question(question.with(option)), place: place, program: program)
+        return QuestionRun(
+            what: .question(question.with(option)), place: place, program: program, client: client)
     }
 
     func answer() -> HTTPResponse {
+        guard !client.hasLeft else { return refusal(.abandoned) }
         do throws(SystemError) {
             let spool = try AnswerSpool(besideLog: place.log)
             let now = Clock.unixMicroseconds() / 1_000_000
@@ -87,6 +92,8 @@ struct QuestionRun {
         case answered(Int32, said: String)
         case tooMuch(Int)
         case late
+        /// Nobody waits for it any more.
+        case abandoned
         /// By a signal.
         case broken
     }
@@ -117,7 +124,7 @@ struct QuestionRun {
             Log.shared.error("a question to the event log ended by a signal", [.reason(words[1])])
             return .broken
         }
-        return .answered(code, said: String(decoding: said.beginning, as: UTF8.self))
+        return .answered(code, said: withoutPaths(String(decoding: said.beginning, as: UTF8.self)))
     }
 
     private func left(until deadline: UInt64) -> Int {
@@ -125,16 +132,19 @@ struct QuestionRun {
         return now < deadline ? max(1, Int((deadline - now) / 1_000_000)) : 0
     }
 
-    /// False where it is too much, or the time is up first.
+    /// Between two looks whether the client is still there.
+    private static let patienceMilliseconds = 200
+
+    /// False where it is too much, or the time is up first, or nobody waits for it any more.
     private func gather(
         _ descriptor: Int32, until deadline: UInt64, into output: AnswerOutput
     ) throws(SystemError) -> Bool {
         while output.count <= output.most {
             let milliseconds = left(until: deadline)
-            guard milliseconds > 0, Poll.wait(for: descriptor, timeoutMilliseconds: Int32(clamping: milliseconds))
-            else {
-                return false
-            }
+            guard milliseconds > 0, !client.hasLeft else { return false }
+            let isThere = Poll.wait(
+                for: descriptor, timeoutMilliseconds: Int32(min(milliseconds, Self.patienceMilliseconds)))
+            guard isThere else { continue }
             let more = ByteStream.read(descriptor)
             if more.isEmpty { return true }
             try output.append(more)
@@ -145,6 +155,7 @@ struct QuestionRun {
     private func end(_ process: ChildProcess, _ deadline: UInt64, _ output: AnswerOutput) -> End {
         process.signal(SIGKILL)
         process.wait(milliseconds: 5000)
+        if client.hasLeft { return .abandoned }
         return left(until: deadline) > 0 ? .tooMuch(output.most) : .late
     }
 
@@ -160,8 +171,14 @@ struct QuestionRun {
                 .serviceUnavailable,
                 "no answer within \(Limits.questionTimeLimit.wholeSeconds) s: ask for a smaller window, or at the hub's machine"
             )
-        case .broken, .answered: TenantsAPI.failed("the question ended without an answer")
+        case .broken, .answered, .abandoned: TenantsAPI.failed("the question ended without an answer")
         }
+    }
+
+    /// Where the log lies on the hub's machine is nobody's business who asks over the API.
+    private func withoutPaths(_ said: String) -> String {
+        let parent = place.log.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
+        return said.replacing(place.log, with: "the log").replacing(parent + "/", with: "")
     }
 
     private static func plain(_ said: String) -> String {

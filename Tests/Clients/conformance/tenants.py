@@ -283,8 +283,9 @@ async def life(stage):
         await disconnected("deletion", ask(stage, "DELETE", f"{TENANTS}/second"))
         equal([one["external_id"] for one in data(await ask(stage, "GET", TENANTS))], [MAIN], "the projects that are left")
         equal((await ask(stage, "DELETE", f"{TENANTS}/second")).status, 204, "the status of another deletion")
-        # What is left is meant by every host.
-        equal((await second.upgrade(stage.anon))[0].status, 101, "the status of an upgrade by its host")
+        # What is left is meant by every host but the one whose project went.
+        equal((await second.upgrade(stage.anon, "third.example"))[0].status, 101, "the status of an upgrade by another host")
+        equal((await second.upgrade(stage.anon))[0].status, 404, "the status of an upgrade by its host")
         equal([str(m) for m in await ours.fence()], [], "what a client of the other project was told of all this")
         slots = await stage.database.run(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{second.slot}'")
         equal(slots, "0", "the number of its slots")

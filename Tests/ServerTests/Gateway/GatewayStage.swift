@@ -30,7 +30,7 @@ final class GatewayStage: @unchecked Sendable {
     let dataDirectory = TemporaryDirectory.make("data")
     private var isStopped = false
     private var callers: [Caller] = []
-    private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
+    static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     /// `READER` and `OUTSIDER` in the text and in settings are two roles, of which the first is meant to read; `HUB` is the hub's login.
     /// `followed` are tables that an operator put into the hub's own publication, which its login may not make.

@@ -1,0 +1,109 @@
+import Diagnostics
+import Synchronization
+import System
+
+/// Work on projects: what concerns one is done in order, one thing after the other, and never waits for another's.
+///
+/// In: work from any thread, for now or for later. A project that has work has a thread for as long as that takes.
+final class ProjectLanes: Sendable {
+    /// Called once. It is given up where the hub ends, is busy, or has no thread for it.
+    typealias Work = @Sendable (_ isGivenUp: Bool) -> Void
+
+    fileprivate struct Lane {
+        var waiting: [Work] = []
+        var hasThread = false
+    }
+
+    fileprivate struct State {
+        var lanes: [String: Lane] = [:]
+        /// By project: work for a moment of the monotonic clock.
+        var later: [String: (at: UInt64, work: Work)] = [:]
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+    private let pulse = Pulse()
+    private let thread = Mutex<BackgroundThread?>(nil)
+
+    /// On the main thread: what is started from a socket loop has that loop's descriptors.
+    init() throws(SystemError) {
+        let thread = try BackgroundThread("projects") { [self] in dispatch() }
+        self.thread.withLock { $0 = thread }
+    }
+
+    func add(_ name: String, _ work: @escaping Work) {
+        let isTaken = state.withLock { $0.take(name, work) }
+        if isTaken { pulse.beat() } else { work(true) }
+    }
+
+    /// In the place of what the project was to have done later until now.
+    func add(_ name: String, atMonotonic time: UInt64, _ work: @escaping Work) {
+        state.withLock { state in
+            if !state.isClosed { state.later[name] = (time, work) }
+        }
+        pulse.beat()
+    }
+
+    /// Gives up what has not begun, and waits for what has.
+    func close() {
+        state.withLock { state in
+            state.isClosed = true
+            state.later = [:]
+        }
+        pulse.beat()
+        thread.withLock { $0.take() }?.join()
+    }
+
+    private func dispatch() {
+        var seen: UInt64 = 0
+        while true {
+            let (names, next, isDone) = state.withLock { state in
+                let now = Clock.monotonicNanoseconds()
+                for (name, planned) in state.later where planned.at <= now {
+                    state.later[name] = nil
+                    _ = state.take(name, planned.work)
+                }
+                let names = state.lanes.filter { !$0.value.hasThread }.map(\.key)
+                for name in names { state.lanes[name]?.hasThread = true }
+                let next = state.later.values.map(\.at).min() ?? now + 3_600_000_000_000
+                return (names, next, state.isClosed && state.lanes.isEmpty)
+            }
+            if isDone { return }
+            for name in names { begin(name) }
+            seen = pulse.wait(beyond: seen, untilMonotonic: next)
+        }
+    }
+
+    private func begin(_ name: String) {
+        do throws(SystemError) {
+            _ = try BackgroundThread("project-work") { [self] in work(name) }
+        } catch {
+            Log.shared.error("there is no thread for a project's work", [.project(name), .error("\(error)")])
+            work(name, isGivenUp: true)
+        }
+    }
+
+    private func work(_ name: String, isGivenUp: Bool = false) {
+        while true {
+            let (work, isClosed) = state.withLock { state in
+                let next = state.lanes[name].flatMap { $0.waiting.isEmpty ? nil : $0.waiting[0] }
+                if next == nil { state.lanes[name] = nil } else { state.lanes[name]?.waiting.removeFirst() }
+                return (next, state.isClosed)
+            }
+            guard let work else { break }
+            work(isGivenUp || isClosed)
+        }
+        pulse.beat()
+    }
+}
+
+extension ProjectLanes.State {
+    fileprivate mutating func take(_ name: String, _ work: @escaping ProjectLanes.Work) -> Bool {
+        let isNew = lanes[name] == nil
+        guard !isClosed, !isNew || lanes.count < Limits.maximumProjects,
+            lanes[name, default: .init()].waiting.count < Limits.maximumWaitingOperations
+        else { return false }
+        lanes[name, default: .init()].waiting.append(work)
+        return true
+    }
+}
