@@ -32,7 +32,8 @@ public final class ProjectDirector: Operators {
     }
 
     let api: TenantsAPI
-    private let planner: ProjectPlanner
+    /// Has the keys as they were read last.
+    private let planning: Mutex<ProjectPlanner>
     private let store: ProjectStore
     private let configured: ProjectRecord?
     private let gateway: Gateway
@@ -45,7 +46,7 @@ public final class ProjectDirector: Operators {
     /// run.
     public init(_ planner: ProjectPlanner, on gateway: Gateway) throws {
         let configuration = planner.configuration
-        self.planner = planner
+        planning = Mutex(planner)
         self.gateway = gateway
         store = try ProjectStore(in: DiskDirectory(configuration.dataDirectory), key: configuration.projectKey)
         configured =
@@ -67,6 +68,8 @@ public final class ProjectDirector: Operators {
             throw error
         }
     }
+
+    private var planner: ProjectPlanner { planning.withLock { $0 } }
 
     private static var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
 
@@ -407,6 +410,7 @@ public final class ProjectDirector: Operators {
 
     /// Keys that the settings name, read again.
     public func replace(_ keys: TokenKeys) {
+        planning.withLock { $0.keys = keys }
         let name = planner.configuration.projectName
         guard store.record(named: name) == nil else { return }
         main?.replace(keys.clients)

@@ -35,7 +35,7 @@ public typealias DatabasePreparing = @Sendable (ConnectionTarget) throws(Postgre
 /// Makes plans: of the project that the settings describe, and of those that are stored.
 public struct ProjectPlanner: Sendable {
     let configuration: Configuration
-    let keys: TokenKeys
+    var keys: TokenKeys
     let preparation: DatabasePreparing?
 
     public init(configuration: Configuration, keys: TokenKeys, preparation: DatabasePreparing? = nil) {

@@ -96,6 +96,26 @@ extension GatewayTraffic {
             #expect(told?.status == 204)
         }
 
+        @Test func `a project that starts again knows keys as they were read last`() throws {
+            let file = TemporaryDirectory.make("keys") + "/keys"
+            func write(_ key: String) throws { try Data("\(key) = anon\n".utf8).write(to: URL(fileURLWithPath: file)) }
+            try write("sb_publishable_old")
+            let crowd = try ProjectCrowd([(Setting(\.apiKeys), file)])
+            func isKnown(_ key: String) throws -> Bool {
+                try crowd.ask(
+                    "POST /api/broadcast/t/events/e HTTP/1.1\r\nHost: \(ProjectCrowd.own)\r\nAuthorization: Bearer \(key)",
+                    body: "{}"
+                ).status == 202
+            }
+            #expect(try isKnown("sb_publishable_old"))
+            try write("sb_publishable_new")
+            crowd.stage.hub.reload()
+            #expect(try isKnown("sb_publishable_new") && !isKnown("sb_publishable_old"))
+            try crowd.carryOut("POST", ProjectCrowd.own, "/reload")
+            #expect(try eventually { try isKnown("sb_publishable_new") })
+            #expect(try !isKnown("sb_publishable_old"))
+        }
+
         // MARK: The generator
 
         private struct Ground {
