@@ -43,6 +43,8 @@ public final class EventLogEnd: Sendable {
         var state: State
         var wakers: [(id: UInt64, wake: @Sendable () -> Void)] = []
         var nextWaker: UInt64 = 0
+        /// Number of the newest segment that a reader cannot read on in.
+        var unreadable: UInt64 = 0
     }
 
     private let shared: Mutex<Shared>
@@ -62,6 +64,14 @@ public final class EventLogEnd: Sendable {
         // Outside the lock: a waker may ask for the state.
         for waker in wakers { waker.wake() }
     }
+
+    /// Asks the writer to begin another segment than that one, what is left of which does not read.
+    public func askForSegment(behind segment: UInt64) {
+        shared.withLock { $0.unreadable = max($0.unreadable, segment) }
+    }
+
+    /// A reader waits for another segment than the one that is written to.
+    public var isSegmentWanted: Bool { shared.withLock { $0.unreadable >= $0.state.segment } }
 
     /// Calls `wake` on the writer's thread after each move of the end. It must not block: signal an eventfd, no more.
     public func addWaker(_ wake: @escaping @Sendable () -> Void) -> UInt64 {

@@ -43,11 +43,14 @@ public struct EventLogDamage: Error, Sendable, Equatable {
     public let position: UInt64
     /// What was found there; a fixed phrase, never data.
     public let finding: String
+    /// Number of the segment that it is in; nil where it is in another file.
+    public let segment: UInt64?
 
-    public init(path: String, position: UInt64, finding: String) {
+    public init(path: String, position: UInt64, finding: String, segment: UInt64? = nil) {
         self.path = path
         self.position = position
         self.finding = finding
+        self.segment = segment
     }
 }
 
@@ -82,6 +85,39 @@ extension EventLogError: CustomStringConvertible {
         case .foreignSource(let expected, let found):
             "the event log belongs to source \(found), not \(expected): use another directory for another database"
         case .missing(let path): "there is no event log in \(path)"
+        }
+    }
+}
+
+/// Smallest thing that a reader gives up when it cannot read on. Whatever else is served goes on being served.
+public enum ReadingTrouble: Sendable, Equatable {
+    /// Nothing: the kernel refuses for now. The reader stays where it is and tries again after a while.
+    case transient
+    /// One reader's past: retention deleted it.
+    case past
+    /// What is left of one segment, whose number is known where its own bytes are at fault. Other segments may read.
+    case segment(UInt64?)
+    /// The whole log, for this process: it belongs to another source or another writer.
+    case log
+
+    public init(_ error: any Error) {
+        switch error {
+        case let error as EventLogError: self = error.trouble
+        case is SystemError, is EventLogFailure: self = .transient
+        // Bytes whose checksum is right, and which mean nothing to this program.
+        default: self = .segment(nil)
+        }
+    }
+}
+
+extension EventLogError {
+    public var trouble: ReadingTrouble {
+        switch self {
+        // Whatever the reason is, somebody may put an end to it.
+        case .failure, .missing: .transient
+        case .damaged(let damage): .segment(damage.segment)
+        case .outsideRetention: .past
+        case .lockedElsewhere, .foreignSource: .log
         }
     }
 }

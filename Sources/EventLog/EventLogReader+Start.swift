@@ -16,6 +16,11 @@ struct SegmentChoice {
         switch start {
         case .oldest: return oldest
         case .end: return newest
+        case .behindSegment(let sequence):
+            guard let next = sequences.first(where: { $0 > sequence }) else {
+                throw .missing(path: files.path(sequence + 1))
+            }
+            return next
         case .offset(let offset):
             let found = try sequences.last { sequence throws(EventLogError) in
                 try header(sequence).baseOffset < offset
@@ -50,7 +55,15 @@ extension EventLogReader {
         in directory: any StorageDirectory, end: EventLogEnd?
     ) throws(EventLogError) -> UInt64 {
         let choice = SegmentChoice(files: SegmentFiles(directory: directory), end: end)
-        return try choice.header(choice.sequence(for: .oldest)).baseOffset
+        var oldest = try choice.sequence(for: .oldest)
+        while true {
+            do {
+                return try choice.header(oldest).baseOffset
+            } catch .damaged(let damage) {
+                // What it begins with cannot be read; what follows can.
+                do { oldest = try choice.sequence(for: .behindSegment(oldest)) } catch { throw .damaged(damage) }
+            }
+        }
     }
 }
 
@@ -94,7 +107,7 @@ private struct Passed {
 
     func isWanted(by start: EventLogStart) -> Bool {
         switch start {
-        case .oldest: true
+        case .oldest, .behindSegment: true
         case .end: false
         case .offset(let offset): endOffset > offset || self.start.offset >= offset
         case .lsn(let lsn): self.lsn >= lsn
@@ -107,7 +120,7 @@ extension EventLogStart {
     /// Nothing before this point is wanted.
     fileprivate func mayBegin(after point: IndexPoint) -> Bool {
         switch self {
-        case .oldest: false
+        case .oldest, .behindSegment: false
         case .end: true
         case .offset(let offset): point.offset < offset
         case .lsn(let lsn): point.lsn < lsn
@@ -120,7 +133,10 @@ extension EventLogReader {
     /// Sets the reader before the first transaction that is wanted, or at the end of the segment if none is, with
     /// the schema entries before that to be given first.
     mutating func find(_ start: EventLogStart) throws(EventLogError) {
-        if start == .oldest { return }
+        switch start {
+        case .oldest, .behindSegment: return
+        case .offset, .lsn, .time, .end: break
+        }
         let map = isSealed ? files.sidecar(of: scanner.file, scanner.header) : nil
         let point = map?.points.last { start.mayBegin(after: $0) } ?? IndexPoint(startOf: scanner.header)
         var relations = map?.relations.filter { $0.position < point.position } ?? []

@@ -13,6 +13,8 @@ public enum EventLogStart: Sendable, Equatable {
     case time(Int64)
     /// What is written from now on.
     case end
+    /// The first segment behind the one of this number: what is left of that one cannot be read.
+    case behindSegment(UInt64)
 }
 
 /// What the log says of one entry.
@@ -46,6 +48,8 @@ private struct Prelude {
 /// damage in the last is met before the first is given. With the writer's `end` it stops at what is durable; without
 /// (another process, or no writer at all) at the last whole transaction in the files. It never writes. One thread uses it
 /// at a time.
+///
+/// After an error it stands where it stood before: where the kernel refuses only for now, the same call is made again.
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
@@ -185,7 +189,11 @@ public struct EventLogReader: ~Copyable, Sendable {
     private mutating func step(
         passes: Bool, _ isUseless: (SealedSegment) -> Bool
     ) throws(EventLogError) -> Step {
-        if let point = prelude.relations.popFirst() { return try showPrelude(point) }
+        if let point = prelude.relations.first {
+            try showPrelude(point)
+            prelude.relations.removeFirst()
+            return .entry
+        }
         if let point = prelude.start {
             scanner.move(to: point)
             prelude.start = nil
@@ -223,18 +231,20 @@ public struct EventLogReader: ~Copyable, Sendable {
     /// the reader stays before it.
     private mutating func requireWholeTransaction() throws(EventLogError) {
         let first = scanner.startOfEntry
-        while scanner.entry.isContinued {
-            let step = try reading { () throws(SystemError) in try scanner.step() }
-            guard step == .entry else {
-                let stop = scanner.next
-                scanner.move(to: first)
-                throw files.damage(scanner.header.sequence, at: stop, step.words)
-            }
+        do throws(EventLogError) {
+            while scanner.entry.isContinued { try requireEntry() }
+            wholeEnd = scanner.next
+            scanner.move(to: first)
+            try requireEntry()
+        } catch {
+            scanner.move(to: first)
+            throw error
         }
-        wholeEnd = scanner.next
-        scanner.move(to: first)
-        let again = try reading { () throws(SystemError) in try scanner.step() }
-        guard again == .entry else { throw files.damage(scanner.header.sequence, at: scanner.next, again.words) }
+    }
+
+    private mutating func requireEntry() throws(EventLogError) {
+        let step = try reading { () throws(SystemError) in try scanner.step() }
+        guard step == .entry else { throw files.damage(scanner.header.sequence, at: scanner.next, step.words) }
     }
 
     private mutating func show(precedesStart: Bool) {
@@ -243,14 +253,13 @@ public struct EventLogReader: ~Copyable, Sendable {
             position: scanner.position, precedesStart: precedesStart)
     }
 
-    private mutating func showPrelude(_ point: IndexPoint) throws(EventLogError) -> Step {
+    private mutating func showPrelude(_ point: IndexPoint) throws(EventLogError) {
         scanner.move(to: point)
         let step = try reading { () throws(SystemError) in try scanner.step() }
         guard step == .entry, scanner.entry.kind == .relation else {
             throw files.damage(scanner.header.sequence, at: point.position, step.words)
         }
         show(precedesStart: true)
-        return .entry
     }
 
     mutating func setPrelude(_ relations: [IndexPoint], then point: IndexPoint) {
@@ -267,13 +276,12 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     /// Live: the writer says so. Otherwise the next segment's existence does.
     private mutating func noteWhetherSealed() throws(EventLogError) {
-        let sequence = scanner.header.sequence
-        if let state = end?.state {
-            isSealed = state.segment > sequence
-            scanner.limit = isSealed ? .max : state.segmentBytes
-        } else {
-            isSealed = try files.open(sequence + 1) != nil
-        }
+        (isSealed, scanner.limit) = try extent(of: scanner.header.sequence)
+    }
+
+    private func extent(of sequence: UInt64) throws(EventLogError) -> (isSealed: Bool, limit: UInt64) {
+        guard let state = end?.state else { return (try files.open(sequence + 1) != nil, .max) }
+        return state.segment > sequence ? (true, .max) : (false, state.segmentBytes)
     }
 
     private enum WholeTransaction {
@@ -288,7 +296,13 @@ public struct EventLogReader: ~Copyable, Sendable {
     private mutating func findWholeTransaction() throws(EventLogError) -> WholeTransaction {
         let start = scanner.nextPoint
         while true {
-            let step = try reading { () throws(SystemError) in try scanner.step() }
+            let step: SegmentScanner.Step
+            do throws(EventLogError) {
+                step = try reading { () throws(SystemError) in try scanner.step() }
+            } catch {
+                scanner.move(to: start)
+                throw error
+            }
             if step == .entry {
                 if scanner.entry.isContinued { continue }
                 wholeEnd = scanner.next
@@ -364,18 +378,22 @@ public struct EventLogReader: ~Copyable, Sendable {
             guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
+            // Whatever may fail comes before it is entered.
+            let extent = try extent(of: header.sequence)
+            let isPassable = passes && header.epoch == epoch && extent.isSealed
+            let uselessEnd = isPassable ? try uselessEnd(of: file, header, isUseless) : nil
             scanner = SegmentScanner(file, header, readBytes: Limits.logReadBytes)
+            (isSealed, scanner.limit) = extent
             wholeEnd = 0
             unfinishedAt = 0
-            try noteWhetherSealed()
             wanted = nil
             asksAt = .max
             guard header.epoch == epoch else {
                 _ = chooseStretches(readsFirst: true)
                 return .entered
             }
-            if passes, let end = try uselessEnd(isUseless) {
-                setPrelude([], then: end)
+            if let uselessEnd {
+                setPrelude([], then: uselessEnd)
                 return .passedOver
             }
             guard let end = chooseStretches(readsFirst: false) else { return .entered }
@@ -384,9 +402,10 @@ public struct EventLogReader: ~Copyable, Sendable {
     }
 
     /// The end of a sealed segment that is to be passed over.
-    private func uselessEnd(_ isUseless: (SealedSegment) -> Bool) throws(EventLogError) -> IndexPoint? {
-        guard isSealed, let map = files.sidecar(of: scanner.file, scanner.header) else { return nil }
-        let (file, header) = (scanner.file, scanner.header)
+    private func uselessEnd(
+        of file: any StorageFile, _ header: SegmentHeader, _ isUseless: (SealedSegment) -> Bool
+    ) throws(EventLogError) -> IndexPoint? {
+        guard let map = files.sidecar(of: file, header) else { return nil }
         let outline = try reading { () throws(SystemError) in try SegmentOutlines.outline(map, file, header) }
         // All of its schemas could be read, or it has to be read itself.
         guard outline.relations.count == map.relations.count, isUseless(SealedSegment(map, outline)) else { return nil }
@@ -396,7 +415,11 @@ public struct EventLogReader: ~Copyable, Sendable {
     /// Whether the segment may begin with a gap, as far as one can tell from outside.
     private func mayBeginEpoch() throws(EventLogError) -> Bool {
         guard scanner.header.sequence > 1 else { return false }
-        return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
+        do {
+            return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
+        } catch .damaged {
+            return true
+        }
     }
 
     /// The end of a sealed segment that certainly has none of the keys; of others it is noted where they may be.

@@ -1,6 +1,23 @@
 import Glibc
 import System
 
+/// The time at which a log was opened and what has passed since then: a step of the wall clock is no part of it.
+struct SteadyClock: Sendable {
+    private let wall: Int64
+    private let began: UInt64
+    private let monotonic: @Sendable () -> UInt64
+
+    /// - Parameter wall: microseconds since 1970, as the clock shows them now.
+    init(wall: Int64, _ monotonic: @escaping @Sendable () -> UInt64) {
+        self.wall = wall
+        self.monotonic = monotonic
+        began = monotonic()
+    }
+
+    /// Microseconds since 1970.
+    var now: Int64 { wall + Int64(clamping: (monotonic() - began) / 1000) }
+}
+
 extension EventLogWriter {
     /// Deletes the oldest sealed segments that are too old or make the log too large, and says which.
     ///
@@ -15,6 +32,7 @@ extension EventLogWriter {
         while let oldest = sealed.first, isExpired(oldest, now) {
             try delete(oldest)
             sealed.removeFirst()
+            sealedAt[oldest.sequence] = nil
             deleted.append(oldest)
         }
         // If this fails the names may come back after a power cut, from the oldest on at worst; then they go again.
@@ -25,7 +43,10 @@ extension EventLogWriter {
     private func isExpired(_ segment: SegmentSummary, _ now: Int64) -> Bool {
         if let largest = options.retentionBytes, segments.reduce(0, { $0 + $1.bytes }) > largest { return true }
         guard let age = options.retentionAge else { return false }
-        return latestTime(segment, now) < now - age.components.seconds * 1_000_000
+        let microseconds = age.components.seconds * 1_000_000
+        guard latestTime(segment, now) < now - microseconds else { return false }
+        guard let steady = steadyClock?.now else { return true }
+        return sealedAt[segment.sequence] ?? latestTime(segment, steady) < steady - microseconds
     }
 
     /// Commit times are of the database's clock. One that has not come yet says nothing, and must not keep its segment

@@ -21,6 +21,10 @@ public final class EventLogWriter {
     private var active: ActiveSegment
     private var spare: SpareSegment?
     private var segmentBegan: Int64
+    /// Clock by which no segment grows old faster than time passes; nil without a monotonic clock.
+    let steadyClock: SteadyClock?
+    /// When segments were sealed by that clock, those of this process.
+    var sealedAt: [UInt64: Int64] = [:]
     /// A rename that is not known to be durable yet.
     private var directoryNeedsSync = false
 
@@ -34,7 +38,9 @@ public final class EventLogWriter {
         source = options.source
         recovery = opening.report
         sealed = opening.sealed
-        segmentBegan = options.now()
+        let now = options.now()
+        segmentBegan = now
+        steadyClock = options.monotonic.map { SteadyClock(wall: now, $0) }
         active = ActiveSegment(file: file, index: index)
         end = EventLogEnd(Self.state(index.whole))
     }
@@ -201,6 +207,7 @@ public final class EventLogWriter {
         var summary = last
         summary.isSealed = true
         sealed.append(summary)
+        sealedAt[summary.sequence] = steadyClock?.now
         active = ActiveSegment(file: made.file, index: made.index)
         segmentBegan = options.now()
         // If this fails the new segment is there all the same, and the caller's next flush says why it is not durable.

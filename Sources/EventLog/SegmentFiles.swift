@@ -33,7 +33,7 @@ struct SegmentFiles: Sendable {
     func path(_ sequence: UInt64) -> String { directory.path + "/" + LogFile.segment(sequence) }
 
     func damage(_ sequence: UInt64, at position: UInt64, _ finding: String) -> EventLogError {
-        .damaged(EventLogDamage(path: path(sequence), position: position, finding: finding))
+        .damaged(EventLogDamage(path: path(sequence), position: position, finding: finding, segment: sequence))
     }
 
     /// The open segment, or nil if there is none of this number.

@@ -46,10 +46,18 @@ public final class SegmentOutlines {
         var outline = before ?? SegmentOutline(startOf: header)
         if let map = files.sidecar(of: file, header) {
             outline = try reading { () throws(SystemError) in try Self.outline(map, file, header) }
+            guard outline.relations.count == map.relations.count else {
+                throw files.damage(header.sequence, at: UInt64(SegmentHeader.byteCount), "a schema that does not read")
+            }
         } else {
             let start = outline.end
             try reading { () throws(SystemError) in try Self.extend(&outline, file, header, to: limit) }
             bytesRead += outline.end - start
+            // Behind what does not read there may be the last word on a row.
+            let size = try reading { () throws(SystemError) in try file.size() }
+            guard outline.end >= min(limit, size) else {
+                throw files.damage(header.sequence, at: outline.end, "bytes that are no entry")
+            }
         }
         knownBytes += outline.byteCount - (before?.byteCount ?? 0)
         if knownBytes > maximumBytes {

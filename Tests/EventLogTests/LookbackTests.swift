@@ -64,4 +64,38 @@ import Testing
             #expect(found.stretches.count < found.segments.count / 2)
         }
     }
+
+    /// Whoever looked on would take an older version of a row for its last one.
+    @Test(arguments: [true, false])
+    func `what does not read of a segment is told, and never left out`(hasIndexes: Bool) throws {
+        let storage = FaultyStorage()
+        let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 20_000))
+        for number in 0..<60 as Range<UInt64> {
+            if try number == 0 || writer.rollIfNeeded(adding: 2_000) {
+                try writer.put(payload(number, 100), kind: .relation, lsn: number + 1)
+            }
+            try writer.put(payload(number, 1_500), lsn: number + 1, keys: [number])
+            try writer.flush()
+        }
+        if !hasIndexes { for name in try storage.names() where name.hasSuffix(".index") { storage.delete(name) } }
+        let end = (segment: writer.end.state.segment, position: writer.end.state.segmentBytes)
+        func outlines(_ storage: FaultyStorage) -> SegmentOutlines {
+            SegmentOutlines(directory: storage, maximumBytes: 1 << 20)
+        }
+        let whole = try all(outlines(storage), before: end)
+        #expect(whole.segments.count > 3 && whole.relations == whole.segments.count)
+        var random = SeededRandom(seed: 7)
+        for name in try storage.names() where name.hasSuffix(".segment") {
+            // The schema's own bytes, and any.
+            let size = try #require(storage.bytes(of: name)).count
+            for byte in [200, Int.random(in: 64..<min(size, 1_000), using: &random)] {
+                let damaged = storage.copy()
+                damaged.flipBit(byte * 8 + 3, in: name)
+                #expect(throws: EventLogError.self, "\(name) byte \(byte)") {
+                    // Of segments that are passed over nothing but the schemas is looked at.
+                    _ = try all(outlines(damaged), before: end, key: byte == 200 ? 1_000_000 : nil)
+                }
+            }
+        }
+    }
 }

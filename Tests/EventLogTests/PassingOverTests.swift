@@ -10,7 +10,7 @@ import Testing
     private static let tables: [UInt8] = [1, 2, 3]
 
     /// Long stretches of few tables and rows, so that segments lack the others; now and then a mark, a gap, a notice.
-    private static func fill(_ writer: EventLogWriter, _ count: Int, _ random: inout SeededRandom) throws {
+    static func fill(_ writer: EventLogWriter, _ count: Int, _ random: inout SeededRandom) throws {
         var written: Set<UInt8> = []
         var segment: UInt64 = 0
         var (table, rows): (UInt8, ClosedRange<UInt64>) = (1, 1...4)
@@ -47,12 +47,12 @@ import Testing
         try writer.flush()
     }
 
-    private static func key(_ table: UInt8, _ row: UInt64) -> UInt64 {
+    static func key(_ table: UInt8, _ row: UInt64) -> UInt64 {
         (UInt64(table) << 32 | row) &* 0x9e37_79b9_7f4a_7c15
     }
 
     /// One table, all of it or one of its rows.
-    private struct Wish {
+    struct Wish {
         var table: UInt8
         var row: UInt64?
 

@@ -29,6 +29,7 @@ import Testing
                 from { $0[0].offset >= offset || $0[$0.count - 1].offset + UInt64($0[$0.count - 1].changes) > offset }
             case .lsn(let lsn): from { $0[$0.count - 1].lsn >= lsn }
             case .time(let time): from { $0.contains { $0.time >= time } }
+            case .behindSegment: preconditionFailure("the model knows no segments")
             }
         }
     }
@@ -63,5 +64,28 @@ import Testing
             }
             #expect(found == model.expected(start), "seed \(seed), \(start)")
         }
+    }
+
+    @Test func `behind a segment whose header does not read the next one is read`() throws {
+        let storage = FaultyStorage()
+        let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 300_000))
+        _ = try SegmentTests.fill(writer, 2500, seed: 1)
+        var entries: [(segment: UInt64, seen: Seen)] = []
+        var reader = try EventLogReader(directory: storage)
+        while try reader.next() { entries.append((reader.entry.segment, reader.seen)) }
+        let segments = writer.segments
+        try #require(segments.count > 4)
+        func name(_ sequence: UInt64) -> String { String("\(10_000_000_000 + sequence)".dropFirst()) + ".segment" }
+        for segment in segments.dropLast() {
+            let rest = entries.filter { $0.segment > segment.sequence }.map(\.seen)
+            let damaged = storage.copy()
+            damaged.flipBit(40, in: name(segment.sequence))
+            #expect(try readAll(damaged, from: .behindSegment(segment.sequence)) == rest)
+        }
+        let last = segments[segments.count - 1].sequence
+        #expect(throws: EventLogError.self) { try readAll(storage, from: .behindSegment(last)) }
+        // Whoever comes back to what can be read does not fail for what cannot.
+        storage.flipBit(40, in: name(1))
+        #expect(try EventLogReader.oldestOffset(in: storage, end: writer.end) == segments[1].firstOffset)
     }
 }

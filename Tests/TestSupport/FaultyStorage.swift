@@ -15,6 +15,10 @@ public final class FaultyStorage: StorageDirectory {
         /// Counted down by each operation of its kind; at zero it fails with the code. Nil: never.
         public var failWriteAfter: Int?
         public var failSyncAfter: Int?
+        /// The same of files opened for reading and of directories listed, …
+        public var failOpenAfter: Int?
+        /// … and of reads of files and of their sizes.
+        public var failReadAfter: Int?
         public var code: Int32 = EIO
         /// A failing write leaves this many of its bytes behind.
         public var tornBytes = 0
@@ -43,6 +47,8 @@ public final class FaultyStorage: StorageDirectory {
         var faults = Faults()
         var writes = 0
         var syncs = 0
+        var opens = 0
+        var reads = 0
         var locked: Set<String> = []
     }
 
@@ -69,6 +75,8 @@ public final class FaultyStorage: StorageDirectory {
 
     public var writeCount: Int { shared.withLock { $0.writes } }
     public var syncCount: Int { shared.withLock { $0.syncs } }
+    public var openCount: Int { shared.withLock { $0.opens } }
+    public var readCount: Int { shared.withLock { $0.reads } }
 
     /// The process died and the machine did not: everything it wrote is still seen. Locks are gone.
     public func processDied() { shared.withLock { $0.locked = [] } }
@@ -149,6 +157,15 @@ public final class FaultyStorage: StorageDirectory {
         setBytes(bytes, of: name)
     }
 
+    /// A bit of the disk is another from now on, also for whoever has the file open.
+    public func rot(_ bit: Int, of name: String) {
+        shared.withLock { $0.seen[name] }?.state.withLock { state in
+            for bytes in [\Content.State.seen, \Content.State.durable] where bit / 8 < state[keyPath: bytes].count {
+                state[keyPath: bytes][bit / 8] ^= 1 << UInt8(bit % 8)
+            }
+        }
+    }
+
     /// Another directory with the same files, everything durable.
     public func copy() -> FaultyStorage {
         let other = FaultyStorage()
@@ -170,9 +187,13 @@ public final class FaultyStorage: StorageDirectory {
         }
     }
 
-    public func names() throws(SystemError) -> [String] { shared.withLock { Array($0.seen.keys) } }
+    public func names() throws(SystemError) -> [String] {
+        try countOpen(path)
+        return shared.withLock { Array($0.seen.keys) }
+    }
 
     public func open(_ name: String, for access: StorageAccess) throws(SystemError) -> any StorageFile {
+        if access == .reading { try countOpen(name) }
         let content = shared.withLock { shared -> Content? in
             if let content = shared.seen[name] { return content }
             guard access == .creating else { return nil }
@@ -257,18 +278,33 @@ public final class FaultyStorage: StorageDirectory {
     }
 
     func countSync(_ subject: String) throws(SystemError) {
+        try count("fdatasync", subject, \.syncs, \.failSyncAfter)
+    }
+
+    private func countOpen(_ subject: String) throws(SystemError) {
+        try count("open", subject, \.opens, \.failOpenAfter)
+    }
+
+    func countRead(_ operation: String, _ subject: String) throws(SystemError) {
+        try count(operation, subject, \.reads, \.failReadAfter)
+    }
+
+    private func count(
+        _ operation: String, _ subject: String, _ counter: WritableKeyPath<Shared, Int>,
+        _ countdown: WritableKeyPath<Faults, Int?>
+    ) throws(SystemError) {
         let code = shared.withLock { shared -> Int32? in
-            shared.syncs += 1
-            guard let left = shared.faults.failSyncAfter else { return nil }
+            shared[keyPath: counter] += 1
+            guard let left = shared.faults[keyPath: countdown] else { return nil }
             if left > 0 {
-                shared.faults.failSyncAfter = left - 1
+                shared.faults[keyPath: countdown] = left - 1
                 return nil
             }
             shared.faults.times -= 1
-            if shared.faults.times == 0 { shared.faults.failSyncAfter = nil }
+            if shared.faults.times == 0 { shared.faults[keyPath: countdown] = nil }
             return shared.faults.code
         }
-        if let code { throw SystemError(operation: "fdatasync", subject: subject, code: code) }
+        if let code { throw SystemError(operation: operation, subject: subject, code: code) }
     }
 }
 
@@ -284,7 +320,8 @@ final class FaultyFile: StorageFile {
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(SystemError) -> Int {
-        content.state.withLock { state in
+        try storage.countRead("read", path)
+        return content.state.withLock { state in
             let start = min(Int(position), state.seen.count)
             let count = min(buffer.count, state.seen.count - start)
             state.seen.withUnsafeBytes { seen in
@@ -301,7 +338,7 @@ final class FaultyFile: StorageFile {
             throw SystemError(operation: "write", subject: path, code: failure.code)
         }
         if let room = storage.room() {
-            let growth = Int(position) + copied.count - (try Int(size()))
+            let growth = Int(position) + copied.count - seenBytes
             if growth > room {
                 put(copied.prefix(max(0, copied.count - (growth - room))), at: Int(position))
                 throw SystemError(operation: "write", subject: path, code: ENOSPC)
@@ -345,7 +382,7 @@ final class FaultyFile: StorageFile {
     }
 
     func reserve(_ size: UInt64) throws(SystemError) {
-        let growth = Int(size) - Int(try self.size())
+        let growth = Int(size) - seenBytes
         guard growth > 0 else { return }
         if let room = storage.room(), growth > room {
             throw SystemError(operation: "reserve", subject: path, code: ENOSPC)
@@ -353,7 +390,12 @@ final class FaultyFile: StorageFile {
         content.state.withLock { $0.seen.resize(to: Int(size)) }
     }
 
-    func size() throws(SystemError) -> UInt64 { content.state.withLock { UInt64($0.seen.count) } }
+    func size() throws(SystemError) -> UInt64 {
+        try storage.countRead("stat", path)
+        return UInt64(seenBytes)
+    }
+
+    private var seenBytes: Int { content.state.withLock { $0.seen.count } }
 }
 
 extension [UInt8] {
