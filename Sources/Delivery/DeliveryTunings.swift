@@ -16,6 +16,15 @@ extension Limits {
     /// What a delivery that waits takes beside its body.
     static let waitingDeliveryBytes = 160
 
+    /// How soon the log is read again that the kernel refused to read, at first and at the latest.
+    static let firstReadingPause = Duration.milliseconds(50)
+    static let longestReadingPause = Duration.seconds(2)
+    /// How long somebody who catches up waits for that before he is told to fetch.
+    static let pastReadingPatience = Duration.seconds(30)
+
+    /// How long rows are looked for in a log that the kernel refuses to read.
+    static let recallReadingPatience = Duration.seconds(3)
+
     /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.
     static let shadowInterval: UInt64 = 1000
 

@@ -396,6 +396,11 @@ public struct LiveMemberships: ~Copyable {
 
     public var isUnwinding: Bool { !unwinding.isEmpty }
 
+    /// Some have waited for it for as long as any may.
+    func isTiredOfUnwinding(_ now: UInt64) -> Bool {
+        unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
+    }
+
     mutating func beginUnwinding() {
         for number in unwinding { sets[number]?.beginUnwinding() }
     }

@@ -32,6 +32,9 @@ struct LogFeed: ~Copyable {
     /// What comes next, where it stands between entries.
     var position: EventLogPosition { reader.position }
 
+    /// The segment that it reads.
+    var segment: UInt64 { reader.segmentHeader.sequence }
+
     deinit { end.removeWaker(waker) }
 
     enum Step {
@@ -69,4 +72,10 @@ struct LogFeed: ~Copyable {
         @_lifetime(borrow self)
         get { reader.payload }
     }
+}
+
+extension EventLogReader {
+    /// Moves to the next entry, of one who looks ahead; false also where that does not read now: what is there is read when its
+    /// turn has come.
+    mutating func looksAhead() -> Bool { (try? next()) ?? false }
 }

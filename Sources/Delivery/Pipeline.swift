@@ -34,8 +34,16 @@ public struct Pipeline: ~Copyable {
     private let start: EventLogPosition?
     /// Where the entry begins that is read and not done with.
     private var entryAt: UInt64?
-    /// The log does not have what comes next any more.
-    private var hasLostPlace = false
+    /// The log does not have what comes next any more, or it does not read.
+    private var lostPlace: LostPlace?
+    /// The kernel refuses to read the log for now.
+    private var pause: ReadingPause?
+    /// Where the log ended when it was first to be read and could not be opened.
+    private var refusedAt: EventLogPosition?
+    /// Words for the operator, while what is committed does not reach clients because the log does not read; no path in them.
+    public private(set) var unreadable: String?
+    /// Of one that catches up: what it was to tell does not read, or not for long. It has to be given up.
+    public private(set) var hasLostPast = false
     /// Unix microseconds, as they were when the turn began or something was delivered last.
     private var moment: Int64 = 0
     private var schemas = SchemaRegistry()
@@ -111,7 +119,7 @@ public struct Pipeline: ~Copyable {
     // MARK: Reading
 
     private var isReading: Bool { if case .reading = stage { true } else { false } }
-    /// The log cannot be read: nobody can be served any more.
+    /// A rule of the hub's own was broken: nobody can be served any more.
     public var hasFailed: Bool { if case .failed = stage { true } else { false } }
     /// A catalog is waited for with policies that could be read.
     public var isHeldByPolicies: Bool { if case .heldByPolicies = stage { true } else { false } }
@@ -138,9 +146,8 @@ public struct Pipeline: ~Copyable {
         on loop: SocketLoop, until expiry: Int64,
         hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool, tell: (TurnBroadcasts) -> Void
     ) -> Bool {
-        guard isReading, !isWaitingForAnswers else { return false }
+        guard isReading, !isWaitingForAnswers, !isPausing, var feed = feed.take() else { return false }
         do {
-            guard var feed = feed.take() else { return false }
             router.fillPurses(loop.now)
             moment = sources.time.unixMicroseconds()
             let more = try read(&feed, on: loop, TurnBudget(until: expiry, sharing: start != nil), hears, tell)
@@ -148,27 +155,34 @@ public struct Pipeline: ~Copyable {
             self.feed = consume feed
             return more
         } catch {
-            failed(error)
+            failed(error, in: feed.segment)
+            // Once the kernel lets it, it goes on where it stands.
+            if case .transient = ReadingTrouble(error) { self.feed = consume feed }
             return false
         }
     }
+
+    private var isPausing: Bool { pause.map { sources.time.monotonicNanoseconds() < $0.until } ?? false }
 
     /// Opens the log at its end; at its beginning where that was waited for, as joins have been answered meanwhile. Those
     /// are told: nobody knows what was committed before the log began. Bindings wait for this, so it must not wait for
     /// them.
     public mutating func openIfBegun(on loop: SocketLoop) {
-        guard !isOpen, !hasFailed else { return }
+        guard !isOpen, !hasFailed, !hasLostPast, !isPausing else { return }
         guard let end = sources.log.end() else {
             isEarly = true
             return
         }
+        let state = end.state
+        if case .segment(let sequence) = lostPlace, state.segment <= sequence {
+            return end.askForSegment(behind: sequence)
+        }
         do {
-            // Who was too slow for the log's retention goes on at its end.
-            let start = hasLostPlace ? nil : self.start
-            let from = start.map { EventLogStart.offset($0.offset) } ?? (isEarly ? .oldest : .end)
-            let opened = try LogFeed(sources.log.open(), end: end, from: from, ringing: loop.bell)
-            let first = start ?? (isEarly ? opened.position : end.state.position)
-            (passed, epoch) = (first.offset, first.epoch)
+            let opened = try LogFeed(sources.log.open(), end: end, from: beginning, ringing: loop.bell)
+            let first = lostPlace == nil ? start ?? refusedAt : nil
+            let isAtEnd = first == nil && beginning == .end
+            let place = first ?? (isAtEnd ? end.state.position : opened.position)
+            (passed, epoch) = (place.offset, place.epoch)
             feed = consume opened
             entryAt = nil
             // What was begun with the feed before says nothing of this one's entries.
@@ -177,10 +191,23 @@ public struct Pipeline: ~Copyable {
             generation.settle()
             if isEarly { gaps.append("the database is followed from now on") }
             // Not before: what comes into the log until then is left out, too.
-            if hasLostPlace { gaps.append("the hub was too slow") }
-            (isEarly, hasLostPlace) = (false, false)
+            if let lostPlace { gaps.append(lostPlace.reason) }
+            (isEarly, lostPlace) = (false, nil)
+            hasRead()
         } catch {
-            failed(error)
+            failed(error, in: state.segment)
+            // What is committed until it can be opened is not left out.
+            let isFirst = start == nil && lostPlace == nil && !isEarly
+            if isFirst, refusedAt == nil { refusedAt = state.position }
+        }
+    }
+
+    /// Where the log is opened. Who was too slow for the log's retention goes on at its end.
+    private var beginning: EventLogStart {
+        switch lostPlace {
+        case .end: .end
+        case .segment(let sequence): .behindSegment(sequence)
+        case nil: (start ?? refusedAt).map { .offset($0.offset) } ?? (isEarly ? .oldest : .end)
         }
     }
 
@@ -205,11 +232,15 @@ public struct Pipeline: ~Copyable {
             let entry: EventLogEntry
             switch try next(&feed) {
             case .entry(let next): entry = next
-            case .none: return false
+            case .none:
+                hasRead()
+                return false
             case .passedOver:
+                hasRead()
                 passOver(to: feed.position, &budget)
                 continue
             }
+            if entryAt == nil { hasRead() }
             entryAt = entry.offset
             schemas.enter(segment: entry.segment)
             switch entry.kind {
@@ -218,7 +249,7 @@ public struct Pipeline: ~Copyable {
                 memberships.discardAll()
                 router.forgetRows()
                 // Who begins behind it knows of it: it takes no offset.
-                if let start, entry.offset <= start.offset, entry.epoch == start.epoch { break }
+                if let begun = start ?? refusedAt, entry.offset <= begun.offset, entry.epoch == begun.epoch { break }
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 // It is told before what follows.
                 budget.end()
@@ -377,7 +408,14 @@ public struct Pipeline: ~Copyable {
         try apply(&part)
         guard entry.isContinued else { return }
         isAheadOfParts = true
-        try applyLaterParts(feed, of: entry)
+        do {
+            try applyLaterParts(feed, of: entry)
+        } catch {
+            // Half of the transaction is in them: they are filled anew, and taken back to before it.
+            memberships.discardAll()
+            (self.entry.hasAppliedMemberships, isAheadOfParts) = (false, false)
+            throw error
+        }
     }
 
     @_lifetime(part: copy part)
@@ -410,8 +448,15 @@ public struct Pipeline: ~Copyable {
         let covered = sources.log.covered()
         var isWhole = false
         if memberships.mayUnwind(coveredUpTo: covered), let feed = feed.take() {
-            isWhole = (try? unwind(feed)) ?? false
+            var isRefused = false
+            do {
+                isWhole = try unwind(feed)
+            } catch {
+                isRefused = ReadingTrouble(error) == .transient
+            }
             self.feed = consume feed
+            // They are looked at again after a while, and not for ever.
+            if isRefused, !memberships.isTiredOfUnwinding(now) { return [] }
         }
         return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
     }
@@ -645,7 +690,7 @@ public struct Pipeline: ~Copyable {
         var left = Limits.recallAheadBytes
         var newer: [UInt64: Relation] = [:]
         var reader = feed.ahead()
-        while left > 0, try reader.next() {
+        while left > 0, reader.looksAhead() {
             left -= reader.entry.header.byteCount
             switch reader.entry.kind {
             case .gap: return
@@ -669,8 +714,14 @@ public struct Pipeline: ~Copyable {
             guard try isComputed(request, answers) else { return }
             router.recall.fill(request, try composed(answers))
         } catch {
-            failed(error)
+            cannotRecall(request, error)
         }
+    }
+
+    /// What the log said of these rows means nothing to this program: they are missing, of which is told.
+    private mutating func cannotRecall(_ request: RecallRequest, _ error: any Error) {
+        Log.shared.error("rows that were looked for in the event log do not read", [.reason("\(error)")])
+        router.recall.fill(request, request.rows.map { _ in .missing })
     }
 
     // MARK: Generated columns
@@ -723,7 +774,7 @@ public struct Pipeline: ~Copyable {
         var left = Limits.generationAheadBytes
         var newer: [UInt64: Relation] = [:]
         var reader = feed.ahead()
-        while left > 0, batch.rowCount < Limits.generationBatchRows, try reader.next() {
+        while left > 0, batch.rowCount < Limits.generationBatchRows, reader.looksAhead() {
             left -= reader.entry.header.byteCount
             switch reader.entry.kind {
             case .gap, .catalogMark: return
@@ -754,7 +805,7 @@ public struct Pipeline: ~Copyable {
         do {
             router.recall.fill(recalled.request, try composed(recalled.answers))
         } catch {
-            failed(error)
+            cannotRecall(recalled.request, error)
         }
     }
 
@@ -794,19 +845,69 @@ public struct Pipeline: ~Copyable {
         tables.tell(after: UInt64(microseconds) * 1000)
     }
 
-    /// Retention can overtake a loop that was held up: it goes on at the end, and says so. Otherwise the log is damaged,
-    /// and guessing where to go on would lose changes in silence.
-    private mutating func failed(_ error: any Error) {
+    /// The log is read: what kept it from that is over.
+    private mutating func hasRead() {
+        unreadable = nil
+        guard let pause = pause.take() else { return }
+        let lasted = sources.time.monotonicNanoseconds() - pause.began
+        Log.shared.info("the event log is read again", [.duration(.nanoseconds(Int64(clamping: lasted)))])
+    }
+
+    /// The smallest thing is given up: nothing at all where the kernel refuses only for now; what retention was faster
+    /// with; of a damaged segment what is left of it. Whoever misses something by that is told.
+    private mutating func failed(_ error: any Error, in segment: UInt64) {
         sources.watcher?(stage.name, "log error")
-        if case .outsideRetention? = error as? EventLogError {
+        switch ReadingTrouble(error) {
+        case .transient: isRefused(error)
+        case .past:
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
-            hasLostPlace = true
-            memberships.discardAll()
-            router.forgetRows()
-        } else {
-            Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
-            stage = .failed
+            lose(.end)
+        case .segment(let damaged):
+            Log.shared.error(
+                "a part of the event log cannot be read", [.segment(damaged ?? segment), .reason("\(error)")])
+            if start != nil { return hasLostPast = true }
+            unreadable = LostPlace.segment(segment).reason
+            lose(.segment(max(segment, damaged ?? segment)))
+        case .log:
+            Log.shared.error("the event log cannot be read", [.reason("\(error)")])
+            if start != nil { return hasLostPast = true }
+            isRefused(error)
         }
+    }
+
+    private mutating func lose(_ place: LostPlace) {
+        lostPlace = place
+        memberships.discardAll()
+        router.forgetRows()
+    }
+
+    private mutating func isRefused(_ error: any Error) {
+        let now = sources.time.monotonicNanoseconds()
+        guard let known = pause else {
+            Log.shared.warning("the event log cannot be read for now; it is tried again", [.reason("\(error)")])
+            pause = ReadingPause(at: now)
+            unreadable = Self.words(for: error)
+            return
+        }
+        // One past must not keep its clients waiting for good.
+        if start != nil, now - known.began > Limits.pastReadingPatience.wholeNanoseconds {
+            Log.shared.error("a part of the event log cannot be read for long", [.reason("\(error)")])
+            hasLostPast = true
+        }
+        pause?.lengthen(at: now)
+        unreadable = Self.words(for: error)
+    }
+
+    /// Without a path: it goes to whoever can reach the port.
+    private static func words(for error: any Error) -> String {
+        let code: Int32? =
+            switch error {
+            case let error as SystemError: error.code
+            case EventLogError.failure(let failure): failure.code
+            default: nil
+            }
+        guard let code else { return "the event log cannot be read" }
+        return "the event log cannot be read: \(SystemError(operation: "", subject: "", code: code).reason)"
     }
 
     // MARK: Waiting for the catalog

@@ -45,6 +45,8 @@ private final class RecallWorker: AskingWorker {
     let inbox: Inbox<PlainLine<RecallJob>>
     /// Its files are opened here, where their descriptors are used.
     private let lookup: RecallLookup
+    /// Nobody beats it: it is waited for as long as was asked.
+    private let pauses = Pulse()
 
     init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>, _ metrics: ProjectMetrics) {
         lookup = RecallLookup(KernelTime(), metrics) { () throws(SystemError) in try DiskDirectory(directory) }
@@ -56,8 +58,18 @@ private final class RecallWorker: AskingWorker {
             if inbox.isEnding {
                 job.giveUp()
             } else {
-                job.reply.give(lookup.answers(job.request))
+                job.reply.give(answers(job.request))
             }
+        }
+    }
+
+    /// Tries again for a while where the kernel refuses to read.
+    private func answers(_ request: RecallRequest) -> [RecallAnswer] {
+        let deadline = Clock.monotonicNanoseconds() + Limits.recallReadingPatience.wholeNanoseconds
+        while true {
+            let now = Clock.monotonicNanoseconds()
+            if let answers = lookup.answers(request, isLastTry: now >= deadline || inbox.isEnding) { return answers }
+            _ = pauses.wait(beyond: 0, untilMonotonic: now + Limits.firstReadingPause.wholeNanoseconds)
         }
     }
 }
@@ -79,7 +91,8 @@ public final class RecallLookup {
         self.openLog = openLog
     }
 
-    public func answers(_ request: RecallRequest) -> [RecallAnswer] {
+    /// An answer for each row, in order. Nil where the kernel refuses to read for now; on the last try they are missing.
+    public func answers(_ request: RecallRequest, isLastTry: Bool) -> [RecallAnswer]? {
         let start = time.monotonicNanoseconds()
         defer { metrics.recallSeconds.record(time.monotonicNanoseconds() - start) }
         do {
@@ -89,6 +102,7 @@ public final class RecallLookup {
             var search = RecallSearch(request, time)
             return try search.run(outlines)
         } catch {
+            if !isLastTry, case .transient = ReadingTrouble(error) { return nil }
             Log.shared.warning("deleted rows cannot be looked for in the event log", [.reason("\(error)")])
             return request.rows.map { _ in .missing }
         }

@@ -126,6 +126,7 @@ public final class ProjectMetrics: Sendable {
         case olderThanRetention = "older_than_retention"
         case otherEpoch = "epoch_changed"
         case unknown = "unknown_position"
+        case unreadable = "log_unreadable"
 
         public static let labelName = "outcome"
     }
@@ -171,6 +172,9 @@ public final class ProjectMetrics: Sendable {
     public let slowestReaderOffset = Gauge(
         "tidewire_slowest_reader_offset",
         "Offset in the event log of the channel that is furthest behind; the log's end where all have come there.")
+    public let logUnreadable = Gauge(
+        "tidewire_log_unreadable",
+        "Socket loops whose clients wait because the event log cannot be read there for now; 0 when all is well.")
     public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes that the segments of the event log take.")
 
     public let catalogConnected = Gauge(

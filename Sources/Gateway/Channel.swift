@@ -235,6 +235,7 @@ extension Channel.Recovery {
         case .refused(.olderThanRetention): .olderThanRetention
         case .refused(.otherEpoch): .otherEpoch
         case .refused(.unknown): .unknown
+        case .refused(.unreadable): .unreadable
         }
     }
 }

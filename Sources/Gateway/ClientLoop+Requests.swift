@@ -275,7 +275,9 @@ extension ClientLoop {
 
     private func condition(of project: Project) -> ProjectHealthReport {
         var condition = project.condition()
-        condition.isLogReadable = !project.cannotRead.load(ordering: .relaxed)
+        let reason = project.unreadable.withLock { $0.values.min() }
+        condition.isLogReadable = reason == nil && !project.cannotRead.load(ordering: .relaxed)
+        condition.trouble = condition.trouble ?? reason
         return condition
     }
 

@@ -110,6 +110,7 @@ extension LogStanding.Refusal {
         case .olderThanRetention: "The event log does not reach back to that position"
         case .otherEpoch: "History has a gap since that position, or is another database's"
         case .unknown: "The event log has not come to that position"
+        case .unreadable: "What the event log has from that position on cannot be read"
         }
     }
 }

@@ -103,7 +103,7 @@ final class Follower {
         pipeline.openIfBegun(on: loop)
         // Of a log that begins: to those who were answered before, and to nobody who comes later.
         act(on: pipeline.report())
-        if !pipeline.isOpen { home.lookAgainLater() }
+        if !pipeline.isOpen || pipeline.unreadable != nil { home.lookAgainLater() }
         let rebound = continueRebinding()
         act(on: pipeline.report())
         holdUp(rebound)
@@ -114,9 +114,13 @@ final class Follower {
             tell: { home.heardOfDatabase($0, from: self) })
         if pipeline.isHeldByPolicies { home.lookAgainLater() }
         act(on: pipeline.report())
-        if pipeline.hasFailed { home.cannotRead() }
+        if pipeline.unreadable != nil { home.lookAgainLater() }
+        if isAtEnd { home.noteReading() }
         return more
     }
+
+    /// What it was to tell is not told any more.
+    var isLost: Bool { !isAtEnd && (pipeline.hasLostPast || pipeline.hasFailed) }
 
     private func holdUp(_ rebound: Rebinding.Progress) {
         guard rebound == .waiting, pipeline.isBehind, let missing = rebinding?.missingCount else {

@@ -75,6 +75,8 @@ public final class Project: Sendable {
     private let demoted = Mutex<[PolicyBinding]>([])
     /// A loop failed to read the log: clients are refused.
     let cannotRead = Atomic<Bool>(false)
+    /// Why loops cannot read the log now, by their numbers.
+    let unreadable = Mutex<[Int: String]>([:])
     private let loopsLeft = Atomic<Int>(0)
     let admissions = Admissions()
 

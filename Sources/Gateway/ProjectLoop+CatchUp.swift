@@ -67,7 +67,15 @@ extension ProjectLoop {
         let details = channel.conversation.detailed()
         details.pastEnd = max(details.pastEnd, position.offset)
         if let known = behind.first(where: { $0.isOpenFor(position) }) { return known.takeAboard(channel) }
-        if behind.count < Limits.maximumCatchUps { return startPass(from: position).takeAboard(channel) }
+        if behind.count < Limits.maximumCatchUps {
+            let pass = startPass(from: position)
+            if !pass.isLost { return pass.takeAboard(channel) }
+            behind.removeAll { $0 === pass }
+            refuse(channel, .unreadable)
+            passOverMessages(channel)
+            if let feed = channel.session.feed, case .cut = feed.stage { return nil }
+            return live
+        }
         waitingForPass.insert(channel.place)
         return nil
     }
@@ -104,7 +112,7 @@ extension ProjectLoop {
         var more = false
         for follower in behind {
             more = follower.turn() || more
-            handOver(follower)
+            if follower.isLost { giveUp(follower) } else { handOver(follower) }
         }
         // What one has sent that is done is taken from it before it goes.
         if !behind.isEmpty { recordSent() }
@@ -142,12 +150,33 @@ extension ProjectLoop {
         return hasBoarded
     }
 
-    /// It is told in the join's reply, or, where that is out, as a loss.
-    private func retentionOvertook(_ channel: Channel) {
-        channel.recovery = .refused(.olderThanRetention)
+    /// The past that the follower was to tell does not read: its channels go on with those at the log's end, and nobody
+    /// else hears of it.
+    private func giveUp(_ follower: Follower) {
+        for place in follower.passengers.sorted() {
+            guard let channel = channels[place] else { continue }
+            if let timer = channel.bindTimer { loop.cancel(timer) }
+            channel.bindTimer = nil
+            letGo(of: channel)
+            channel.follower = nil
+            channel.untoldTruncations = []
+            refuse(channel, .unreadable)
+            passOverMessages(channel)
+            waitingForPass.insert(place)
+        }
+        assert(follower.passengers.isEmpty, "nobody stays where nothing is told")
+    }
+
+    private func retentionOvertook(_ channel: Channel) { refuse(channel, .olderThanRetention) }
+
+    /// What was missed cannot be told: that is in the join's reply, or, where that is out, told as a loss.
+    private func refuse(_ channel: Channel, _ refusal: LogStanding.Refusal) {
+        channel.recovery = .refused(refusal)
         channel.since = nil
         if let feed = channel.session.feed, channel.isOpen {
-            return cut(feed, channel, "MustFetchAgain", "older_than_retention: fetch again what is shown")
+            // Where it goes on when it has fetched.
+            channel.since = live.pipeline.isOpen ? live.pipeline.frontier : nil
+            return cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
         }
         if channel.wantsSnapshot {
             channel.snapshot = .wanted

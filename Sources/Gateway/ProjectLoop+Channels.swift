@@ -183,7 +183,9 @@ extension ProjectLoop {
         guard let channel = channel(place, generation) else { return }
         channel.joinTimer = nil
         if case .asked = channel.recovery, !channel.isReturning {
-            return join(.refused("UnableToResume: The event log has not begun: try again later"), channel)
+            return join(
+                .refused("UnableToResume: The event log has not begun, or cannot be read now: try again later"), channel
+            )
         }
         join(.patienceEnded, channel)
     }

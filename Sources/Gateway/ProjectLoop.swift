@@ -43,6 +43,8 @@ final class ProjectLoop {
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false
+    /// Why the log does not read at its end, as it was told last.
+    private var unreadable: String?
     /// Where channels stand is looked at, from the first on that this is about.
     var standingSweep: StandingSweep?
     /// The catalog's answers that are under way, by ticket.
@@ -211,9 +213,17 @@ final class ProjectLoop {
 
     // MARK: Ends
 
-    func cannotRead() {
-        project.cannotRead.store(true, ordering: .relaxed)
-        disconnectAll(.internalError, "the event log cannot be read")
+    /// What is committed reaches clients late while the log does not read: nobody is sent away for that, and everybody can
+    /// see it.
+    func noteReading() {
+        if live.pipeline.hasFailed, !project.cannotRead.exchange(true, ordering: .relaxed) {
+            disconnectAll(.internalError, "the event log cannot be read")
+        }
+        let reason = live.pipeline.unreadable
+        guard reason != unreadable else { return }
+        metrics.logUnreadable.add((reason == nil ? 0 : 1) - (unreadable == nil ? 0 : 1))
+        unreadable = reason
+        project.unreadable.withLock { $0[clients.number] = reason }
     }
 
     private func disconnectAll(_ code: CloseCode, _ reason: String) {

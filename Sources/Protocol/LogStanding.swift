@@ -10,6 +10,8 @@ public struct LogStanding: Sendable {
         case otherEpoch = "epoch_changed"
         /// The log has not come to that position.
         case unknown = "unknown_position"
+        /// What the log has from that position on is damaged, or the disk does not read it.
+        case unreadable = "log_unreadable"
     }
 
     /// What follows comes from here on; nil where the log has not begun, of which the channel is told when it has.

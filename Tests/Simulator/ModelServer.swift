@@ -178,8 +178,17 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     }
 
     func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
-        let answers = lookup.answers(request)
-        world.agenda.after(milliseconds: world.delay(.recall)) { then(answers) }
+        find(request, triesLeft: 20, then)
+    }
+
+    private func find(
+        _ request: RecallRequest, triesLeft: Int, _ then: @escaping @Sendable ([RecallAnswer]) -> Void
+    ) {
+        let answers = lookup.answers(request, isLastTry: triesLeft == 0)
+        let delay = world.delay(.recall)
+        world.agenda.after(milliseconds: answers == nil ? 50 : delay) { [self] in
+            if let answers { then(answers) } else { find(request, triesLeft: triesLeft - 1, then) }
+        }
     }
 
     func stop() {}

@@ -219,6 +219,8 @@ final class Oracle: Hearing {
     /// Before the first change.
     fileprivate static let nothing = -1
     /// Whether the hub's own account has it that a topic's channel was sent the change at an offset.
+    /// A part of the log is damaged, or was a moment ago.
+    var mayBeUnreadable: () -> Bool = { false }
     var isInLedger: ((String, UInt64) -> Bool)?
     /// Told of all that is heard.
     var trace: ((String) -> Void)?
@@ -434,7 +436,10 @@ final class Oracle: Hearing {
             tally.refetched += 1
             let isSameEpoch = position().end?.epoch == mark.place.epoch
             let isKept = isSameEpoch && position().oldestOffset.map { $0 <= mark.place.offset } ?? false
-            if reason == "unknown_position" || isSameEpoch && reason == "epoch_changed" || isKept {
+            if reason == "log_unreadable"
+                ? !mayBeUnreadable()
+                : reason == "unknown_position" || isSameEpoch && reason == "epoch_changed" || isKept
+            {
                 complain("\(who()) could not go on at \(mark.place): \(reason)")
             }
         default: complain("\(who()) was told of a recovery that it did not ask for, or the other way round")

@@ -31,6 +31,11 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The disk takes so many more, then refuses two.
         case failWrites(after: Int)
         case failSyncs(after: Int)
+        /// For so long no file can be opened for reading, or none can be read.
+        case failOpens(milliseconds: UInt64)
+        case failReads(milliseconds: UInt64)
+        /// A bit of a sealed segment is another for so long: then it is restored from a backup.
+        case rot(seed: UInt64, milliseconds: UInt64)
         case beAway(milliseconds: UInt64)
         case loseAnswers(milliseconds: UInt64)
         case lose(ForcedLoss)
@@ -179,6 +184,13 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case ..<86:
         return .freezeLoop(loop: Int(seed % UInt64(Simulation.loopCount)), milliseconds: min(milliseconds, 2_000))
     case ..<88: return .freezeStream(milliseconds: min(milliseconds, 2_000))
+    case ..<90 where shape.failsReads:
+        // As long as a crowd of sockets has all descriptors, or a disk is hung up.
+        switch seed % 4 {
+        case 0: return .failReads(milliseconds: milliseconds)
+        case 1: return .rot(seed: seed, milliseconds: milliseconds * 5)
+        default: return .failOpens(milliseconds: milliseconds)
+        }
     case ..<90: return .cutStream
     case 90: return .failWrites(after: Int(seed % 5))
     case 91: return .failSyncs(after: Int(seed % 3))

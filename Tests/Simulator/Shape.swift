@@ -27,7 +27,10 @@ public struct Shape: Sendable, Equatable {
     /// So many channels of clients that are gone the hub has room for.
     public var departures = 131_072
 
-    /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent, or begins late.
+    /// Time and again the log cannot be read for a while, or a part of it is damaged.
+    public var failsReads = false
+
+    /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent, or begins late, or its log does not read.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
@@ -35,6 +38,7 @@ public struct Shape: Sendable, Equatable {
         shape.isSilent = seed % 10 == 5
         shape.isSlowToBegin = seed % 8 == 6
         if seed % 7 == 2 { shape.departures = 4 }
+        shape.failsReads = seed % 4 == 0
         return shape
     }
 

@@ -5,6 +5,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Gateway
+import Glibc
 import Net
 import Settings
 import Synchronization
@@ -78,6 +79,15 @@ public final class Simulation {
     private var random: SeededRandom
     private var frozenLoops: [Int: UInt64] = [:]
     private var streamFrozenUntil: UInt64 = 0
+    private var readsFailUntil: UInt64 = 0
+    private let damage = Damage()
+
+    /// Bits of segments that are not what was written there.
+    private final class Damage {
+        var bits: [(until: UInt64, bit: Int, name: String)] = []
+        /// Whoever met it may be told that only now.
+        var lastSeen: UInt64?
+    }
     private var faults = 0
     private var losses: [String: Int] = [:]
     private var nextBeat: UInt64 = 0
@@ -127,6 +137,9 @@ public final class Simulation {
                 end: stream.place, start: hubBegan.place)
         }
         stream.hasGap = { [oracle] in oracle.hasGap($0) }
+        oracle.mayBeUnreadable = { [damage, time] in
+            damage.lastSeen.map { time.monotonicNanoseconds() < $0 + 10_000_000_000 } ?? false
+        }
         oracle.isInLedger = { [witness] topic, offset in
             witness.hears(topic, offset)
             return witness.has(topic, offset)
@@ -232,6 +245,7 @@ public final class Simulation {
         stream.die()
         hub?.gateway.stop()
         hub = nil
+        restore(until: .max)
         if power { storage.powerCut(&random) } else { storage.processDied() }
         storage.setFaults { _ in }
         for client in clients { cut(client) }
@@ -424,8 +438,9 @@ public final class Simulation {
     /// When something happens by itself, while nothing does.
     private var nextDuty: UInt64 {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
+        let faults = damage.bits.map(\.until) + (readsFailUntil == 0 ? [] : [readsFailUntil])
         let duties = [
-            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map(\.at).min(), returns.map(\.at).min(),
+            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map(\.at).min(), returns.map(\.at).min(), faults.min(),
         ]
         return duties.compactMap(\.self).min() ?? 0
     }
@@ -438,6 +453,11 @@ public final class Simulation {
         departures?.flush()
         let now = time.monotonicNanoseconds()
         closeVanished(until: now)
+        restore(until: now)
+        if readsFailUntil != 0, now >= readsFailUntil {
+            storage.setFaults { _ in }
+            readsFailUntil = 0
+        }
         didAnything = readAll() || didAnything
         reconnectLater()
         if now >= nextBeat {
@@ -535,6 +555,12 @@ public final class Simulation {
                 faults.failSyncAfter = after
                 faults.times = 2
             }
+        case .failOpens(let milliseconds):
+            failReads(until: now + milliseconds * 1_000_000) { $0.failOpenAfter = 0 }
+        case .failReads(let milliseconds):
+            failReads(until: now + milliseconds * 1_000_000) { $0.failReadAfter = 0 }
+        case .rot(let seed, let milliseconds):
+            rot(seed, until: now + milliseconds * 1_000_000)
         case .beAway(let milliseconds):
             faults += 1
             server.beAway(milliseconds: milliseconds)
@@ -554,9 +580,48 @@ public final class Simulation {
         }
     }
 
+    private func failReads(until moment: UInt64, _ change: (inout FaultyStorage.Faults) -> Void) {
+        faults += 1
+        readsFailUntil = moment
+        storage.setFaults { faults in
+            change(&faults)
+            faults.times = .max
+            faults.code = random.pick([EMFILE, ENFILE, ENOMEM, EIO])
+        }
+    }
+
+    private func rot(_ seed: UInt64, until moment: UInt64) {
+        damage.lastSeen = max(damage.lastSeen ?? 0, moment)
+        // Of the segment that is written to, what a loop that is late has yet to read.
+        if seed % 3 == 0, let end = stream.end?.state, end.segmentBytes > 200 {
+            faults += 1
+            let name = String("\(10_000_000_000 + end.segment)".dropFirst()) + ".segment"
+            let bit = Int(end.segmentBytes - 1 - seed / 3 % min(1_000, end.segmentBytes - 129)) * 8
+            storage.rot(bit, of: name)
+            return damage.bits.append((moment, bit, name))
+        }
+        guard
+            let sealed = try? storage.names().filter({ $0.hasSuffix(".segment") && $0.first == "0" }).sorted()
+                .dropLast(),
+            let name = sealed.randomElement(using: &random), let bytes = storage.bytes(of: name), !bytes.isEmpty
+        else { return }
+        faults += 1
+        let bit = Int(seed % UInt64(bytes.count * 8))
+        storage.rot(bit, of: name)
+        damage.bits.append((moment, bit, name))
+    }
+
+    /// What is damaged is put right by somebody.
+    private func restore(until moment: UInt64) {
+        for place in damage.bits where place.until <= moment { storage.rot(place.bit, of: place.name) }
+        damage.bits.removeAll { $0.until <= moment }
+    }
+
     /// Nothing more happens: everybody gets what is on its way.
     private func settle() {
         storage.setFaults { _ in }
+        readsFailUntil = 0
+        restore(until: .max)
         frozenLoops = [:]
         streamFrozenUntil = 0
         for client in clients { client.frozenUntil = 0 }

@@ -29,6 +29,8 @@ public enum RefetchReason: Sendable, Hashable {
     /// History has a gap since then, or the database is another.
     case epochChanged
     case unknownPosition
+    /// What the server's log has from the position on is damaged, or its disk does not read it.
+    case logUnreadable
     /// The server could not tell some changes; its words say why.
     case changesMissing(String)
     /// TRUNCATE took all rows of a table.
@@ -42,6 +44,7 @@ public enum RefetchReason: Sendable, Hashable {
         switch serverReason {
         case "older_than_retention": self = .olderThanRetention
         case "unknown_position": self = .unknownPosition
+        case "log_unreadable": self = .logUnreadable
         default: self = .epochChanged
         }
     }

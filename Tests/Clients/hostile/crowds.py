@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import decimal
+import json
 import os
 import random
 import resource
@@ -364,3 +365,64 @@ async def no_descriptors(stage):
     await serves(stage)
     resource.prlimit(process, resource.RLIMIT_NOFILE, old)
     await files_settled(stage, files + 1)
+
+
+#: Some segments of a megabyte, each of a few transactions.
+LARGE_ROWS = 300
+
+
+@scenario("a segment begins while no descriptors are left: nobody misses a row, and the hub serves again when the crowd has gone", own_hub=True, tables=[*ALIVE, *published("h_large", "n int PRIMARY KEY, filler text")])
+async def no_descriptors_for_a_segment(stage):
+    await serves(stage)
+    early = [await stage.peer() for _ in range(4)]
+    for peer in early:
+        await peer.subscribe("realtime:large", binding("h_large"))
+    watchers = [await stage.connection() for _ in range(4)]
+    process = stage.hub.process_id
+    old = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    # The writer has a table of its own, with room for what it opens.
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (stage.hub.largest_table() + 40, old[1]))
+    crowd = []
+    for _ in range(300):
+        with contextlib.suppress(ConnectionError):
+            crowd.append(await Connection.open(stage.hub))
+    # As many as it takes in: the others wait before its door.
+    kept = -1
+    while kept != stage.hub.open_files():
+        kept = stage.hub.open_files()
+        await asyncio.sleep(0.5)
+    for n in range(0, LARGE_ROWS, 10):
+        await stage.database.run(f"INSERT INTO h_large SELECT i, repeat(md5(i::text), 320) FROM generate_series({n}, {n + 9}) i")
+    await within(told_unready(watchers), 120)
+    for connection in crowd:
+        connection.abort()
+    gone = asyncio.get_running_loop().time()
+    for peer in early:
+        for n in range(LARGE_ROWS):
+            equal((await peer.change("realtime:large")).data["record"]["n"], n, "what one who stayed hears")
+        equal(await peer.fence(), [], "what one who stayed hears beside that")
+    await within(is_ready(stage), 120)
+    print(f"    served again {asyncio.get_running_loop().time() - gone:.1f} s after the crowd had gone")
+    resource.prlimit(process, resource.RLIMIT_NOFILE, old)
+    await serves(stage)
+
+
+async def told_unready(watchers):
+    while True:
+        for watcher in watchers:
+            response = await watcher.request("GET", "/ready", {"host": "hub"})
+            report = json.loads(response.body)
+            if not report["log_readable"]:
+                equal((response.status, report["ready"]), (503, False), "what it says of itself")
+                true("Too many open files" in report["trouble"], "the reason", report["trouble"])
+                return
+        await asyncio.sleep(0.1)
+
+
+async def is_ready(stage):
+    while True:
+        with contextlib.suppress(ConnectionError):
+            connection = await stage.connection()
+            if (await connection.request("GET", "/ready", {"host": "hub"})).status == 200:
+                return
+        await asyncio.sleep(0.1)
