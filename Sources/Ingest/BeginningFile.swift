@@ -14,15 +14,15 @@ struct BeginningFile {
 
     let directory: any StorageDirectory
 
-    /// Nil where it is not there, or cannot be read: then the slot counts as another log's.
-    func read() -> String? {
-        guard let file = try? directory.open(Self.name, for: .reading) else { return nil }
+    /// Nil where it is not there, or says nothing: then the slot counts as another log's.
+    func read() throws(SystemError) -> String? {
+        guard let file = try directory.openIfThere(Self.name) else { return nil }
         var bytes = ByteWriter(capacity: Self.maximumBytes)
         // SAFETY: `read` initialises as many bytes of the room as it says.
-        let count = unsafe try? bytes.append(upTo: Self.maximumBytes) { room throws(SystemError) in
+        _ = unsafe try bytes.append(upTo: Self.maximumBytes) { room throws(SystemError) in
             unsafe try file.read(into: room, at: 0)
         }
-        guard count != nil, bytes.bytes.text.last == "\n" else { return nil }
+        guard bytes.bytes.text.last == "\n" else { return nil }
         return String(bytes.bytes.text.dropLast())
     }
 

@@ -39,6 +39,7 @@ public final class IngestService: Sendable {
     private let thread: BackgroundThread
     private let scrubbing: (scrubber: LogScrubber, thread: BackgroundThread)?
     private let logEnd: SharedEnd
+    private let opening: PatientOpening<OpenedLog>
     private let followed: SharedFollowing
     private let notes: WaitingNotes
     let upkeep: LogUpkeep
@@ -47,22 +48,28 @@ public final class IngestService: Sendable {
     /// That nothing is read from the database for a while.
     public let pause: StreamPause
 
-    /// Opens the log, which throws when it is in use or damaged, and starts to follow the slot.
+    /// Opens the log, which throws when it is in use or damaged, and starts to follow the slot. Where the machine has no room
+    /// or no descriptors for that now, or the disk fails, the service waits, and says so.
     public init(_ settings: Settings) throws {
-        let log = try IngestService.directory(
-            Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
-        let spool = try IngestService.directory(
-            Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
-        // The log's own lock comes with the log, which is made when the database is first reached.
-        let lock = try IngestService.lock(settings.dataDirectory)
         let metrics = settings.replication.metrics
         let notes = WaitingNotes(metrics)
         let logEnd = SharedEnd()
         let followed = SharedFollowing()
         let upkeep = LogUpkeep()
-        let sink = try LogSink(
-            directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
-            upkeep: upkeep, followed: followed.set, opened: logEnd.set)
+        let logFiles = SharedDirectory()
+        let opening = PatientOpening {
+            let log = try IngestService.directory(
+                Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
+            let spool = try IngestService.directory(
+                Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
+            // The log's own lock comes with the log, which is made when the database is first reached.
+            let lock = try IngestService.lock(settings.dataDirectory)
+            let sink = try LogSink(
+                directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
+                upkeep: upkeep, followed: followed.set, opened: logEnd.set)
+            logFiles.set(log)
+            return OpenedLog(sink: sink, lock: lock, spool: spool)
+        }
         let interrupt = try Wake()
         let status = ReplicationStatus()
         self.interrupt = interrupt
@@ -73,17 +80,18 @@ public final class IngestService: Sendable {
         self.messages = settings.replication.messages
         self.pause = settings.replication.pause
         self.status = status
-        let handed = Handed(sink, lock)
+        try opening.attempt(status)
+        self.opening = opening
         let run = LogScope.carried {
+            guard let opened = opening.take(status) else { return }
             Replicator(
-                settings: settings.replication, spoolDirectory: spool, sink: handed.sink, interrupt: interrupt,
+                settings: settings.replication, spoolDirectory: opened.spool, sink: opened.sink, interrupt: interrupt,
                 status: status
             ).run()
-            handed.close()
         }
         thread = try BackgroundThread("ingest", run)
         scrubbing = settings.scrubRate.flatMap { rate in
-            let scrubber = LogScrubber(log, bytesPerSecond: rate, metrics: metrics, end: logEnd.get)
+            let scrubber = LogScrubber(logFiles.get, bytesPerSecond: rate, metrics: metrics, end: logEnd.get)
             // Without it the hub does all that it promises.
             return (try? BackgroundThread("log-scrub", LogScope.carried { scrubber.run() })).map { (scrubber, $0) }
         }
@@ -132,6 +140,7 @@ public final class IngestService: Sendable {
     public func stop() {
         scrubbing?.scrubber.stop()
         interrupt.ring()
+        opening.end()
         thread.join()
         scrubbing?.thread.join()
     }
@@ -184,27 +193,19 @@ public final class IngestService: Sendable {
     }
 }
 
-/// The sink, made by one thread and used by another, which is then the only one.
-private final class Handed: @unchecked Sendable {
-    // Guarded by use: the starting thread hands it over before the ingest thread begins, and never looks again.
-    private var held: LogSink?
-    private var lock: (any StorageLock)?
+/// The log as the ingest thread has it. The locks go with it.
+private struct OpenedLog {
+    let sink: LogSink
+    let lock: any StorageLock
+    let spool: DiskDirectory
+}
 
-    init(_ sink: LogSink, _ lock: any StorageLock) {
-        held = sink
-        self.lock = lock
-    }
+/// The log's files, known once they have been opened.
+private final class SharedDirectory: Sendable {
+    private let directory = Mutex<(any StorageDirectory)?>(nil)
 
-    var sink: LogSink {
-        guard let held else { preconditionFailure("the sink is closed") }
-        return held
-    }
-
-    /// Lets go of the log and the locks before the thread ends.
-    func close() {
-        held = nil
-        lock = nil
-    }
+    func set(_ directory: any StorageDirectory) { self.directory.withLock { $0 = directory } }
+    @Sendable func get() -> (any StorageDirectory)? { directory.withLock { $0 } }
 }
 
 /// Since when the log has every message, told by the ingest thread.

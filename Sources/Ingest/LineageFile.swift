@@ -1,5 +1,6 @@
 import Bytes
 import Diagnostics
+import Glibc
 import Replication
 import System
 
@@ -22,19 +23,14 @@ struct LineageFile {
 
     let directory: any StorageDirectory
 
-    func read() -> Content {
-        do throws(SystemError) {
-            guard try directory.names().contains(Self.name) else { return .none }
-            let file = try directory.open(Self.name, for: .reading)
-            var bytes = ByteWriter(capacity: Self.maximumBytes)
-            // SAFETY: `read` initialises as many bytes of the room as it says.
-            _ = unsafe try bytes.append(upTo: Self.maximumBytes) { room throws(SystemError) in
-                unsafe try file.read(into: room, at: 0)
-            }
-            return Self.decode(bytes.bytes)
-        } catch {
-            return .damaged("\(error)")
+    func read() throws(SystemError) -> Content {
+        guard let file = try directory.openIfThere(Self.name) else { return .none }
+        var bytes = ByteWriter(capacity: Self.maximumBytes)
+        // SAFETY: `read` initialises as many bytes of the room as it says.
+        _ = unsafe try bytes.append(upTo: Self.maximumBytes) { room throws(SystemError) in
+            unsafe try file.read(into: room, at: 0)
         }
+        return Self.decode(bytes.bytes)
     }
 
     static func decode(_ bytes: RawSpan) -> Content {
@@ -88,5 +84,17 @@ struct LineageFile {
         try file.sync()
         try directory.rename(Self.unfinished, to: Self.name)
         try directory.sync()
+    }
+}
+
+extension StorageDirectory {
+    /// The file for reading; nil where there is none.
+    func openIfThere(_ name: String) throws(SystemError) -> (any StorageFile)? {
+        do throws(SystemError) {
+            return try open(name, for: .reading)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw error
+        }
     }
 }

@@ -8,7 +8,8 @@ import System
 ///
 /// A thread of its own does it, which leaves processors and disk to others.
 final class LogScrubber: Sendable {
-    private let directory: any StorageDirectory
+    /// Nil until the log has been opened.
+    private let directory: @Sendable () -> (any StorageDirectory)?
     private let bytesPerSecond: Int
     private let metrics: ProjectMetrics
     private let end: @Sendable () -> EventLogEnd?
@@ -19,7 +20,7 @@ final class LogScrubber: Sendable {
     private static let idleNanoseconds: UInt64 = 60_000_000_000
 
     init(
-        _ directory: any StorageDirectory, bytesPerSecond: Int, metrics: ProjectMetrics,
+        _ directory: @escaping @Sendable () -> (any StorageDirectory)?, bytesPerSecond: Int, metrics: ProjectMetrics,
         end: @escaping @Sendable () -> EventLogEnd?
     ) {
         self.directory = directory
@@ -49,7 +50,7 @@ final class LogScrubber: Sendable {
     }
 
     private func next(_ schedule: inout ScrubSchedule) -> UInt64? {
-        guard let active = end()?.state.segment,
+        guard let active = end()?.state.segment, let directory = directory(),
             let sealed = try? SegmentCheck.sealed(in: directory, before: active)
         else { return nil }
         let next = schedule.next(sealed, now: Clock.monotonicNanoseconds())
@@ -67,6 +68,8 @@ final class LogScrubber: Sendable {
         do throws(EventLogError) {
             guard try readWhole(segment) else { return }
         } catch {
+            // Another time: nothing is known of it.
+            if error.trouble == .transient { return rest(Self.idleNanoseconds) }
             finding = "\(error)"
         }
         schedule.note(segment, isDamaged: finding != nil, now: Clock.monotonicNanoseconds())
@@ -75,14 +78,16 @@ final class LogScrubber: Sendable {
         Log.shared.error(
             "a sealed segment of the event log does not read back",
             [
-                .path(directory.path), .segment(segment), .reason(finding),
+                .path(directory()?.path ?? ""), .segment(segment), .reason(finding),
                 .hint("restore it from a backup; tidewire help log accept-loss says how to go on without it"),
             ])
     }
 
     /// False if it was stopped before the end.
     private func readWhole(_ segment: UInt64) throws(EventLogError) -> Bool {
-        guard var check = try SegmentCheck(directory, segment: segment) else { return true }
+        guard let directory = directory(), var check = try SegmentCheck(directory, segment: segment) else {
+            return true
+        }
         var isMore = true
         while isMore {
             let before = check.bytesRead

@@ -57,6 +57,8 @@ public final class LogSink: TransactionSink {
         followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
+        var options = options
+        options.monotonic = { time.monotonicNanoseconds() }
         self.options = options
         self.metrics = metrics
         self.notes = notes
@@ -66,22 +68,33 @@ public final class LogSink: TransactionSink {
             known: nil, wall: time.unixMicroseconds(), monotonic: time.monotonicNanoseconds())
         self.followed = followed
         self.opened = opened
-        readLineage()
-        let last = try LogSink.newestSegment(directory)
-        defer { if isNew { beginning = BeginningFile(directory: directory).read() } }
-        guard let last else { return }
-        var options = options
-        options.source = last.header.source
-        try take(EventLogWriter(directory: directory, options: options))
-        // A log that was made and never begun: a crash came between.
-        isNew = position == .zero
-        if !isNew { BeginningFile(directory: directory).remove() }
-        messages = MessagesFile(directory: directory).read()
-        followed(messages)
+        try readLineage()
+        if let last = try LogSink.newestSegment(directory) {
+            options.source = last.header.source
+            try take(EventLogWriter(directory: directory, options: options))
+            // A log that was made and never begun: a crash came between.
+            isNew = position == .zero
+            if !isNew { BeginningFile(directory: directory).remove() }
+            messages = try Self.opening { () throws(SystemError) in try MessagesFile(directory: directory).read() }
+            followed(messages)
+        }
+        if isNew {
+            beginning = try Self.opening { () throws(SystemError) in try BeginningFile(directory: directory).read() }
+        }
     }
 
-    private func readLineage() {
-        switch LineageFile(directory: directory).read() {
+    /// What cannot be read now is not what is not there.
+    private static func opening<T>(_ body: () throws(SystemError) -> T) throws(EventLogError) -> T {
+        do throws(SystemError) {
+            return try body()
+        } catch {
+            throw .failure(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
+        }
+    }
+
+    private func readLineage() throws(EventLogError) {
+        let content = try Self.opening { () throws(SystemError) in try LineageFile(directory: directory).read() }
+        switch content {
         case .none: break
         case .whole(let known): lineage = known
         case .damaged(let reason):
@@ -246,6 +259,7 @@ public final class LogSink: TransactionSink {
         guard let writer else { return }
         try appendNotes(writer)
         try sealWhenAsked(writer)
+        try rollWhenUnreadable(writer)
         guard writer.pendingBytes > 0 else { return }
         let began = time.monotonicNanoseconds()
         try stalling { try writer.flush() }
@@ -259,7 +273,9 @@ public final class LogSink: TransactionSink {
 
     // MARK: Notes
 
-    public var hasNotes: Bool { !isNew && (notes?.isEmpty == false || upkeep?.wish != nil) }
+    public var hasNotes: Bool {
+        !isNew && (notes?.isEmpty == false || upkeep?.wish != nil || writer?.end.isSegmentWanted == true)
+    }
 
     /// Between transactions, and behind what was appended before: entries that move neither offset nor position.
     private func appendNotes(_ writer: EventLogWriter) throws {
@@ -385,6 +401,19 @@ public final class LogSink: TransactionSink {
         }
         noteDurable()
         upkeep.answer(wish)
+    }
+
+    /// What is written to a segment that readers cannot read on in reaches nobody: the next one begins.
+    private func rollWhenUnreadable(_ writer: EventLogWriter) throws {
+        guard writer.end.isSegmentWanted, !writer.isInsideTransaction else { return }
+        try stalling {
+            try writer.flush()
+            try writer.roll()
+        }
+        noteDurable()
+        Log.shared.warning(
+            "a segment of the event log does not read back: the next one is begun",
+            [.path(directory.path), .segment(writer.segmentSequence)])
     }
 
     private func retain(_ writer: EventLogWriter, now: UInt64) throws {

@@ -13,14 +13,13 @@ struct MessagesFile {
 
     let directory: any StorageDirectory
 
-    func read() -> FollowedPublication? {
-        guard let file = try? directory.open(Self.name, for: .reading) else { return nil }
+    func read() throws(SystemError) -> FollowedPublication? {
+        guard let file = try directory.openIfThere(Self.name) else { return nil }
         var bytes = ByteWriter(capacity: 128)
         // SAFETY: `read` initialises as many bytes of the room as it says.
-        let count = unsafe try? bytes.append(upTo: 128) { room throws(SystemError) in
+        _ = unsafe try bytes.append(upTo: 128) { room throws(SystemError) in
             unsafe try file.read(into: room, at: 0)
         }
-        guard count != nil else { return nil }
         let words = bytes.bytes.text.split(whereSeparator: \.isWhitespace)
         guard words.count == 4, let number = UInt32(words[0]), number != 0, let since = UInt64(words[1]),
             let offset = UInt64(words[2]), let time = Int64(words[3])

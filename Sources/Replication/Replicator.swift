@@ -243,5 +243,5 @@ public final class ReplicationStatus: Sendable {
     public var danger: String? { state.withLock { $0.danger } }
     func endangered(_ danger: String?) { state.withLock { $0.danger = danger } }
 
-    func troubled(_ trouble: StreamFailure) { state.withLock { $0.trouble = trouble } }
+    public func troubled(_ trouble: StreamFailure) { state.withLock { $0.trouble = trouble } }
 }

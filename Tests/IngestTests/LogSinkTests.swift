@@ -2,6 +2,7 @@ import Bytes
 import Change
 import Diagnostics
 import EventLog
+import Glibc
 import Replication
 import Synchronization
 import System
@@ -105,6 +106,31 @@ import Testing
         #expect(try #require(sink.segments.first).sequence > UInt64(before))
     }
 
+    /// Set right forwards it goes at twice the speed of time for a while, and what is there looks as old as that.
+    @Test(arguments: [48, 24 * 365] as [Int64])
+    func `what is younger than the retention's age stays when a clock that was behind is set right`(hours: Int64) throws
+    {
+        let storage = FaultyStorage()
+        let time = TwoClocks()
+        time.jump(hours: -hours)
+        let sink = try LogSink(directory: storage, options: options(time), time: time)
+        try sink.begin(systemIdentifier: 7, at: LSN(100))
+        var written: [UInt64: UInt64] = [:]
+        for step in 1...120 as ClosedRange<UInt64> {
+            if step == 60 { time.jump(hours: hours) }
+            for _ in 0..<6 { time.pass(hours: 0) }
+            try sink.advance(to: LSN(100 + step))
+            try sink.flush()
+            let now = time.monotonicNanoseconds()
+            let kept = Set(sink.segments.map(\.sequence))
+            for (segment, at) in written where now - at < 4 * 3600 * 1_000_000_000 {
+                #expect(kept.contains(segment), "step \(step)")
+            }
+            if let last = sink.segments.last { written[last.sequence] = now }
+        }
+        #expect(try #require(sink.segments.first).sequence > 1, "what is older goes")
+    }
+
     @Test func `after a rest the clock is reached at twice the speed`() {
         var clock = RetentionClock(known: 0, wall: 100_000_000, monotonic: 5_000_000_000)
         #expect(clock.now(wall: 100_000_000, monotonic: 5_000_000_000) == 0)
@@ -145,13 +171,13 @@ private final class TwoClocks: TimeSource {
     @Test func `what the log follows is read as it was written`() throws {
         let storage = FaultyStorage()
         let file = LineageFile(directory: storage)
-        #expect(file.read() == .none)
+        #expect(try file.read() == .none)
         for lineage in [Self.lineage, Lineage(timeline: 1, database: 5)] {
             try file.write(lineage)
-            #expect(file.read() == .whole(lineage))
+            #expect(try file.read() == .whole(lineage))
         }
         storage.setBytes(Array("3 16384\n".utf8), of: LineageFile.name)
-        #expect(file.read() == .whole(Lineage(timeline: 3, database: 16384)), "as it was written before")
+        #expect(try file.read() == .whole(Lineage(timeline: 3, database: 16384)), "as it was written before")
     }
 
     @Test func `a damaged one is never taken for another history`() {
@@ -185,6 +211,85 @@ private final class TwoClocks: TimeSource {
         try sink.begin(systemIdentifier: 7, at: LSN(100))
         #expect(!sink.isBeginning(with: "tidewire"))
         #expect(try !storage.names().contains(BeginningFile.name))
+    }
+
+    @Test func `what cannot be read now is not taken for something that is not there`() throws {
+        let storage = FaultyStorage()
+        try { () throws in
+            let sink = try LogSink(directory: storage, options: Self.options)
+            try sink.begin(systemIdentifier: 7, at: LSN(100))
+            try sink.follow(Self.lineage)
+            try sink.followMessages(FollowedPublication(number: 5, since: LSN(7), offset: 0, time: 9))
+        }()
+        let (opens, reads) = (storage.openCount, storage.readCount)
+        _ = try LogSink(directory: storage, options: Self.options)
+        let calls = (opens: storage.openCount - opens, reads: storage.readCount - reads)
+        for after in 0..<calls.opens + calls.reads {
+            storage.setFaults { faults in
+                if after < calls.opens {
+                    faults.failOpenAfter = after
+                } else {
+                    faults.failReadAfter = after - calls.opens
+                }
+                faults.code = EMFILE
+            }
+            // It is told, or nothing comes of it.
+            let sink: LogSink
+            do throws(EventLogError) {
+                sink = try LogSink(directory: storage, options: Self.options)
+            } catch {
+                #expect(error.trouble == .transient)
+                continue
+            }
+            #expect(sink.lineage == Self.lineage && sink.messages?.number == 5 && !sink.isNew, "call \(after)")
+        }
+    }
+
+    @Test(arguments: [EIO, EMFILE, ENOSPC]) func `a start waits until the log can be opened, and says why`(
+        code: Int32
+    ) throws {
+        let storage = FaultyStorage()
+        try { () throws in
+            let sink = try LogSink(directory: storage, options: Self.options)
+            try sink.begin(systemIdentifier: 7, at: LSN(100))
+            try sink.follow(Self.lineage)
+        }()
+        let before = (storage.writeCount, storage.syncCount, storage.openCount, storage.readCount)
+        _ = try LogSink(directory: storage, options: Self.options)
+        let calls = [
+            storage.writeCount - before.0, storage.syncCount - before.1, storage.openCount - before.2,
+            storage.readCount - before.3,
+        ]
+        #expect(calls.allSatisfy { $0 > 0 })
+        for (kind, count) in calls.enumerated() {
+            for after in 0..<count {
+                storage.setFaults { faults in
+                    let place = [
+                        \FaultyStorage.Faults.failWriteAfter, \.failSyncAfter, \.failOpenAfter, \.failReadAfter,
+                    ][kind]
+                    faults[keyPath: place] = after
+                    faults.times = 2
+                    faults.code = code
+                }
+                let status = ReplicationStatus()
+                let opening = PatientOpening { try LogSink(directory: storage, options: Self.options) }
+                try opening.attempt(status)
+                let sink = try #require(opening.take(status))
+                #expect(sink.lineage == Self.lineage && sink.position == LSN(100), "call \(after) of kind \(kind)")
+                if let trouble = status.trouble { #expect(trouble.reason == .diskStall) }
+            }
+        }
+    }
+
+    @Test func `a start does not wait for what somebody has to put right`() throws {
+        let status = ReplicationStatus()
+        let opening = PatientOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EACCES) }
+        #expect(throws: SystemError.self) { try opening.attempt(status) }
+        // And one that is no longer wanted ends.
+        let ended = PatientOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EMFILE) }
+        try ended.attempt(status)
+        ended.end()
+        #expect(ended.take(status) == nil)
     }
 
     /// The hub may end between the two, and the next start finds a log.

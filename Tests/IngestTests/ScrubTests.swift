@@ -40,7 +40,7 @@ import Testing
         storage.flipBit(8 * 2000, in: "0000000002.segment")
         let metrics = ProjectMetrics()
         let end = writer.end
-        let scrubber = LogScrubber(storage, bytesPerSecond: 1 << 30, metrics: metrics) { end }
+        let scrubber = LogScrubber({ storage }, bytesPerSecond: 1 << 30, metrics: metrics) { end }
         let thread = try BackgroundThread("scrub") { scrubber.run() }
         #expect(eventually { metrics.damagedSegments.value == 1 && metrics.scrubDueSegments.value == 0 })
         scrubber.stop()

@@ -1,0 +1,75 @@
+import Diagnostics
+import EventLog
+import Glibc
+import Replication
+import Synchronization
+import System
+
+/// Something that is opened when a hub starts: at once, or as soon as the machine lets it.
+///
+/// Whoever starts the hub tries first, and is told of mistakes; the thread that needs it waits for the rest.
+final class PatientOpening<Opened>: @unchecked Sendable {
+    // Guarded by use: the starting thread tries before the other one begins, and never looks again.
+    private var opened: Opened?
+    private let open: () throws -> Opened
+    private let ending = Pulse()
+
+    init(_ open: @escaping () throws -> Opened) { self.open = open }
+
+    /// Tries once. Throws what somebody has to put right before there is any use in another try.
+    func attempt(_ status: ReplicationStatus) throws {
+        do {
+            opened = try open()
+        } catch {
+            guard let code = StartTrouble.code(of: error), StartTrouble.passes(code) else { throw error }
+            Log.shared.error("the event log cannot be opened for now; it is tried again", [.reason("\(error)")])
+            status.troubled(StreamFailure(.diskStall, "the event log cannot be opened: \(StartTrouble.words(code))"))
+        }
+    }
+
+    /// What was opened, now or after a while; nil once it is no longer wanted.
+    func take(_ status: ReplicationStatus) -> Opened? {
+        var pause = Limits.firstOpeningPause.wholeNanoseconds
+        while opened == nil, ending.value == 0 {
+            _ = ending.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + pause)
+            pause = min(pause * 2, Limits.longestOpeningPause.wholeNanoseconds)
+            do {
+                opened = try open()
+                Log.shared.info("the event log is open")
+            } catch {
+                let words = StartTrouble.code(of: error).map(StartTrouble.words) ?? "\(error)"
+                status.troubled(StreamFailure(.diskStall, "the event log cannot be opened: \(words)"))
+            }
+        }
+        defer { opened = nil }
+        return opened
+    }
+
+    /// Nobody waits for it any more.
+    func end() { ending.beat() }
+}
+
+/// Which troubles of a start may pass without anybody changing what was asked for.
+private enum StartTrouble {
+    static func code(of error: any Error) -> Int32? {
+        switch error {
+        case let error as SystemError: error.code
+        case let failure as EventLogFailure: failure.code
+        case EventLogError.failure(let failure): failure.code
+        default: nil
+        }
+    }
+
+    /// Others use up what the machine has, or its disk fails for a while.
+    static func passes(_ code: Int32) -> Bool {
+        [EIO, EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT].contains(code)
+    }
+
+    static func words(_ code: Int32) -> String { SystemError(operation: "", subject: "", code: code).reason }
+}
+
+extension Limits {
+    /// How soon a log is opened again that could not be opened when the hub started, at first and at the latest.
+    static let firstOpeningPause = Duration.milliseconds(100)
+    static let longestOpeningPause = Duration.seconds(5)
+}
