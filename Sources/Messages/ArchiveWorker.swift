@@ -14,6 +14,8 @@ final class ArchiveWorker: AskingWorker {
     private let table: MessageTableReader
     private var log: MessageLog
     private var lastTrouble: String?
+    /// Nobody beats it: it is waited for as long as was asked.
+    private let pauses = Pulse()
     /// Somebody has asked: until then nothing is read.
     private var isAwake = false
     /// Messages of days that ended longer ago than this are not kept.
@@ -58,11 +60,19 @@ final class ArchiveWorker: AskingWorker {
     private func answer(_ job: ReplayJob) {
         defer { metrics.replaySeconds.record(Clock.monotonicNanoseconds() - job.askedAt) }
         if inbox.isEnding { return job.giveUp() }
-        do {
-            job.reply.give(try answer(job.query, until: job.askedAt + Limits.replayPatience.wholeNanoseconds))
-        } catch {
-            complain(error)
-            job.giveUp()
+        let deadline = job.askedAt + Limits.replayPatience.wholeNanoseconds
+        while true {
+            do {
+                return job.reply.give(try answer(job.query, until: deadline))
+            } catch {
+                complain(error)
+                let now = Clock.monotonicNanoseconds()
+                // The kernel refuses to read only for now.
+                guard error is SystemError || error is EventLogError, case .transient = ReadingTrouble(error),
+                    now < deadline, !inbox.isEnding
+                else { return job.giveUp() }
+                _ = pauses.wait(beyond: 0, untilMonotonic: now + Limits.archiveReadingPause.wholeNanoseconds)
+            }
         }
     }
 

@@ -44,12 +44,13 @@ struct MessageLog {
         if index.segments.isEmpty { try begin(state) }
         while let (sequence, place) = index.newest {
             let isLast = sequence >= state.segment
-            if !isLast || place.map({ $0 < state.segmentBytes }) ?? false {
-                try readNewest(upTo: isLast ? state.segmentBytes : nil)
-            }
+            let isReadable =
+                if !isLast || place.map({ $0 < state.segmentBytes }) ?? false {
+                    try skipping(isLast) { try $0.readNewest(upTo: isLast ? state.segmentBytes : nil) } != nil
+                } else { true }
             if isLast { break }
-            guard let next = try open(sequence + 1, state) else {
-                // Retention was faster than we: everything that is remembered is gone.
+            guard isReadable, let next = try skipping(false, { try $0.open(sequence + 1, state) }) ?? nil else {
+                // Retention was faster than we, or it does not read: everything that is remembered is gone.
                 index.removeAll()
                 try begin(state)
                 continue
@@ -57,6 +58,17 @@ struct MessageLog {
             index.append(next)
         }
         end = state.position
+    }
+
+    /// Nil where a segment is damaged, unless it is the one that is written to: those around it are read all the same.
+    private mutating func skipping<T>(_ isLast: Bool, _ body: (inout MessageLog) throws -> T) throws -> T? {
+        do {
+            return try body(&self)
+        } catch {
+            guard !isLast, case .segment = ReadingTrouble(error) else { throw error }
+            Log.shared.error("messages of a part of the event log cannot be read", [.reason("\(error)")])
+            return nil
+        }
     }
 
     private mutating func begin(_ state: EventLogEnd.State) throws {
@@ -185,18 +197,23 @@ struct MessageLog {
     /// Reads one older segment.
     mutating func reachBack() throws {
         guard canReachBack, let oldest = index.segments.first else { return }
-        let files = try files()
-        guard oldest.sequence > 1,
-            let reader = try SegmentReader(directory: files, segment: oldest.sequence - 1, limit: nil)
+        guard oldest.sequence > 1, let segment = try skipping(false, { try $0.whole(oldest.sequence - 1) }) ?? nil
         else {
             isAtBeginning = true
             return
         }
+        index.prepend(segment)
+    }
+
+    /// A sealed segment, read to its end; nil where there is none.
+    private mutating func whole(_ sequence: UInt64) throws -> MessageIndex.Segment? {
+        let files = try files()
+        guard let reader = try SegmentReader(directory: files, segment: sequence, limit: nil) else { return nil }
         var segment = MessageIndex.Segment(reader.header)
         if segment.sequence == 1 { segment.beginTime = .min }
         segment.next = reader.place
         try Self.read(&segment, files, upTo: nil)
-        index.prepend(segment)
+        return segment
     }
 
     // MARK: - Finding
@@ -267,7 +284,16 @@ struct MessageLog {
             let layouts = index.segments.first { $0.sequence == last.now.segment }?.layouts ?? MessageLayouts()
             while let found = left.last, found.now.segment == last.now.segment {
                 left.removeLast()
-                guard let message = try Self.message(&reader, found, layouts, query) else { continue }
+                let read: ArchivedMessage?
+                do {
+                    read = try Self.message(&reader, found, layouts, query)
+                } catch  where !isTransient(error) {
+                    // As where retention took it: the newer ones are told.
+                    Log.shared.error("a message in the event log cannot be read", [.reason("\(error)")])
+                    index.forget(upTo: found.now.segment)
+                    return (messages.reversed(), false)
+                }
+                guard let message = read else { continue }
                 assert(messages.last.map { ($0.offset ?? .max) > found.offset } ?? true, "the newest are read first")
                 bytes += message.byteCount
                 guard bytes <= Limits.maximumReplayedBytes else { return (messages.reversed(), false) }
@@ -293,6 +319,8 @@ struct MessageLog {
         return ArchivedMessage(message, offset: found.offset)
     }
 }
+
+private func isTransient(_ error: any Error) -> Bool { ReadingTrouble(error) == .transient }
 
 extension MessageIndex.Noted {
     fileprivate init(_ message: borrowing DatabaseMessage) {
