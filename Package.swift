@@ -208,7 +208,7 @@ let proofs: [Target] = [
         of: "Messages", "Messages", "Ingest", "Asking", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System", "Bytes"),
     tests(of: "Authorizing", "Authorizing", "Asking", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
-    tests(of: "Snapshots", "Snapshots", "Catalog"),
+    tests(of: "Snapshots", "Snapshots", "Catalog", "EventLog", "Change", "System", "Bytes"),
     tests(
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
     tests(of: "Gateway", "Gateway", "Settings", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics", "Bytes"),

@@ -2,7 +2,8 @@ import Postgres
 
 /// Transactions whose work a snapshot can see.
 public struct VisibleTransactions: Sendable, Hashable {
-    var firstRunning: UInt64
+    /// Every transaction with a lower number is visible, or left nothing.
+    public private(set) var firstRunning: UInt64
     var firstUnassigned: UInt64
     var running: Set<UInt64>
 

@@ -4,71 +4,89 @@ import Diagnostics
 import EventLog
 import System
 
-/// Follows the log's end for its commits, whenever it is asked. Belongs to one thread.
-final class CommitTail {
-    private let open: @Sendable () throws(SystemError) -> any StorageDirectory
-    private let end: @Sendable () -> EventLogEnd?
-    private var reader: EventLogReader?
-    private var recent = RecentCommits(maximum: Limits.snapshotRecentCommits)
-    private var continues = false
-    private var readUpTo: UInt64 = 0
+/// Finds the first commit of the log that a snapshot does not see. It belongs to one thread.
+///
+/// A snapshot does not show everything up to some place in the log, since a commit is logged before it is visible. It does
+/// show everything before the first commit that it does not see.
+struct CommitTail {
+    let open: @Sendable () throws(SystemError) -> any StorageDirectory
+    let end: @Sendable () -> EventLogEnd?
+    let settled: SettledPosition
 
-    init(
-        _ open: @escaping @Sendable () throws(SystemError) -> any StorageDirectory,
-        _ end: @escaping @Sendable () -> EventLogEnd?
-    ) {
-        self.open = open
-        self.end = end
+    /// A place in the log from which to look for commits that a snapshot does not see, found before it is taken.
+    struct Beginning {
+        fileprivate let directory: any StorageDirectory
+        fileprivate let end: EventLogEnd
+        /// Nil is the log's first entry.
+        fileprivate let settled: EventLogPosition?
     }
 
-    /// Before the first transaction of the log that was not seen; nil while the log has not begun. To be asked for after the
-    /// snapshot was taken, at `time`: whatever it does not show is behind this.
-    func position(notSeenBy seen: VisibleTransactions, at time: Int64) throws -> EventLogPosition? {
-        guard let end = end() else { return nil }
+    /// What can be asked of PostgreSQL about its transactions.
+    protocol Asking {
+        /// Returns a transaction number above that of every transaction that has begun.
+        func nextTransaction() throws(SnapshotRefusal) -> UInt64
+        /// Returns the number below which every transaction has ended, for all to see.
+        func oldestRunning() throws(SnapshotRefusal) -> UInt64
+    }
+
+    /// Finds where to begin, before a snapshot is taken. Throws where a commit may be hidden in what retention has removed.
+    func beginning(asking server: some Asking) throws -> Beginning {
+        guard let end = end() else { throw SnapshotRefusal.logNotBegun }
+        let directory = try open()
         let goal = end.state.position
-        do {
-            try read(upTo: goal, end, time)
-        } catch {
-            // Retention overtook it, or the file is damaged: next time it begins anew.
-            reader = nil
-            throw error
+        let known = settled.current(in: directory, end: goal)
+        if let known, known.epoch == goal.epoch,
+            goal.offset - min(goal.offset, known.offset) <= Limits.snapshotLookbackChanges,
+            try EventLogReader.oldestOffset(in: directory, end: end) <= known.offset
+        {
+            return Beginning(directory: directory, end: end, settled: known)
         }
-        guard let first = recent.firstUnseen(by: seen), first < goal.offset else { return goal }
-        return EventLogPosition(epoch: goal.epoch, offset: first)
+        // Whatever the log has by now has a lower number than this.
+        let next = try server.nextTransaction()
+        let deadline = Clock.monotonicNanoseconds() + Limits.snapshotSettlingPatience.wholeNanoseconds
+        repeat {
+            if try server.oldestRunning() >= next {
+                settled.advance(to: goal, in: directory)
+                return Beginning(directory: directory, end: end, settled: goal)
+            }
+            BackgroundThread.rest(nanoseconds: Limits.snapshotSettlingInterval.wholeNanoseconds)
+        } while Clock.monotonicNanoseconds() < deadline
+        // Some transaction runs for long. It may be one that the log has, and that waits for a standby.
+        let oldest = try EventLogReader.oldestOffset(in: directory, end: end)
+        // Before a log begins, PostgreSQL makes its slot, and for that waits until every running transaction has ended.
+        guard oldest <= known?.offset ?? 0 else { throw SnapshotRefusal.unsettled }
+        return Beginning(directory: directory, end: end, settled: known)
     }
 
-    private func read(upTo goal: EventLogPosition, _ end: EventLogEnd, _ time: Int64) throws {
-        var reader = try self.reader.take() ?? begin(upTo: goal, end, time)
-        while readUpTo < goal.offset, try reader.next() {
+    /// Returns the position of the first commit that `seen` does not see, or the log's end. `seen` is of a snapshot that was
+    /// taken after `beginning` was found and before this call.
+    func position(
+        notSeenBy seen: VisibleTransactions, from beginning: Beginning, while isWanted: () -> Bool
+    ) throws -> EventLogPosition {
+        let goal = beginning.end.state.position
+        let found = try firstUnseen(by: seen, from: beginning, upTo: goal, while: isWanted) ?? goal
+        settled.advance(to: found, in: beginning.directory)
+        return found
+    }
+
+    private func firstUnseen(
+        by seen: VisibleTransactions, from beginning: Beginning, upTo goal: EventLogPosition, while isWanted: () -> Bool
+    ) throws -> EventLogPosition? {
+        var reader = try EventLogReader(
+            directory: beginning.directory, end: beginning.end, from: .offset(beginning.settled?.offset ?? 0))
+        var continues = false
+        while try reader.next() {
+            guard isWanted() else { throw SnapshotRefusal.cancelled }
             let entry = reader.entry
-            switch entry.kind {
-            case .gap:
-                recent.forgetAll()
-                continues = false
-            case .transaction:
-                if !continues { recent.note(try TransactionPart(reader.payload).xid, at: entry.offset) }
-                continues = entry.isContinued
-                readUpTo = entry.offset + UInt64(entry.changeCount)
-            default: break
+            // What the log lacks there may be a commit that waits.
+            if entry.kind == .gap, entry.epoch != beginning.settled?.epoch { throw SnapshotRefusal.unsettled }
+            guard entry.kind == .transaction else { continue }
+            if entry.offset >= goal.offset { break }
+            defer { continues = entry.isContinued }
+            if !continues, !seen.contains(try TransactionPart(reader.payload).xid) {
+                return EventLogPosition(epoch: entry.epoch, offset: entry.offset)
             }
         }
-        self.reader = consume reader
-    }
-
-    /// So far back that nothing before can still be on its way: some time, and some changes.
-    private func begin(
-        upTo goal: EventLogPosition, _ end: EventLogEnd, _ time: Int64
-    ) throws -> EventLogReader {
-        recent.forgetAll()
-        continues = false
-        readUpTo = 0
-        let back = Limits.snapshotLookback
-        let directory = try open()
-        let oldest = try EventLogReader.oldestOffset(in: directory, end: end)
-        let byTime = try EventLogReader(
-            directory: directory, end: end, from: .time(time - back.components.seconds * 1_000_000))
-        let byCount = goal.offset - min(goal.offset, Limits.snapshotLookbackChanges)
-        let offset = max(oldest, min(byTime.position.offset, byCount))
-        return try EventLogReader(directory: directory, end: end, from: .offset(offset))
+        return nil
     }
 }

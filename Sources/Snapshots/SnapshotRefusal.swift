@@ -23,6 +23,9 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     /// A standby does not say which transactions it shows.
     case standby
     case logNotBegun
+    /// A transaction that began before the log's first entry has not ended: the snapshot may miss what it did, and the log
+    /// has it no more.
+    case unsettled
     case busy
     /// PostgreSQL failed on it, with that code.
     case failed(sqlState: String)
@@ -49,7 +52,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     /// Asked again soon, there may be a snapshot.
     public var isPassing: Bool {
         switch self {
-        case .tableChanged, .databaseAway, .logNotBegun, .busy, .tokenChanged, .notWritten: true
+        case .tableChanged, .databaseAway, .logNotBegun, .unsettled, .busy, .tokenChanged, .notWritten: true
         case .failed(let state): SQLState.isPassing(state)
         case .noLogin, .roleRefused, .notReadable, .noPrimaryKey, .standby, .nothingWanted, .noTable, .tooManyRows,
             .tooManyBytes,
@@ -82,6 +85,9 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
             "policy_database_url is a standby, and snapshots are taken of the primary: fetch the rows another way"
         case .databaseAway: "the database cannot be asked now: join again later"
         case .logNotBegun: "the event log has not begun: join again later"
+        case .unsettled:
+            "a transaction from before the event log's first entry is still open, or waits for a standby: join again "
+                + "later, or end it (see pg_stat_activity and pg_prepared_xacts)"
         case .busy: "too many snapshots are asked for at once: join again later"
         case .failed(let state):
             "PostgreSQL could not read the rows (SQLSTATE \(state)): check the filter and the policies"

@@ -39,10 +39,11 @@ public final class SnapshotService: SnapshotTaking {
 
     public init(_ settings: Settings) throws(SystemError) {
         let inbox = try Inbox<SnapshotLine>(holding: InboxLoad(jobs: Limits.maximumWaitingSnapshots))
+        let settled = SettledPosition()
         threads = try AskingThreads(
             inbox,
             (0..<Limits.snapshotConnections).map { number in
-                ("snapshots \(number)", { SnapshotWorker(settings, inbox) })
+                ("snapshots \(number)", { SnapshotWorker(settings, settled, inbox) })
             })
     }
 

@@ -10,7 +10,7 @@ import System
 /// all rows into cursors that outlive it; then they are taken from those.
 ///
 /// It belongs to one thread, and is used once.
-final class SnapshotSession {
+final class SnapshotSession: CommitTail.Asking {
     struct Opened {
         let visible: VisibleTransactions
         /// Behind all that is visible, in PostgreSQL's log.
@@ -55,6 +55,36 @@ final class SnapshotSession {
             throw SnapshotRefusal(error)
         }
     }
+
+    // MARK: Transactions
+
+    func nextTransaction() throws(SnapshotRefusal) -> UInt64 {
+        let answers = try asking { () throws(PostgresError) in
+            try session.pipeline([
+                PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement("SELECT pg_catalog.txid_current()"),
+                PipelinedStatement("ROLLBACK"),
+            ])
+        }
+        if case .failure(let error) = answers[0], error.sqlState == SnapshotSession.isInRecovery { throw .standby }
+        return try asking { () throws(PostgresError) in
+            guard let number = try answers[1].get().first?.first.flatMap({ $0.flatMap { UInt64($0) } }) else {
+                throw PolicySession.unreadable
+            }
+            return number
+        }
+    }
+
+    func oldestRunning() throws(SnapshotRefusal) -> UInt64 {
+        try asking { () throws(PostgresError) in
+            guard let visible = VisibleTransactions(try session.query(VisibleTransactions.question)) else {
+                throw PolicySession.unreadable
+            }
+            return visible.firstRunning
+        }
+    }
+
+    /// A standby lets nobody write: `feature_not_supported`.
+    private static let isInRecovery = "0A000"
 
     // MARK: Reading
 

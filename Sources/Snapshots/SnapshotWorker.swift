@@ -13,10 +13,10 @@ final class SnapshotWorker: AskingWorker {
     private let tail: CommitTail
     private var restsUntil: UInt64 = 0
 
-    init(_ settings: SnapshotService.Settings, _ inbox: Inbox<SnapshotLine>) {
+    init(_ settings: SnapshotService.Settings, _ settled: SettledPosition, _ inbox: Inbox<SnapshotLine>) {
         self.settings = settings
         self.inbox = inbox
-        tail = CommitTail(settings.openLog, settings.logEnd)
+        tail = CommitTail(open: settings.openLog, end: settings.logEnd, settled: settled)
     }
 
     private var metrics: ProjectMetrics { settings.metrics }
@@ -40,30 +40,36 @@ final class SnapshotWorker: AskingWorker {
         let session = try connect(for: job)
         metrics.policyConnections.add(1)
         defer { metrics.policyConnections.add(-1) }
+        let beginning = try reading { try tail.beginning(asking: session) }
         let began = Clock.monotonicNanoseconds()
         let opened = try session.open(job.request)
         metrics.snapshotReadSeconds.record(Clock.monotonicNanoseconds() - began)
         guard opened.rowCount <= job.request.maximumRows else {
             throw .tooManyRows(limit: job.request.maximumRows)
         }
-        job.tell(.begun(try start(opened)))
+        let position = try reading {
+            try tail.position(notSeenBy: opened.visible, from: beginning) { !job.ticket.isCancelled && !inbox.isEnding }
+        }
+        job.tell(
+            .begun(
+                SnapshotStart(
+                    position: position,
+                    seen: SeenTransactions(visible: opened.visible, end: opened.end.rawValue),
+                    time: opened.time, rowCount: opened.rowCount)))
         let pages = SnapshotPages(job, readAt: opened.time, metrics)
         for index in job.request.selections.indices { try session.read(index, into: pages) }
         try pages.finish()
     }
 
-    private func start(_ opened: SnapshotSession.Opened) throws(SnapshotRefusal) -> SnapshotStart {
-        let found: EventLogPosition?
+    private func reading<Answer>(_ read: () throws -> Answer) throws(SnapshotRefusal) -> Answer {
         do {
-            found = try tail.position(notSeenBy: opened.visible, at: opened.time)
+            return try read()
+        } catch let refusal as SnapshotRefusal {
+            throw refusal
         } catch {
             Log.shared.warning("the event log cannot be read for a snapshot", [.reason("\(error)")])
             throw .logNotBegun
         }
-        guard let found else { throw .logNotBegun }
-        return SnapshotStart(
-            position: found, seen: SeenTransactions(visible: opened.visible, end: opened.end.rawValue),
-            time: opened.time, rowCount: opened.rowCount)
     }
 
     // MARK: Connecting

@@ -34,7 +34,22 @@ extension GatewayHistories {
 
         @Test(arguments: newSeed())
         func `what clients have of a table that many write to is the table, whenever they begin`(seed: Seed) throws {
-            let stage = try GatewayStage(SnapshotWriter.tables, publication: "FOR TABLE items, fences")
+            try followHistory(
+                seed, GatewayStage(SnapshotWriter.tables, publication: "FOR TABLE items, fences"),
+                standbyComesAndGoes: false)
+        }
+
+        @Test(arguments: newSeed())
+        func `what clients have is the table also where commits wait for a standby`(seed: Seed) throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let stage = try GatewayStage(
+                SnapshotWriter.tables, publication: "FOR TABLE items, fences", on: cluster)
+            defer { stage.stop() }
+            try followHistory(seed, stage, standbyComesAndGoes: true)
+        }
+
+        private func followHistory(_ seed: Seed, _ stage: GatewayStage, standbyComesAndGoes: Bool) throws {
             var random = SeededRandom(seed: seed)
             let end = Bell()
             let troubles = Mutex<[String]>([])
@@ -44,6 +59,17 @@ extension GatewayHistories {
                     do {
                         var writer = try SnapshotWriter(number, stage, seed: seed)
                         try writer.write(until: end)
+                    } catch {
+                        troubles.withLock { $0.append("\(error)") }
+                    }
+                }
+            }
+            var standby: BackgroundThread?
+            if standbyComesAndGoes {
+                let seed = random.next()
+                standby = try BackgroundThread("standby") {
+                    do {
+                        try AbsentStandby.comesAndGoes(stage, seed: seed, until: end)
                     } catch {
                         troubles.withLock { $0.append("\(error)") }
                     }
@@ -60,6 +86,7 @@ extension GatewayHistories {
             }
             BackgroundThread.rest(nanoseconds: 300_000_000)
             end.ring()
+            standby?.join()
             for writer in writers { writer.join() }
             #expect(troubles.withLock { $0 } == [])
             try stage.run("INSERT INTO fences VALUES (1)")
@@ -118,6 +145,33 @@ extension GatewayHistories {
             kill(pid, SIGCONT)
             try caller.subscribe("realtime:b", [binding("notes")], token: stage.token(of: 1), more: Self.wish)
             #expect(try rows(caller).rows.map(\.id) == [1])
+        }
+
+        @Test func `a commit that waits for a standby is told behind the rows, however much came after it`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let stage = try GatewayStage(
+                "CREATE TABLE notes (id int PRIMARY KEY, body text); GRANT SELECT ON notes TO READER",
+                publication: "FOR TABLE notes", on: cluster)
+            defer { stage.stop() }
+            try stage.standbyStaysAway()
+            let writing = try stage.writeInBackground("INSERT INTO notes VALUES (0, 'waits')")
+            #expect(try eventually { try stage.waitingForStandby() == 1 })
+            try stage.awaitLog()
+            try stage.run(
+                """
+                BEGIN; SET LOCAL synchronous_commit = local;
+                INSERT INTO notes SELECT n, 'body' FROM generate_series(1, 20000) n; COMMIT
+                """)
+            try stage.awaitLog()
+            let caller = try stage.caller()
+            try caller.subscribe("realtime:a", [binding("notes")], more: Self.wish)
+            #expect(try rows(caller).rows.map(\.id) == Array(1...20_000))
+            try stage.standbyIsBack()
+            writing.join()
+            try stage.run("INSERT INTO notes VALUES (20001, 'last')")
+            #expect(try caller.change().id == 0)
+            #expect(try caller.change().id == 20_001)
         }
 
         @Test func `everybody begins with what they may see, and no column that they may not`() throws {

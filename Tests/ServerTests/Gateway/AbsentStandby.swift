@@ -1,0 +1,62 @@
+import Embedded
+import Postgres
+import System
+import TestSupport
+import Testing
+
+/// Commits that wait for a standby: they are in PostgreSQL's log, and so in the hub's, and no snapshot sees them.
+///
+/// For a stage on a cluster of its own. Statements of the test itself have to set `synchronous_commit = local`.
+extension GatewayStage {
+    /// From now on each commit with `synchronous_commit = on` waits.
+    func standbyStaysAway() throws {
+        try set("synchronous_commit = on")
+        try set("synchronous_standby_names = 'nobody'")
+        try reload { $0 == "nobody" }
+    }
+
+    /// All that waited goes on.
+    func standbyIsBack() throws {
+        try database.cluster.connect().execute("ALTER SYSTEM RESET synchronous_standby_names")
+        try reload { $0 == "" }
+    }
+
+    private func set(_ setting: String) throws {
+        try database.cluster.connect().execute("ALTER SYSTEM SET \(setting)")
+    }
+
+    private func reload(until isSo: (String) -> Bool) throws {
+        try database.cluster.connect().execute("SELECT pg_reload_conf()")
+        #expect(
+            try eventually {
+                let rows = try database.cluster.connect().execute("SHOW synchronous_standby_names")
+                return isSo(rows.first?.first.flatMap { $0 } ?? "-")
+            })
+    }
+
+    func waitingForStandby() throws -> Int {
+        let count = try database.cluster.connect()
+            .execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+        return count.first?.first.flatMap { $0 }.flatMap { Int($0) } ?? -1
+    }
+
+    /// On a thread and a connection of its own; it ends when the statement does.
+    func writeInBackground(_ sql: String) throws -> BackgroundThread {
+        let target = database.target
+        let filled = names.filled(sql)
+        return try BackgroundThread("writer") { _ = try? Connection(target).execute(filled) }
+    }
+}
+
+enum AbsentStandby {
+    /// For a while commits wait, for a while they do not; in the end they do not.
+    static func comesAndGoes(_ stage: GatewayStage, seed: UInt64, until end: Bell) throws {
+        var random = SeededRandom(seed: seed)
+        while !end.rang {
+            try stage.standbyStaysAway()
+            BackgroundThread.rest(nanoseconds: UInt64.random(in: 20...400, using: &random) * 1_000_000)
+            try stage.standbyIsBack()
+            BackgroundThread.rest(nanoseconds: UInt64.random(in: 0...100, using: &random) * 1_000_000)
+        }
+    }
+}
