@@ -15,5 +15,5 @@ extension Limits {
     static let zeroFillBytes = 1 << 20
 
     /// A segment that took longer to fill than this leaves the disk time to fill the next one with zeros.
-    static let calmFillMicroseconds: Int64 = 5_000_000
+    static let calmFill = Duration.seconds(5)
 }

@@ -20,7 +20,8 @@ public final class EventLogWriter {
     var sealed: [SegmentSummary]
     private var active: ActiveSegment
     private var spare: SpareSegment?
-    private var segmentBegan: Int64
+    /// On the monotonic clock.
+    private var segmentBegan: UInt64
     /// Clock by which no segment grows old faster than time passes; nil without a monotonic clock.
     let steadyClock: SteadyClock?
     /// When segments were sealed by that clock, those of this process.
@@ -38,9 +39,8 @@ public final class EventLogWriter {
         source = options.source
         recovery = opening.report
         sealed = opening.sealed
-        let now = options.now()
-        segmentBegan = now
-        steadyClock = options.monotonic.map { SteadyClock(wall: now, $0) }
+        segmentBegan = Clock.monotonicNanoseconds()
+        steadyClock = options.monotonic.map { SteadyClock(wall: options.now(), $0) }
         active = ActiveSegment(file: file, index: index)
         end = EventLogEnd(Self.state(index.whole))
     }
@@ -209,7 +209,7 @@ public final class EventLogWriter {
         sealed.append(summary)
         sealedAt[summary.sequence] = steadyClock?.now
         active = ActiveSegment(file: made.file, index: made.index)
-        segmentBegan = options.now()
+        segmentBegan = Clock.monotonicNanoseconds()
         // If this fails the new segment is there all the same, and the caller's next flush says why it is not durable.
         try? flush()
     }
@@ -228,7 +228,7 @@ public final class EventLogWriter {
     /// disk has time for zeros.
     private func prepareSpare() {
         guard options.preparesSegments else { return }
-        let isCalm = options.now() - segmentBegan > Limits.calmFillMicroseconds / 2
+        let isCalm = Clock.monotonicNanoseconds() - segmentBegan > Limits.calmFill.wholeNanoseconds / 2
         spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: isCalm)
     }
 }

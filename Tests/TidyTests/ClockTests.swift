@@ -1,0 +1,82 @@
+import TestSupport
+import Testing
+
+/// Durations are measured on the monotonic clock: the wall clock can be set forward or back at any moment, and a deadline on
+/// it then comes at once or never. The wall clock is for moments that people or other programs name.
+@Suite(.within(minutes: 5)) struct ClockTests {
+    /// Files that read the wall clock, and what for.
+    private static let allowed: [String: String] = [
+        "Sources/System/Clock.swift": "declares both clocks",
+        "Sources/Diagnostics/WallTime.swift": "declares the time of log lines",
+        "Sources/Diagnostics/Log.swift": "stamps log lines",
+        // Moments in the log and in files, for people, and for processes that come later.
+        "Sources/Catalog/CatalogScribe.swift": "stamps the catalog's record in the log",
+        "Sources/EventLog/EventLogOptions.swift": "stamps segments, whose age counts across restarts",
+        "Sources/Ingest/LogSink.swift": "stamps entries; age by `RetentionClock`; latency since a commit",
+        "Sources/Replication/TransactionAssembler.swift": "stamps messages that belong to no transaction",
+        "Sources/Replication/ReplicationSession.swift": "the replication protocol's own field",
+        "Sources/Replication/Replicator.swift": "how long the process before this one has been gone, for a metric",
+        "Sources/Gateway/ProjectLoop+CatchUp.swift": "the moment that a message names",
+        "Sources/Gateway/ProjectLoop+Ledger.swift": "stamps notes in the log",
+        "Sources/Gateway/ProjectLoop+Sent.swift": "stamps deliveries in the log",
+        "Sources/Gateway/ProjectLoop+Standing.swift": "stamps a note in the log",
+        "Sources/Gateway/ProjectLoop+Presence.swift": "references hold the time, and only grow; stamps the log",
+        "Sources/Gateway/ChannelCensus.swift": "the age of commits, for people",
+        "Sources/History/Bundle/BundleMaker.swift": "the time of files in a bundle",
+        "Sources/Projects/OperatorSignal.swift": "the moment that an answer and the log name",
+        "Sources/Projects/ProjectDirector.swift": "when a project was made",
+        "Sources/Projects/RunningProject.swift": "stamps notes in the log; departures, see below",
+        "Sources/Projects/Questions/QuestionDesk.swift": "the age of files that another process left",
+        "Sources/Projects/Questions/QuestionRun.swift": "the age of files that another process left",
+        // Moments that tokens name.
+        "Sources/Delivery/Pipeline.swift": "nothing is delivered after a token's `exp`; latency since a commit",
+        "Sources/Gateway/ClientLoop+Requests.swift": "tokens' `exp`",
+        "Sources/Gateway/ProjectLoop+Channels.swift": "tokens' `exp`",
+        "Sources/Embedded/Database/DatabaseCheck.swift": "compares this machine's clock with the server's",
+        // Times of rows, which PostgreSQL wrote.
+        "Sources/Messages/ArchiveWorker.swift": "messages' `inserted_at`",
+        "Sources/Messages/MessageIndex.swift": "messages' `inserted_at`",
+        "Sources/Messages/MessageLog.swift": "messages' `inserted_at`",
+        "Sources/Messages/MessageTableReader.swift": "messages' `inserted_at`",
+        // The grace of clients that are away counts across restarts of the hub.
+        "Sources/Gateway/ProjectLoop+Departures.swift": "when clients left, as it is kept on the disk",
+        // Commands: what people ask about the past.
+        "Sources/Explaining/ExplainedRow.swift": "the moment that somebody asks about",
+        "Sources/Explaining/PastCatalogs.swift": "the moment that somebody asks about",
+        "Sources/tidewire/Shared/Selection.swift": "`--since 5m` and the like",
+        "Sources/tidewire/Shared/MaskOptions.swift": "stamps the audit",
+        "Sources/tidewire/bundle.swift": "when a bundle was made",
+        "Sources/tidewire/dev.swift": "tokens' `exp`",
+        "Sources/tidewire/log-accept-loss.swift": "stamps the log",
+        "Sources/tidewire/log-forget.swift": "stamps the audit",
+        "Sources/TidewireClient/Writing/OfflineWrites.swift": "when a write was made, as the app sees it",
+    ]
+
+    /// They compare with times that PostgreSQL or another process wrote, or make tokens and rows with times in them.
+    private static let allowedRooms: Set = ["Bench", "Rehearsal", "Examples"]
+
+    @Test func `durations are measured on a clock that cannot be set`() {
+        let house = TidyTests.house
+        var found: Set<String> = []
+        for file in house.sources where !Self.allowedRooms.contains(file.room) {
+            for line in file.code where line.text.readsWallClock {
+                found.insert(file.path)
+                #expect(
+                    Self.allowed[file.path] != nil,
+                    "\(file.path):\(line.number): monotonicNanoseconds(); or say here which moment this names, and for whom"
+                )
+            }
+        }
+        for path in Self.allowed.keys.sorted() where !found.contains(path) {
+            Issue.record("\(path) does not read the wall clock any more: take it out of the list")
+        }
+    }
+}
+
+extension String {
+    fileprivate var readsWallClock: Bool {
+        holdsAny(
+            "Clock.unixMicroseconds", "time.unixMicroseconds", "unixMicroseconds()", "unixSeconds", "WallTime.now",
+            "CLOCK_REALTIME", "Date()", "Date.now", "time(nil)", "gettimeofday")
+    }
+}
