@@ -81,7 +81,7 @@ public typealias DeliveryWatcher = @Sendable (_ stage: String, _ event: String) 
 /// Answers to what delivery asked, in the order in which they came.
 public enum DeliveryEvent: Sendable {
     /// The snapshot that was waited for can be seen, or cannot be had now.
-    case refreshed(Bool)
+    case refreshed(ticket: UInt64, Bool)
     /// PostgreSQL's answers to a batch of questions about rows.
     case judged(ticket: UInt64, [Bool?])
     /// The same of questions whether holders may see rows.
@@ -97,7 +97,7 @@ public enum DeliveryEvent: Sendable {
 
     var name: String {
         switch self {
-        case .refreshed(let isKnown): isKnown ? "catalog known" : "catalog away"
+        case .refreshed(_, let isKnown): isKnown ? "catalog known" : "catalog away"
         case .judged: "judged"
         case .judgedByPolicy: "judged by policy"
         case .looked: "looked"

@@ -60,6 +60,8 @@ struct EntryProgress {
     var hasCatalog = false
     /// Since when it waits for a catalog.
     var waitingSince: UInt64?
+    /// Tables whose rows have to wait for that, where not all have to.
+    var heldTables: Set<UInt32> = []
     /// The change for whose row the log was asked last.
     var recalledAt: UInt32?
     var composition = Composition.unknown

@@ -51,8 +51,14 @@ public struct Pipeline: ~Copyable {
     public var memberships: LiveMemberships
     /// What the later parts of the transaction at hand do to memberships has been applied.
     private var isAheadOfParts = false
-    /// Answers of the catalog that are under way.
-    private var refreshes = 0
+    /// Number of the last question to the catalog, and whether its answer is under way.
+    private var lastRefresh: UInt64 = 0
+    private var isRefreshing = false
+    /// Tables to which no channel listens here for as long as PostgreSQL does not show a transaction of theirs: nobody is
+    /// judged by a catalog that may be older than their rows.
+    public var unheardTables: Set<UInt32> = []
+    /// Of those, what was passed without waiting, to be told.
+    private var passedTables: [HeldTable] = []
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
     private var generation: GeneratedColumns
@@ -107,7 +113,7 @@ public struct Pipeline: ~Copyable {
             gaps = []
         }
         return DeliveryReport(
-            changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(),
+            changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(), held: takeHeld(),
             isTiredOfWaiting: hasTiredOfWaiting(),
             contradicted: router.takeContradicted().compactMap { router.policies.entries[$0]?.policy },
             uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated,
@@ -914,24 +920,61 @@ public struct Pipeline: ~Copyable {
 
     /// The entry has rows of tables whose policies could not be read for the moment.
     private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
-        try hasRows(feed, of: sources.catalog.snapshot?.policies.unsettled ?? [])
+        try !tables(feed, among: sources.catalog.snapshot?.policies.unsettled ?? []).isEmpty
     }
 
     /// The transaction of the entry at hand, where it has rows of a table whose policies may have changed before it without
     /// a word in the stream, and the catalog has not seen it yet. One look serves all that it showed.
-    private func unseen(_ feed: borrowing LogFeed) throws(ByteError) -> UInt32? {
-        guard !entry.hasCatalog, try hasRows(feed, of: sources.catalog.unannounced) else { return nil }
+    private mutating func unseen(_ feed: borrowing LogFeed) throws(ByteError) -> UInt32? {
+        guard !entry.hasCatalog else { return nil }
+        let tables = try tables(feed, among: sources.catalog.unannounced)
+        guard !tables.isEmpty else { return nil }
         let xid = try TransactionPart(feed.payload).xid
-        return hasSeen(xid) ? nil : xid
+        return hasSeen(xid) || isUnheard(tables, xid) ? nil : xid
     }
 
-    private func hasRows(_ feed: borrowing LogFeed, of tables: Set<UInt32>) throws(ByteError) -> Bool {
-        if tables.isEmpty { return false }
-        var part = try TransactionPart(feed.payload)
-        while let change = try part.next() {
-            if change.relation != 0, tables.contains(try relation(change.relation).oid) { return true }
+    /// True if nobody here is concerned. Otherwise the tables are noted as those whose rows wait.
+    private mutating func isUnheard(_ tables: Set<UInt32>, _ xid: UInt32) -> Bool {
+        guard tables.isSubset(of: unheardTables) else {
+            entry.heldTables = tables
+            return false
         }
-        return false
+        passedTables += tables.sorted().map { HeldTable(table: $0, xid: xid) }
+        return true
+    }
+
+    private mutating func takeHeld() -> [HeldTable] {
+        defer { passedTables = [] }
+        guard case .awaitingCatalog(let xid?, _) = stage, let since = entry.waitingSince, sources.catalog.isCurrent,
+            sources.time.monotonicNanoseconds() - since > Limits.heldTablePatience.wholeNanoseconds,
+            // What is before a gap may be a transaction that the server has never heard of.
+            epoch == sources.log.end()?.state.position.epoch
+        else { return passedTables }
+        return passedTables + entry.heldTables.sorted().map { HeldTable(table: $0, xid: xid) }
+    }
+
+    /// The entry at hand waits for the sake of some tables only.
+    public var isHeldByTables: Bool { stage.awaitsCatalog && !entry.heldTables.isEmpty }
+
+    /// Goes on where an entry waited for tables to which nobody listens here any more.
+    public mutating func readOnUnheard() {
+        guard isHeldByTables, entry.heldTables.isSubset(of: unheardTables) else { return }
+        stage = .reading
+        entry.heldTables = []
+        entry.waitingSince = nil
+    }
+
+    /// Those of the tables that the entry has rows of.
+    private func tables(_ feed: borrowing LogFeed, among tables: Set<UInt32>) throws(ByteError) -> Set<UInt32> {
+        if tables.isEmpty { return [] }
+        var found: Set<UInt32> = []
+        var part = try TransactionPart(feed.payload)
+        while found.count < tables.count, let change = try part.next() {
+            guard change.relation != 0 else { continue }
+            let table = try relation(change.relation).oid
+            if tables.contains(table) { found.insert(table) }
+        }
+        return found
     }
 
     /// The catalog is read again by itself until they can be read; whatever comes of it is a new snapshot.
@@ -946,12 +989,13 @@ public struct Pipeline: ~Copyable {
     /// and all marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark) -> Bool {
         if entry.hasCatalog || mark.xid != 0 && hasSeen(mark.xid) { return true }
+        if mark.xid != 0, mark.table != 0, isUnheard([mark.table], mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid)
     }
 
     /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
     /// may still be on its way here.
-    private func hasSeen(_ xid: UInt32) -> Bool {
+    public func hasSeen(_ xid: UInt32) -> Bool {
         let catalog = sources.catalog
         return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
     }
@@ -965,16 +1009,19 @@ public struct Pipeline: ~Copyable {
     }
 
     private mutating func refresh(seeing xid: UInt32?) {
-        refreshes += 1
-        sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(snapshot != nil)) }
+        lastRefresh += 1
+        isRefreshing = true
+        let ticket = lastRefresh
+        sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(ticket: ticket, snapshot != nil)) }
     }
 
     /// Without a snapshot it stays where it is; the loop asks again after a while.
-    private mutating func catalogRefreshed(_ isKnown: Bool) {
-        refreshes -= 1
-        assert(refreshes >= 0, "each question has one answer")
+    private mutating func catalogRefreshed(_ ticket: UInt64, _ isKnown: Bool) {
         // An answer to what was asked for an earlier entry says nothing of this one.
-        guard refreshes == 0, isKnown, case .awaitingCatalog = stage else { return }
+        guard ticket == lastRefresh else { return }
+        assert(isRefreshing, "each question has one answer")
+        isRefreshing = false
+        guard isKnown, case .awaitingCatalog = stage else { return }
         stage = .reading
         entry.hasCatalog = true
         entry.waitingSince = nil
@@ -993,7 +1040,7 @@ public struct Pipeline: ~Copyable {
     }
 
     public mutating func askAgain() {
-        guard case .awaitingCatalog(let xid, var unseen) = stage else { return }
+        guard case .awaitingCatalog(let xid, var unseen) = stage, !isRefreshing else { return }
         if sources.catalog.isCurrent { unseen += 1 }
         guard unseen < Limits.maximumVisibilityWaits else {
             // A transaction of the log that the server does not know: it went back in time, or waits for its standby.
@@ -1060,7 +1107,7 @@ public struct Pipeline: ~Copyable {
     public mutating func take(_ event: DeliveryEvent, on loop: SocketLoop) {
         sources.watcher?(stage.name, event.name)
         switch event {
-        case .refreshed(let isKnown): catalogRefreshed(isKnown)
+        case .refreshed(let ticket, let isKnown): catalogRefreshed(ticket, isKnown)
         case .judged(let ticket, let answers): judged(ticket, answers, on: loop)
         case .judgedByPolicy(let ticket, let answers): judged(ticket, answers, on: loop)
         case .looked(let ticket, let seen): router.opinions.take(ticket, seen)

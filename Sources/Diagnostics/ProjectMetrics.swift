@@ -97,6 +97,8 @@ public final class ProjectMetrics: Sendable {
         case answers
         /// It is told first what rows there are.
         case snapshot
+        /// PostgreSQL does not show a commit yet that concerns a table of its own.
+        case standby
 
         public static let labelName = "reason"
     }

@@ -97,6 +97,8 @@ final class Channel {
     /// Whose policies count for its bindings; nil until one needs them.
     var holder: Holder?
     var listener: UInt32?
+    /// Tables for whose sake it is parked, until PostgreSQL shows what the log has of them.
+    var heldBy: Set<UInt32> = []
     /// Errors in the parameters, to be said after the reply.
     var complaints: [ClientText] = []
     /// What was asked for and is not understood, to be said then as well.

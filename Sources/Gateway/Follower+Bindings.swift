@@ -64,6 +64,7 @@ extension Follower {
     private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
         guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
         apply(outcomes, policies, to: channel)
+        home.heldTables.hasNewListeners = true
         // Who was a member at what comes next is not known, which the others were told.
         if !isAtEnd, policies.values.contains(where: { $0.sets.contains { $0.measure == .tooNew } }) {
             home.missed(channel, .undecided)

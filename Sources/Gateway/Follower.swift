@@ -74,7 +74,7 @@ final class Follower {
 
     func take(_ event: DeliveryEvent) {
         pipeline.take(event, on: loop)
-        if case .refreshed(false) = event { home.lookAgainLater() }
+        if case .refreshed(_, false) = event { home.lookAgainLater() }
         act(on: pipeline.report())
     }
 
@@ -88,6 +88,7 @@ final class Follower {
         noteForgotten(report.forgotten, messages: report.hasForgottenMessages)
         tellOfTruncations(report.truncated)
         for gap in report.gaps { tellOfGap(gap) }
+        home.hold(report.held)
         if report.isTiredOfWaiting { sendAway() }
     }
 
@@ -109,10 +110,11 @@ final class Follower {
         holdUp(rebound)
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
+        guard home.holdsAllConcerned() else { return false }
         let more = pipeline.run(
             on: loop, until: home.nextExpiry, hears: { home.topics.find($0, isPrivate: $1) != nil },
             tell: { home.heardOfDatabase($0, from: self) })
-        if pipeline.isHeldByPolicies { home.lookAgainLater() }
+        if pipeline.isHeldByPolicies || pipeline.isHeldByTables { home.lookAgainLater() }
         act(on: pipeline.report())
         if pipeline.unreadable != nil { home.lookAgainLater() }
         if isAtEnd { home.noteReading() }
@@ -158,6 +160,7 @@ final class Follower {
     func looksAgain() {
         pipeline.askAgain()
         act(on: pipeline.report())
+        if pipeline.isHeldByTables { home.lookAgainLater() }
     }
 
     // MARK: Ends

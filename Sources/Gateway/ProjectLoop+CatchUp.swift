@@ -62,7 +62,7 @@ extension ProjectLoop {
             return nil
         }
         // Who is slow comes when its socket has taken what there is, who is told rows when it has them all.
-        if channel.isOpen, channel.session.isSlow || channel.isToldRows { return nil }
+        if channel.isOpen, channel.session.isSlow || channel.isToldRows || !channel.heldBy.isEmpty { return nil }
         channel.since = position.offset
         let details = channel.conversation.detailed()
         details.pastEnd = max(details.pastEnd, position.offset)
@@ -99,6 +99,7 @@ extension ProjectLoop {
         lastFollower = lastFollower &+ 1 & FollowerNumber.mask
         if lastFollower == live.number { lastFollower = 1 }
         let follower = Follower(of: self, number: lastFollower, from: position)
+        follower.pipeline.unheardTables = heldTables.unheard
         follower.pipeline.openIfBegun(on: loop)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         behind.append(follower)

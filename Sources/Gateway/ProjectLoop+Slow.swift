@@ -26,7 +26,9 @@ extension ProjectLoop {
     }
 
     func unpark(_ channel: Channel) {
-        guard channel.isOpen, channel.follower == nil, case .from(let position) = channel.recovery else { return }
+        guard channel.isOpen, channel.follower == nil, channel.heldBy.isEmpty,
+            case .from(let position) = channel.recovery
+        else { return }
         if channel.isToldRows { return goOnTelling(channel) }
         if isTooFarBehind(position) { return sendAway(channel, at: position) }
         waitingForPass.insert(channel.place)

@@ -37,6 +37,8 @@ final class ProjectLoop {
     var apart: Set<UInt32> = []
     /// Channels whose marks are to be written down anew.
     var restated: Set<UInt32> = []
+    /// Tables of which PostgreSQL does not show a commit yet that the log has.
+    var heldTables = HeldTables()
     /// Channels that began with a snapshot, and may have in it what the log has yet to come to.
     var leavingOut: Set<UInt32> = []
     /// Tables of which something never comes.
@@ -205,6 +207,7 @@ final class ProjectLoop {
 
     func looksAgain() {
         isLookingAgain = false
+        releaseHeldTables()
         for follower in followers { follower.looksAgain() }
     }
 

@@ -1,3 +1,4 @@
+import Diagnostics
 import Embedded
 import Postgres
 import System
@@ -170,31 +171,49 @@ extension GatewayTraffic {
                 CREATE POLICY asked ON notes FOR SELECT USING (kind = 'open' OR sees(kind));
                 """, on: cluster)
             let one = try user(1, stage)
-            let target = stage.database.target
-            try stage.run("ALTER SYSTEM SET synchronous_commit = on")
-            try stage.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-            try stage.run("SELECT pg_reload_conf()")
-            #expect(
-                try eventually {
-                    try stage.database.cluster.connect().execute("SHOW synchronous_standby_names").first?.first
-                        == "nobody"
-                })
+            try stage.standbyStaysAway()
             let sql =
                 "BEGIN; INSERT INTO members VALUES ('asked', '\(GatewayStage.user(1))');" + Self.insert(1, 1, "asked")
                 + Self.insert(2, 1, "hidden") + Self.insert(3, 1, "open") + "COMMIT"
-            let writing = try BackgroundThread("writer") { _ = try? Connection(target).execute(sql) }
-            #expect(
-                try eventually {
-                    try stage.database.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-                        == "1"
-                })
+            let writing = try stage.writeInBackground(sql)
+            #expect(try eventually { try stage.waitingForStandby() == 1 })
             try stage.awaitLog()
             try one.fence()
             #expect(try stage.database.value("SELECT count(*) FROM notes") == "0")
-            try stage.run("ALTER SYSTEM RESET synchronous_standby_names")
-            try stage.run("SELECT pg_reload_conf()")
+            try stage.standbyIsBack()
             writing.join()
             #expect(try heard(one, at: stage)[0].map(\.id) == [1, 3])
+        }
+
+        @Test func `a commit that waits for a standby holds up the listeners of its own table only`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let stage = try stage(Self.owners, on: cluster)
+            defer { stage.stop() }
+            let one = try user(1, stage)
+            let other = try stage.caller()
+            try other.subscribe("realtime:b", [binding("fences")])
+            try stage.standbyStaysAway()
+            // The first change of a table comes with a word that its policies may be others by now.
+            let writing = try stage.writeInBackground(Self.insert(1, 1))
+            #expect(try eventually { try stage.waitingForStandby() == 1 })
+            for fence in 1...20 {
+                try stage.run("SET synchronous_commit = local; INSERT INTO fences VALUES (\(fence))")
+            }
+            #expect(try other.ids(20) == Array(1...20))
+            #expect(stage.metrics.parked[.standby].value == 1)
+            // Who joins meanwhile waits, too, and so do rows of the table that anybody can see.
+            let late = try user(1, stage)
+            try stage.run("SET synchronous_commit = local;" + Self.insert(2, 1))
+            try stage.run("SET synchronous_commit = local; INSERT INTO fences VALUES (21)")
+            #expect(try other.ids(1) == [21])
+            #expect(try stage.database.value("SELECT count(*) FROM notes") == "1")
+            try stage.standbyIsBack()
+            writing.join()
+            try stage.run("ALTER SYSTEM RESET synchronous_commit")
+            let heard = try heard(one, late, at: stage)
+            #expect(heard[0].map(\.id) == [1, 2] && heard[1].map(\.id) == [2])
+            #expect(stage.metrics.parked[.standby].value >= 2)
         }
     }
 }
