@@ -42,6 +42,8 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The log lets go of what is older, though somebody may be there.
         case retain(milliseconds: UInt64)
         case crash(power: Bool)
+        /// The wall clock is set, so that it is ahead by so much, or behind.
+        case setWallClock(aheadBy: Int64)
         /// Everything comes to rest, and what was heard is held against what had to be.
         case settle
     }
@@ -200,6 +202,8 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case 97 where seed % 3 == 1: return .retain(milliseconds: milliseconds * 2)
     case 97 where seed % 3 == 0: return .crash(power: seed % 2 == 0)
     case 98: return .sleep(client: client, seed: seed, milliseconds: random.pick([60_000, 130_000, 300_000]))
+    case 99... where shape.isUnsteady:
+        return .setWallClock(aheadBy: random.pick([-86_400, -3_600, -130, 0, 5, 130, 3_600, 86_400]))
     default: return .write(seed: seed)
     }
 }

@@ -30,7 +30,11 @@ public struct Shape: Sendable, Equatable {
     /// Time and again the log cannot be read for a while, or a part of it is damaged.
     public var failsReads = false
 
-    /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent, or begins late, or its log does not read.
+    /// The wall clock is set forward and back while all runs.
+    public var isUnsteady = false
+
+    /// Shape of a seed: some have a crowd, want rows only, are lonely, have a silent stream, begin late, have little room for
+    /// clients that are gone, a log that does not read, or a clock that is set.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
@@ -39,6 +43,7 @@ public struct Shape: Sendable, Equatable {
         shape.isSlowToBegin = seed % 8 == 6
         if seed % 7 == 2 { shape.departures = 4 }
         shape.failsReads = seed % 4 == 0
+        shape.isUnsteady = seed % 8 == 3
         return shape
     }
 

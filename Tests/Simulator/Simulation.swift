@@ -576,6 +576,9 @@ public final class Simulation {
         case .crash(let power):
             faults += 1
             crash(power: power)
+        case .setWallClock(let seconds):
+            faults += 1
+            time.setWallClock(aheadBy: seconds)
         case .settle: settle()
         }
     }

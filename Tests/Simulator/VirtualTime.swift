@@ -9,10 +9,18 @@ public final class VirtualTime: TimeSource {
     /// Microseconds from 1970 to the clock's zero.
     private static let zero: Int64 = 1_800_000_000_000_000
 
+    /// By how much the wall clock is ahead, in microseconds.
+    private let shift = Atomic<Int64>(0)
+
     public init() {}
 
     public func monotonicNanoseconds() -> UInt64 { now.load(ordering: .relaxed) }
-    public func unixMicroseconds() -> Int64 { Self.zero + Int64(monotonicNanoseconds() / 1000) }
+    public func unixMicroseconds() -> Int64 {
+        Self.zero + Int64(monotonicNanoseconds() / 1000) + shift.load(ordering: .relaxed)
+    }
+
+    /// Somebody sets the wall clock, forward or back; as much time passes as before.
+    func setWallClock(aheadBy seconds: Int64) { shift.store(seconds * 1_000_000, ordering: .relaxed) }
 
     func advance(to moment: UInt64) {
         precondition(moment >= monotonicNanoseconds(), "time does not go back")
