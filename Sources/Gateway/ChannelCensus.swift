@@ -18,7 +18,7 @@ public struct ChannelCensus: Sendable {
         var role: [UInt8]
         var subject: [UInt8]
         var isPrivate: Bool
-        /// As clients write them, in JSON.
+        /// As clients write them, in JSON, but for the values of filters.
         var bindings: [UInt8]
         /// Up to where it was sent what there is; nil for one that is not answered yet.
         var sent: UInt64?
@@ -156,7 +156,7 @@ extension ProjectLoop {
                 ChannelCensus.Entry(
                     topic: channel.topic, session: channel.session.ledgerNumber, number: channel.id.incarnation,
                     role: channel.claims.role.copied(), subject: channel.claims.subject.copied(),
-                    isPrivate: channel.conversation.isPrivate, bindings: channel.bindingsForLedger, sent: sent(channel),
+                    isPrivate: channel.conversation.isPrivate, bindings: channel.bindingsForCensus, sent: sent(channel),
                     queuedBytes: loop.queuedBytes(of: channel.session.connection), isSlow: channel.session.isSlow))
         }
         slip.put(entries, of: clients.number)

@@ -6,6 +6,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Policy
 import Protocol
 import System
 
@@ -239,7 +240,23 @@ extension Feed {
 
 extension Channel {
     /// As clients write them.
-    var bindingsForLedger: [UInt8] {
+    var bindingsForLedger: [UInt8] { listedBindings { $0 } }
+
+    /// As clients write them, but for the values of filters: of those the ledger tells, masked.
+    var bindingsForCensus: [UInt8] {
+        let bounds = Filter.Bounds(
+            bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,
+            depth: Limits.maximumFilterDepth)
+        return listedBindings { text in
+            let parsed = try? Filter.parse(text, within: bounds)
+            let conditions = (parsed ?? nil)?.conditions.map { condition in
+                "\(condition.column)=\(condition.isNegated ? "not." : "")\(condition.comparison.rawValue).***"
+            }
+            return conditions?.joined(separator: ",") ?? "***"
+        }
+    }
+
+    private func listedBindings(_ shown: (_ filter: String) -> String) -> [UInt8] {
         var json = ByteWriter(capacity: 128)
         json.append("[")
         for parameters in bindings.compactMap(\.parameters) {
@@ -251,7 +268,7 @@ extension Channel {
             JSONText.appendString(parameters.table, to: &json)
             if let filter = parameters.filter {
                 json.append(",\"filter\":")
-                JSONText.appendString(filter, to: &json)
+                JSONText.appendString(shown(filter), to: &json)
             }
             json.append("}")
         }
