@@ -14,6 +14,7 @@ import Testing
     @Test(arguments: [
         "email", "Email", "user_email", "emailAddress", "password_hash", "encrypted_password", "access_token", "apiKey",
         "phone", "phone_number", "street_address", "ip_address", "ssn", "client_secret", "iban", "date_of_birth",
+        "E-Mail", "e mail", "Private-Key",
     ])
     func `well-known names are masked in every table`(column: String) {
         #expect(MaskRules.usual.masks(column, of: notes) && MaskRules.usual.masks(column, of: users))
@@ -168,6 +169,9 @@ import Testing
             ("j", 114, #"{ "email" : "\#(Self.secret)" }"#),
             ("b", 3802, #"{"a": [{"password": ["\#(Self.secret)"]}]}"#),
             ("bs", 3807, #"{"{\"email\": \"\#(Self.secret)\"}"}"#), ("t", 25, #"{"phone":"\#(Self.secret)"}"#),
+            ("x", 142, "<a><email>\(Self.secret)</email></a>"), ("js", 1009, #"{"{\"email\":\"\#(Self.secret)\"}",b}"#),
+            ("half", 25, #"{"email":"\#(Self.secret)""#), ("c", 20_000, "(\(Self.secret),1)"),
+            ("cs", 20_001, #"{"(\#(Self.secret),1)"}"#),
             (
                 "deep", 3802,
                 String(repeating: "[", count: 70) + #"{"email":"\#(Self.secret)"}"# + String(repeating: "]", count: 70)
@@ -193,6 +197,21 @@ import Testing
         #expect(!String(decoding: try log.export().joined(), as: UTF8.self).contains(Self.secret))
         let table = try TableAsOf(log, TableName(schema: "public", name: "types"), HistoryQuery(), atMost: 9)
         try table.visit { row in #expect(!"\(row)".contains(Self.secret)) }
+    }
+
+    @Test func `a condition does not find what is hidden in a value`() throws {
+        let stage = try HistoryStage()
+        let relation = Relation(
+            oid: 16_500, schema: "public", name: "types", identity: .full,
+            columns: [column("id", 23, key: true, identity: true), column("j", 3802)])
+        try stage.commit([.insert(relation, ["1", #"{"email": "me@x"}"#]), .insert(relation, ["2", #"{"a": 1}"#])])
+        func count(_ condition: String, _ masking: Masking) throws -> Int {
+            var query = HistoryQuery()
+            query.conditions = [try #require(RowCondition(condition))]
+            return try HistoryLog(directory: stage.storage, masking: masking).items(query).compactMap(\.recorded).count
+        }
+        #expect(try count(#"j={"email": "me@x"}"#, .nothing) == 1 && count(#"j={"email": "me@x"}"#, Masking()) == 0)
+        #expect(try count(#"j!={"email": "me@x"}"#, Masking()) == 2 && count(#"j={"a": 1}"#, Masking()) == 1)
     }
 
     @Test func `a row is not asked for by what is hidden`() throws {

@@ -12,8 +12,8 @@ import Change
 /// !*                      nothing of what stands above, the usual names neither
 /// ```
 ///
-/// `*` stands for any characters, letters are the same in either case, and names with dots, spaces or signs stand in double
-/// quotes. Rules come behind the usual ones (`usualText`). A name inside a JSON value is taken as a column of its table.
+/// `*` stands for any characters, letters are the same in either case, so are `_`, `-` and a space, and names with dots, spaces
+/// or signs stand in double quotes. Rules come behind the usual ones (`usualText`). A name inside a JSON value is taken as a column of its table.
 public struct MaskRules: Sendable, Hashable {
     struct Rule: Sendable, Hashable {
         var schema: NamePattern?
@@ -135,10 +135,13 @@ struct NamePattern: Sendable, Hashable {
     private let pieces: [[UInt8]]
 
     init(_ text: String) {
-        pieces = text.lowercased().split(separator: "*", omittingEmptySubsequences: false).map { Array($0.utf8) }
+        pieces = text.split(separator: "*", omittingEmptySubsequences: false).map { Self.small(String($0)) }
     }
 
-    static func small(_ name: String) -> [UInt8] { Array(name.lowercased().utf8) }
+    /// Words of a name may be joined by `_`, `-` or a space.
+    static func small(_ name: String) -> [UInt8] {
+        name.lowercased().utf8.map { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: " ") ? UInt8(ascii: "_") : $0 }
+    }
 
     /// - Parameter name: in small letters.
     func fits(_ name: [UInt8]) -> Bool {

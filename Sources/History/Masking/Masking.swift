@@ -62,13 +62,18 @@ public final class Masking: Sendable {
     /// A value that is shown, but for what its JSON has under masked names.
     public func lookingInto(_ bytes: [UInt8], of tables: some Collection<TableName>) -> [UInt8] {
         guard MaskedJSON.mayBe(bytes) else { return bytes }
-        let json = MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark)
-        return if case .masked(let masked) = json.masking(bytes) { masked } else { bytes }
+        switch MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark).masking(bytes) {
+        case .same: return bytes
+        case .masked(let masked): return masked
+        // What only begins as JSON, such as an array of it, is hidden as a whole as soon as there is such a word in it.
+        case .unreadable: return mentions(bytes, of: tables) ? Array(mark(bytes).utf8) : bytes
+        }
     }
 
     /// A value as it may be shown. NULL is still seen to be NULL.
     func shown(_ value: RowValue, of column: Column, _ tables: some Collection<TableName>) -> RowValue {
         guard case .text(let bytes) = value else { return value }
+        if isOfFields(bytes, column), !isAskedFor(column.name, of: tables) { return .masked(tag(bytes)) }
         if Self.holdsNames.contains(column.typeOID) || column.typeName == "hstore" {
             return structured(bytes, column, tables)
         }
@@ -79,10 +84,22 @@ public final class Masking: Sendable {
     /// False only where `shown` gives the value itself.
     func mayLookInto(_ text: RawSpan, of column: Column) -> Bool {
         Self.holdsNames.contains(column.typeOID) || column.typeName == "hstore" || MaskedJSON.mayBe(text)
+            || column.typeOID >= 16_384
     }
 
-    /// json, jsonb, and arrays of them.
-    private static let holdsNames: Set<UInt32> = [114, 3802, 199, 3807]
+    /// json, jsonb, xml, and arrays of them.
+    private static let holdsNames: Set<UInt32> = [114, 3802, 142, 199, 3807, 143]
+
+    /// A value of fields whose names are not in the log, or an array of such: any of them may be masked.
+    private func isOfFields(_ bytes: [UInt8], _ column: Column) -> Bool {
+        guard column.typeOID >= 16_384, !isNothing else { return false }
+        return bytes.first == UInt8(ascii: "(") || bytes.starts(with: Array("{(".utf8))
+            || bytes.starts(with: Array("{\"(".utf8))
+    }
+
+    private func isAskedFor(_ column: String, of tables: some Collection<TableName>) -> Bool {
+        shown.contains { mask in tables.contains { mask.covers(column, of: $0) } }
+    }
 
     private func structured(_ bytes: [UInt8], _ column: Column, _ tables: some Collection<TableName>) -> RowValue {
         if column.typeOID == 114 || column.typeOID == 3802 {
