@@ -211,7 +211,9 @@ let proofs: [Target] = [
     tests(of: "Snapshots", "Snapshots", "Catalog", "EventLog", "Change", "System", "Bytes"),
     tests(
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
-    tests(of: "Gateway", "Gateway", "Settings", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics", "Bytes"),
+    tests(
+        of: "Gateway", "Gateway", "Policy", "Settings", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics",
+        "Bytes"),
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(

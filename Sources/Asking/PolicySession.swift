@@ -8,19 +8,17 @@ import System
 /// It belongs to one thread. It knows what a client's session of a role is set to, and finds out whether a function that a
 /// policy calls left something behind that no rollback undoes.
 public final class PolicySession {
-    /// What a client's session of a role is set to.
-    private struct Surroundings {
-        var searchPath: String
-        var timeZone: String
-    }
-
     public let connection: Connection
     private let interrupt: Wake
     private let answerMilliseconds: Int
     /// In `pg_temp`, which takes a privilege and a database that can be written.
     public let mayMakeFunctions: Bool
-    private let usual: Surroundings
-    private var surroundings: [String: Surroundings] = [:]
+    /// Values of `ValueSettings.followed` and `.required` as the session began, by name.
+    private let usual: [String: String]
+    /// The values of each role that differ from the session's own; nil for a role that nobody is judged as.
+    private var surroundings: [String: [String: String]] = [:]
+    /// What databases and roles set when the session began.
+    private var roleSettings: String?
     private var prepared: Set<String> = []
     /// A policy's function left something in the session that outlives its transaction: what is asked next might be
     /// answered by that function.
@@ -32,31 +30,36 @@ public final class PolicySession {
     ) throws(PostgresError) {
         connection = try Connection(
             target, applicationName: applicationName, timeoutSeconds: connectTimeout.wholeSeconds,
-            settings: settings + [
-                "standard_conforming_strings=on",
-                // The same statement for other values: a plan made once serves all.
-                "plan_cache_mode=force_generic_plan", "jit=off",
-            ], keepsTimeZone: true, interrupt: interrupt)
+            // The same statement for other values: a plan made once serves all.
+            settings: settings + ["plan_cache_mode=force_generic_plan", "jit=off"], keepsSettings: true,
+            interrupt: interrupt)
         connection.ignoreNotices()
         self.interrupt = interrupt
         answerMilliseconds = answerTimeout.wholeMilliseconds
         var none: Set<String> = []
         let rows = try connection.pipeline(
             [
+                PipelinedStatement("SELECT pg_catalog.lower(s.name), s.setting FROM pg_catalog.pg_settings s"),
                 PipelinedStatement(
                     """
-                    SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('TimeZone'),
-                        pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY')
-                            AND NOT pg_catalog.pg_is_in_recovery()
+                    SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY')
+                            AND NOT pg_catalog.pg_is_in_recovery(), (\(PolicySession.roleSettingsText))
                     """),
                 // What is asked below means PostgreSQL's own.
                 PipelinedStatement("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)"),
+                ValueSettings.ownStatement,
             ], prepared: &none, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt)
-        let found = try rows[0].get().first ?? []
-        _ = try rows[1].get()
-        guard found.count == 3, let path = found[0], let zone = found[1] else { throw PolicySession.unreadable }
-        usual = Surroundings(searchPath: path, timeZone: zone)
-        mayMakeFunctions = found[2] == "t"
+        let wanted = ValueSettings.followed.union(ValueSettings.required.keys)
+        var usual: [String: String] = [:]
+        for row in try rows[0].get().values {
+            if let name = row[0], wanted.contains(name) { usual[name] = row[1] }
+        }
+        let found = try rows[1].get().first ?? []
+        for set in rows[2...] { _ = try set.get() }
+        guard found.count == 2, usual.count == wanted.count else { throw PolicySession.unreadable }
+        self.usual = usual
+        mayMakeFunctions = found[0] == "t"
+        roleSettings = found[1]
     }
 
     public static let unreadable = PostgresError(operation: "policies", message: "settings cannot be read")
@@ -108,18 +111,32 @@ public final class PolicySession {
     public static let clean = PipelinedStatement(
         """
         SELECT pg_catalog.pg_advisory_unlock_all(), pg_catalog.count(*) FILTER (WHERE s.from_sql),
-            pg_catalog.count(*) FILTER (WHERE NOT s.from_sql)
+            pg_catalog.count(*) FILTER (WHERE NOT s.from_sql), (\(roleSettingsText))
         FROM pg_catalog.pg_prepared_statements s
         """)
+
+    /// Another text whenever a database or a role sets something else.
+    private static let roleSettingsText = """
+        SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', r.setdatabase, r.setrole, CAST(r.setconfig AS pg_catalog.text)),
+            ',' ORDER BY r.setdatabase, r.setrole)
+        FROM pg_catalog.pg_db_role_setting r WHERE r.setdatabase = 0 OR r.setdatabase = (
+            SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+        """
 
     /// `prohibited_sql_statement_attempted`.
     public static let spoiled = "2F003"
 
-    /// Whether the session has the statements that were prepared here, and no others.
-    public func isClean(_ answer: Result<Rows, PostgresError>?) -> Bool {
-        if case .success(let rows)? = answer, let row = rows.first, row.count == 3, row[1] == "0",
+    /// Whether the session has the statements that were prepared here, and no others. Where databases and roles set something
+    /// else by now, the session is as good as lost: what it was asked is to be asked in a new one.
+    public func isClean(_ answer: Result<Rows, PostgresError>?) throws(PostgresError) -> Bool {
+        if case .success(let rows)? = answer, let row = rows.first, row.count == 4, row[1] == "0",
             row[2] == String(prepared.count)
         {
+            guard row[3] == roleSettings else {
+                throw PostgresError(
+                    operation: "policies", message: "settings of a database or a role are others by now",
+                    isConnectionLost: true)
+            }
             return true
         }
         if !isSpoiled {
@@ -132,21 +149,30 @@ public final class PolicySession {
     // MARK: What a client's session is set to
 
     /// For the transaction it is in. What a role's session is set to was read before: under another path, names in policies
-    /// would mean something else.
+    /// would mean something else. Without a role it is what the session began with.
     public func surroundingsStatement(_ role: String?) throws(PostgresError) -> PipelinedStatement {
-        guard let surroundings = role == nil ? usual : role.flatMap({ self.surroundings[$0] }) else {
+        guard let values = role == nil ? differences(usual) : role.flatMap({ surroundings[$0] }) else {
             throw .impossible("a role's settings are read before anything is asked as that role", in: .asking)
         }
-        return PipelinedStatement(
-            "SELECT pg_catalog.set_config('search_path', $1, true), pg_catalog.set_config('TimeZone', $2, true)",
-            [surroundings.searchPath, surroundings.timeZone], preparedAs: "surroundings")
+        return ValueSettings.statement(values, isLocal: true)
+    }
+
+    /// What the hub's own texts are read and written by, for the transaction it is in.
+    public var ownSettingsStatement: PipelinedStatement { ValueSettings.statement(ValueSettings.own, isLocal: true) }
+
+    private func differences(_ values: [String: String]) -> [String: String] {
+        values.filter { name, value in
+            ValueSettings.followed.contains(name) && (ValueSettings.own[name] ?? usual[name]) != value
+                || name == "search_path"
+        }
     }
 
     /// `invalid_parameter_value`, as PostgreSQL says it of a role that does not exist.
     public static let noSuchRole = "22023"
 
-    /// As the database and the role say it, the role in this database before all. False where there is no such role:
-    /// `none` is a word that PostgreSQL takes, and means the login, which is nobody's role either.
+    /// As the database and the role say it, the role in this database before all. False where nobody is judged as the role:
+    /// there is none, or it is set to what policies are not evaluated under. `none` is a word that PostgreSQL takes, and means
+    /// the login, which is nobody's role either.
     public func readSurroundings(of role: String?) throws(PostgresError) -> Bool {
         guard let role else { return true }
         let exists = try query(
@@ -164,15 +190,17 @@ public final class PolicySession {
         var found = usual
         for row in rows.values {
             guard let setting = row[0], let end = setting.firstIndex(of: "=") else { continue }
-            let value = String(setting[setting.index(after: end)...])
-            switch setting[..<end].lowercased() {
-            case "search_path": found.searchPath = value
-            case "timezone": found.timeZone = value
-            default: continue
-            }
+            let name = setting[..<end].lowercased()
+            if found[name] != nil { found[name] = String(setting[setting.index(after: end)...]) }
         }
-        found.searchPath = PolicySession.ownFirst(found.searchPath)
-        surroundings[role] = found
+        if let unfit = ValueSettings.required.keys.first(where: { !ValueSettings.isUsual($0, found[$0] ?? "") }) {
+            Log.shared.warning(
+                "a setting of the database or of a role keeps policies from being evaluated: nobody may read by them",
+                [.user(role), .setting(unfit)])
+            return false
+        }
+        found["search_path"] = PolicySession.ownFirst(found["search_path"] ?? "")
+        surroundings[role] = differences(found)
         return true
     }
 

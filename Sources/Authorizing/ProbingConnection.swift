@@ -107,7 +107,7 @@ final class ProbingConnection {
         ].compactMap { $0 }
         let answers = try session.pipeline(
             head + [callStatement(function, questions, budget), ProbingConnection.end, PolicySession.clean])
-        guard session.isClean(answers.last) else { return .spoiled }
+        guard try session.isClean(answers.last) else { return .spoiled }
         for answer in answers[..<head.count] { _ = try answer.get() }
         assert(answers.count == head.count + 3, "between head and end is the one answer")
         switch answers[head.count] {

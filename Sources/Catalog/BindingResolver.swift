@@ -36,7 +36,7 @@ public struct CatalogView: Sendable {
         guard let before else { return true }
         return snapshot.tables != before.snapshot.tables || roles != before.roles
             || snapshot.publishedAs != before.snapshot.publishedAs
-            || snapshot.foldsASCIIPlainly != before.snapshot.foldsASCIIPlainly
+            || snapshot.text != before.snapshot.text
             || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
             || snapshot.messageRules != before.snapshot.messageRules
     }
@@ -135,7 +135,7 @@ struct BindingResolver {
                     maximumListElements: Limits.maximumFilterListElements,
                     maximumKeys: Limits.maximumFilterKeys, maximumWork: Limits.maximumFilterWork,
                     hiddenSlots: access.hidden,
-                    foldsASCIIPlainly: view.snapshot.foldsASCIIPlainly))
+                    text: view.snapshot.text))
         }
         for name in filter?.conditions.map(\.column) ?? [] {
             if let slot = table.slot(named: name) { try mustBeKnown(slot, table) }

@@ -167,10 +167,10 @@ struct CatalogReader {
         let known = before?.snapshot
         let version = (known?.version ?? 0) + 1
         let tables = try tables(reusing: known)
-        let folds = try foldsASCIIPlainly()
-        let policies = try policyBook(version: version, of: tables, folds, after: known?.policies)
+        let text = try textRules()
+        let policies = try policyBook(version: version, of: tables, text, after: known?.policies)
         let snapshot = CatalogSnapshot(
-            version: version, publication: publication, tables: tables, foldsASCIIPlainly: folds, policies: policies,
+            version: version, publication: publication, tables: tables, text: text, policies: policies,
             followable: try followed(), privilegedRoles: try privilegedRoles(), messageRules: try messageRules(),
             publishedAs: try publishedAs())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
@@ -210,14 +210,14 @@ struct CatalogReader {
         }
     }
 
-    /// Whether the database's own locale treats the 26 letters as C does: not so in Turkish.
-    func foldsASCIIPlainly() throws(PostgresError) -> Bool {
+    func textRules() throws(PostgresError) -> TextRules {
         let rows = try query(
             """
-            SELECT lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ') = 'abcdefghijklmnopqrstuvwxyz'
+            SELECT getdatabaseencoding(), lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ') = 'abcdefghijklmnopqrstuvwxyz'
                 AND upper('abcdefghijklmnopqrstuvwxyz') = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'
             """)
-        return rows.first?.flag(0) ?? false
+        guard let row = rows.first, let encoding = row[0] else { throw CatalogReader.unreadable }
+        return TextRules(TextRules.Encoding(server: encoding), foldsASCIIPlainly: row.flag(1))
     }
 
     private func tableHeads() throws(PostgresError) -> [TableHead] {

@@ -9,8 +9,7 @@ public final class CatalogSnapshot: Sendable {
     public let publication: String
     /// By schema and name.
     public let tables: [CatalogTable]
-    /// Under the database's own locale `lower` and `upper` map the 26 letters to each other, and no other letter to them.
-    public let foldsASCIIPlainly: Bool
+    public let text: TextRules
     public let policies: PolicyBook
     /// Tables whose every change is in the log, from some position on, so that memberships can live on them.
     public let followable: [UInt32: LSN]
@@ -23,7 +22,7 @@ public final class CatalogSnapshot: Sendable {
     private let byName: [QualifiedName: CatalogTable]
 
     public init(
-        version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
+        version: UInt64, publication: String, tables: [CatalogTable], text: TextRules,
         policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:],
         privilegedRoles: PrivilegedRoles = PrivilegedRoles(), messageRules: String = "",
         publishedAs: [QualifiedName: String] = [:]
@@ -31,7 +30,7 @@ public final class CatalogSnapshot: Sendable {
         self.version = version
         self.publication = publication
         self.tables = tables
-        self.foldsASCIIPlainly = foldsASCIIPlainly
+        self.text = text
         self.policies = policies
         self.followable = followable
         self.privilegedRoles = privilegedRoles

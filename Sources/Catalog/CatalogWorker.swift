@@ -51,8 +51,12 @@ final class CatalogWorker: ConnectedWorker {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            settings: CatalogWorker.sessionSettings,
-            interrupt: inbox.interrupt)
+            // The server then still tells what it would be set to.
+            settings: CatalogWorker.sessionSettings, keepsSettings: true, interrupt: inbox.interrupt)
+        var none: Set<String> = []
+        _ = try connection.pipeline(
+            [ValueSettings.ownStatement], prepared: &none,
+            timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: inbox.interrupt)[0].get()
         let reader = CatalogReader(
             asked: AskedServer(connection, interrupt: inbox.interrupt), publication: settings.publication,
             compiling: settings.compiling, bench: TrialBench(), coverage: coverage, metrics: settings.metrics)

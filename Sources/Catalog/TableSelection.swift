@@ -24,7 +24,7 @@ public struct TableSelection: Sendable {
     private let condition: String?
 
     /// - Parameter filter: as the client wrote it; it was checked when the binding was made.
-    public init(_ binding: TableBinding, filter: String?, foldsASCIIPlainly: Bool) throws(Refusal) {
+    public init(_ binding: TableBinding, filter: String?, text: TextRules) throws(Refusal) {
         switch binding.access {
         case .readable: break
         case .noPrimaryKey where binding.policy == nil: throw .noPrimaryKey
@@ -37,16 +37,16 @@ public struct TableSelection: Sendable {
             (condition, constants) = (nil, [])
             return
         }
-        guard let check = TableSelection.check(filter, binding.table, foldsASCIIPlainly) else { throw .otherTable }
+        guard let check = TableSelection.check(filter, binding.table, text) else { throw .otherTable }
         let made = check.condition { TableSelection.column($0, of: binding.table) }
         (condition, constants) = (made.sql, made.constants)
     }
 
-    private static func check(_ filter: String, _ table: CatalogTable, _ foldsASCIIPlainly: Bool) -> FilterCheck? {
+    private static func check(_ filter: String, _ table: CatalogTable, _ text: TextRules) -> FilterCheck? {
         // What the role may not read PostgreSQL refuses itself.
         let settings = FilterCheck.Settings(
             maximumListElements: Limits.maximumFilterListElements, maximumKeys: Limits.maximumFilterKeys,
-            maximumWork: Limits.maximumFilterWork, foldsASCIIPlainly: foldsASCIIPlainly)
+            maximumWork: Limits.maximumFilterWork, text: text)
         guard let parsed = try? Filter.parse(filter, within: BindingResolver.bounds) else { return nil }
         return try? FilterCheck(parsed, columns: table.facts, settings: settings)
     }

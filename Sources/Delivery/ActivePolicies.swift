@@ -189,6 +189,6 @@ extension FilterCheck.Settings {
     public static func ofPolicies(_ snapshot: CatalogSnapshot?) -> FilterCheck.Settings {
         FilterCheck.Settings(
             maximumListElements: Limits.maximumMembershipKeys, maximumKeys: Limits.maximumMembershipKeys,
-            maximumWork: Limits.maximumFilterWork, foldsASCIIPlainly: snapshot?.foldsASCIIPlainly ?? false)
+            maximumWork: Limits.maximumFilterWork, text: snapshot?.text ?? .unknown)
     }
 }

@@ -26,7 +26,8 @@ extension Explainer {
         guard let target = settings.policies ?? settings.database else { throw .databaseAway }
         do throws(PostgresError) {
             let connection = try Connection(
-                target, applicationName: "tidewire doctor", settings: Self.bounds)
+                target, applicationName: "tidewire doctor", settings: Self.bounds,
+                keepsSettings: true)
             return tables.map { view(of: $0, holder, connection) }
         } catch {
             throw .databaseAway

@@ -7,6 +7,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Policy
 import Protocol
 import Snapshots
 import WebSocket
@@ -78,7 +79,7 @@ extension ProjectLoop {
 
     /// Rows are told as inserts: of whoever does not hear of those there is nothing to tell.
     private func parts(of channel: Channel) throws(SnapshotRefusal) -> [SnapshotPart] {
-        let folds = project.catalog.snapshot?.foldsASCIIPlainly ?? false
+        let text = project.catalog.snapshot?.text ?? .unknown
         var parts: [SnapshotPart] = []
         var isHeard = false
         for index in channel.bindings.indices {
@@ -90,7 +91,7 @@ extension ProjectLoop {
             for placed in binding.tables {
                 do throws(TableSelection.Refusal) {
                     let selection = try TableSelection(
-                        placed.binding, filter: parameters.filter, foldsASCIIPlainly: folds)
+                        placed.binding, filter: parameters.filter, text: text)
                     parts.append(SnapshotPart(binding: index, selection: selection))
                 } catch {
                     throw SnapshotRefusal(error)

@@ -167,7 +167,7 @@ final class JudgingConnection {
             session.mayMakeFunctions
             ? [callStatement(loop, name, claims, inputs)] : singleStatements(loop, name, claims, inputs)
         let answers = try session.pipeline(head + body + [JudgingConnection.end, PolicySession.clean])
-        guard session.isClean(answers.last) else { return .failed(sqlState: PolicySession.spoiled) }
+        guard try session.isClean(answers.last) else { return .failed(sqlState: PolicySession.spoiled) }
         for case .failure(let error) in answers[1..<1 + guards.count] {
             return .failed(sqlState: error.sqlState ?? "XX000")
         }
@@ -294,7 +294,7 @@ extension JudgingConnection {
         let answers = try session.pipeline(
             [JudgingConnection.begin, try session.surroundingsStatement(loop.role)] + statements
                 + [JudgingConnection.end, PolicySession.clean])
-        guard session.isClean(answers.last) else { return nil }
+        guard try session.isClean(answers.last) else { return nil }
         var found: [[String?]] = []
         for element in 0..<count {
             switch JudgingConnection.answer(Array(answers.dropFirst(2)), element) {
@@ -332,7 +332,7 @@ extension JudgingConnection {
         let answers = try session.pipeline(
             [JudgingConnection.begin, try session.surroundingsStatement(explanation.claimant.role)] + statements
                 + [JudgingConnection.end, PolicySession.clean])
-        guard session.isClean(answers.last) else {
+        guard try session.isClean(answers.last) else {
             let spoiled = ExplainedValue.failed(
                 sqlState: PolicySession.spoiled, message: "a function leaves statements in the session")
             return explanation.expressions.map { _ in spoiled }

@@ -142,7 +142,7 @@ extension JudgingConnection {
         }
         let answers = try session.pipeline(
             [JudgingConnection.begin] + statements + [JudgingConnection.end, PolicySession.clean])
-        guard session.isClean(answers.last) else { return parts.map { _ in .failed } }
+        guard try session.isClean(answers.last) else { return parts.map { _ in .failed } }
         precondition(answers.count == parts.count * 4 + 3, "each part has its four statements")
         return parts.enumerated().map { index, rows in
             JudgingConnection.outcome(answers[1 + index * 4 + 1], answers[1 + index * 4 + 2], rows.count)

@@ -63,7 +63,7 @@ extension JudgingConnection {
             claimsStatement(sight.claimant.claims, sight.claimant.role),
             PipelinedStatement(sight.sql, sight.texts), JudgingConnection.end, PolicySession.clean,
         ])
-        guard session.isClean(answers.last), let isVisible = TableSight.isVisible(answers[5]),
+        guard try session.isClean(answers.last), let isVisible = TableSight.isVisible(answers[5]),
             let position = try answers[2].get().first?.first.flatMap({ $0.flatMap { LSN($0) } }),
             let snapshot = VisibleTransactions(try answers[1].get())
         else { return .failed }

@@ -72,20 +72,18 @@ public struct FilterCheck: Sendable {
         public var maximumWork: Int
         /// Columns the role may not read, by slot: to a filter they do not exist.
         public var hiddenSlots: Set<Int>
-        /// Under the database's own ctype `lower` and `upper` map the 26 letters to each other as in C: not so in
-        /// Turkish.
-        public var foldsASCIIPlainly: Bool
+        public var text: TextRules
 
         public init(
             maximumListElements: Int, maximumKeys: Int, maximumWork: Int, hiddenSlots: Set<Int> = [],
-            foldsASCIIPlainly: Bool = false, maximumPolicyKeys: Int? = nil
+            text: TextRules, maximumPolicyKeys: Int? = nil
         ) {
             self.maximumListElements = maximumListElements
             self.maximumKeys = maximumKeys
             self.maximumPolicyKeys = maximumPolicyKeys ?? maximumKeys
             self.maximumWork = maximumWork
             self.hiddenSlots = hiddenSlots
-            self.foldsASCIIPlainly = foldsASCIIPlainly
+            self.text = text
         }
     }
 
@@ -175,12 +173,15 @@ extension FilterCheck {
         case .like, .ilike, .match, .imatch: return try pattern(condition, column)
         case .eq, .neq, .lt, .lte, .gt, .gte, .isdistinct:
             switch try CanonicalText.of(condition.value, column.type) {
-            case .ready(let bytes): return .ready([bytes])
-            case .ask: return ask(condition, column)
+            case .ready(let bytes) where isSure(of: bytes): return .ready([bytes])
+            case .ready, .ask: return ask(condition, column)
             }
         case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: return ask(condition, column)
         }
     }
+
+    /// Whether the database has the text: PostgreSQL refuses one that its encoding does not have.
+    private func isSure(of text: [UInt8]) -> Bool { settings.text.encoding == .utf8 || text.allSatisfy { $0 < 0x80 } }
 
     private func word(_ condition: FilterCondition, _ type: TypeFacts) throws(FilterRefusal) -> TruthWord {
         guard let word = TruthWord(rawValue: condition.value) else {
@@ -204,8 +205,8 @@ extension FilterCheck {
                 continue
             }
             switch try CanonicalText.of(String(decoding: element, as: UTF8.self), type) {
-            case .ready(let bytes): ready.append(bytes)
-            case .ask: return askList(condition, type)
+            case .ready(let bytes) where isSure(of: bytes): ready.append(bytes)
+            case .ready, .ask: return askList(condition, type)
             }
         }
         return .ready(ready)
@@ -229,6 +230,7 @@ extension FilterCheck {
             Comparator(column).takesPatterns(column.type)
         else { return ask(condition, column) }
         let pattern = Array(condition.value.utf8)
+        guard isSure(of: pattern) else { return ask(condition, column) }
         guard !LikePattern.endsWithEscape(pattern) else { throw .endsWithEscape }
         return .ready([pattern])
     }

@@ -71,7 +71,7 @@ struct FilterLowering {
         let isPattern = comparison == .like || comparison == .ilike
         return Function.infix(
             symbol, column.type, isPattern ? .text : column.type, column.collation,
-            foldsASCIIPlainly: check.settings.foldsASCIIPlainly)?.operation
+            text: check.settings.text)?.operation
     }
 
     private func asked(_ test: CheckedTest) -> PredicateNode {

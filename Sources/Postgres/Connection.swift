@@ -28,20 +28,20 @@ public final class Connection {
     /// Asked now and then while an answer is waited for: what nobody wants any more is given up.
     public var isStillWanted: (() -> Bool)?
 
-    private static let ownTimeZone = "TimeZone=UTC"
+    private static let limits = ["statement_timeout=0", "idle_session_timeout=0"]
     /// Output settings that make every value's text the same whatever the server's defaults are.
     private static let outputSettings = [
-        "DateStyle=ISO", "IntervalStyle=postgres", ownTimeZone, "extra_float_digits=3", "bytea_output=hex",
-        "lc_monetary=C", "statement_timeout=0", "idle_session_timeout=0",
+        "DateStyle=ISO", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
+        "lc_monetary=C",
     ]
 
-    /// Connects, and gives up when `interrupt` says so or after `timeoutSeconds`. With `keepsTimeZone` the session is in
-    /// the zone that any other of this user's would be in.
+    /// Connects, and gives up when `interrupt` says so or after `timeoutSeconds`. With `keepsSettings` the session reads
+    /// and writes values as any other of this user's would.
     public init(
         _ target: ConnectionTarget, purpose: ConnectionTarget.Purpose = .queries, applicationName: String = "tidewire",
-        timeoutSeconds: Int = 5, settings: [String] = [], keepsTimeZone: Bool = false, interrupt: Wake? = nil
+        timeoutSeconds: Int = 5, settings: [String] = [], keepsSettings: Bool = false, interrupt: Wake? = nil
     ) throws(PostgresError) {
-        let own = Connection.outputSettings.filter { !keepsTimeZone || $0 != Connection.ownTimeZone }
+        let own = Connection.limits + (keepsSettings ? [] : Connection.outputSettings)
         let options = try Connection.parsed(target, purpose, applicationName, timeoutSeconds, own + settings)
         let names = CStringArray(options.map(\.0))
         let values = CStringArray(options.map(\.1))

@@ -17,17 +17,22 @@ struct DatabaseCommand: Command {
 
 /// A connection for a command that looks after the database.
 enum DatabaseAccess {
-    static func connect(_ configuration: Configuration, _ name: String) throws -> Connection {
+    static func connect(
+        _ configuration: Configuration, _ name: String, keepsSettings: Bool = false
+    ) throws -> Connection {
         guard let database = configuration.databaseURL else {
             throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
         }
-        return try connect(ConnectionTarget(database.revealed), shown: "\(database)", name)
+        return try connect(
+            ConnectionTarget(database.revealed), shown: "\(database)", name, keepsSettings: keepsSettings)
     }
 
     /// `shown` is the address without its secrets.
-    static func connect(_ target: ConnectionTarget, shown: String, _ name: String) throws -> Connection {
+    static func connect(
+        _ target: ConnectionTarget, shown: String, _ name: String, keepsSettings: Bool = false
+    ) throws -> Connection {
         do throws(PostgresError) {
-            return try Connection(target, applicationName: "tidewire \(name)")
+            return try Connection(target, applicationName: "tidewire \(name)", keepsSettings: keepsSettings)
         } catch {
             let trouble = StreamFailure(connecting: error)
             throw CommandFailure(

@@ -46,7 +46,7 @@ struct DoctorCommand: Command {
         let holder = try arguments.tried(terminal)
         let only = try arguments.examinedTable()
         let configuration = try arguments.configuration(terminal)
-        let connection = try DatabaseAccess.connect(configuration, "doctor")
+        let connection = try DatabaseAccess.connect(configuration, "doctor", keepsSettings: true)
         var found = SettingsCheck(configuration, terminal.surroundings).run()
         found += try DatabaseAccess.asking { try DatabaseCheck(connection, settings(configuration)).run() }
         // Without a publication there are no tables, which was said.

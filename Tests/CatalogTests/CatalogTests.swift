@@ -266,7 +266,7 @@ import Testing
         #expect(try column("v").typeName == "_varchar")
         #expect(try column("g").isPublished == false)
         #expect(try column("Odd name").facts.type.shape == .base)
-        #expect(stage.fresh()?.foldsASCIIPlainly == true)
+        #expect(stage.fresh()?.text == TextRules(.utf8, foldsASCIIPlainly: true))
         try stage.run("ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'")
         let renamed = try #require(stage.fresh()?.table("public", "t")?.columns[1].facts.type)
         #expect(renamed.shape == .enumeration(labels: ["sad", "meh", "fine", #"a "b""#, "happy"]))

@@ -19,7 +19,8 @@ import Testing
         parts: [], combinedSQL: "true", row: JudgedRow(relation: "notes", schema: "public", columns: []), version: 1,
         warning: nil)
     private let claimant = Claimant(role: "reader", claims: "{}", identity: 0)
-    private let settings = FilterCheck.Settings(maximumListElements: 10, maximumKeys: 10, maximumWork: 1000)
+    private let settings = FilterCheck.Settings(
+        maximumListElements: 10, maximumKeys: 10, maximumWork: 1000, text: .plainUTF8)
 
     private static let relation = Relation(
         oid: 7, schema: "public", name: "notes", identity: .full,

@@ -1,5 +1,6 @@
 import Bytes
 import Catalog
+import Policy
 import System
 import TestSupport
 import Testing
@@ -56,7 +57,7 @@ import Testing
     private let directory = MemoryDirectory()
 
     private func snapshot(_ version: UInt64, _ tables: CatalogTable...) -> CatalogSnapshot {
-        CatalogSnapshot(version: version, publication: "p", tables: tables, foldsASCIIPlainly: true)
+        CatalogSnapshot(version: version, publication: "p", tables: tables, text: .plainUTF8)
     }
 
     @Test func `what was noticed is known to the next process, and so is what was otherwise before`() {

@@ -54,7 +54,8 @@ import Testing
             name: "subject", type: TypeFacts(oid: 25, name: "text"), collation: .deterministic(name: nil))
         let check = try FilterCheck(
             filter, columns: [column],
-            settings: FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
+            settings: FilterCheck.Settings(
+                maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20, text: .plainUTF8))
         let predicate = try Predicate(check, canonical: ["^a+$"])
         let question = try #require(predicate.question)
         let texts: [String?] = ["aaa", "aab", nil, "", "a\0"]

@@ -164,11 +164,13 @@ enum Notes {
             return .always
         }
         let check = try FilterCheck(
-            filter, columns: facts, settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
+            filter, columns: facts,
+            settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20, text: .plainUTF8))
         return try Predicate(check, canonical: check.literals.map(\.text))
     }
 
-    static let settings = FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20)
+    static let settings = FilterCheck.Settings(
+        maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20, text: .plainUTF8)
 
     /// A policy without claims.
     static func policy(_ term: Term, asker: UInt32 = 1) throws -> Predicate {
@@ -196,7 +198,7 @@ enum Notes {
 
     private static func equality(_ column: ColumnFacts) -> Function {
         guard
-            let function = Function.infix("=", column.type, column.type, column.collation, foldsASCIIPlainly: true)
+            let function = Function.infix("=", column.type, column.type, column.collation, text: .plainUTF8)
         else { preconditionFailure("each of these types has an equality") }
         return function
     }

@@ -102,7 +102,7 @@ import Testing
 
     private static func apply(_ symbol: String, _ left: Term, _ right: Term) -> Term {
         guard let a = left.type, let b = right.type,
-            let function = Function.infix(symbol, a, b, .deterministic(name: nil), foldsASCIIPlainly: true)
+            let function = Function.infix(symbol, a, b, .deterministic(name: nil), text: .plainUTF8)
         else { return .undecided }
         return .apply(function, [left, right])
     }

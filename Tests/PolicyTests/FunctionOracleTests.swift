@@ -23,7 +23,7 @@ import Testing
                 for symbol in Self.symbols {
                     guard
                         let function = Function.infix(
-                            symbol, left.type, right.type, collation, foldsASCIIPlainly: true, timeZone: "UTC")
+                            symbol, left.type, right.type, collation, text: .plainUTF8, timeZone: "UTC")
                     else { continue }
                     found += 1
                     let collate = left.collation == .none ? "" : left.collate
@@ -43,7 +43,9 @@ import Testing
         var found = 0
         for from in Kind.all {
             for to in Kind.all {
-                guard let function = Function.cast(from.type, to: to.type, timeZone: "UTC") else { continue }
+                guard let function = Function.cast(from.type, to: to.type, text: .utf8, timeZone: "UTC") else {
+                    continue
+                }
                 found += 1
                 var from = from
                 if from.type.oid == TypeOID.text {
@@ -76,14 +78,14 @@ import Testing
         ]
         for (name, kinds) in calls {
             let function = try #require(
-                Function.named(name, kinds.map(\.type), kinds[0].collation, foldsASCIIPlainly: true), "\(name)")
+                Function.named(name, kinds.map(\.type), kinds[0].collation, text: .plainUTF8), "\(name)")
             let arguments = kinds.enumerated().map { "CAST(($1)[\($0 + 1)] AS \($1.sql))\($1.collate)" }
             try oracle.examine(function, kinds, "\(name)(\(arguments.joined(separator: ", ")))", limit: 400)
         }
         for array in Kind.all where array.type.element != nil {
             for (name, kinds) in [("cardinality", [array]), ("array_length", [array, small])] {
                 let function = try #require(
-                    Function.named(name, kinds.map(\.type), .none, foldsASCIIPlainly: true))
+                    Function.named(name, kinds.map(\.type), .none, text: .plainUTF8))
                 let arguments = kinds.enumerated().map { "CAST(($1)[\($0 + 1)] AS \($1.sql))" }
                 try oracle.examine(function, kinds, "\(name)(\(arguments.joined(separator: ", ")))")
             }

@@ -51,7 +51,7 @@ enum Generated {
 
     private static func word(_ random: inout SeededRandom) -> String {
         (0..<Int.random(in: 0...4, using: &random)).map { _ in
-            random.pick(["a", "b", "A", "%", "_", "\\", " ", "ä", "Ä", "日", "😀", "\"", ","])
+            random.pick(["a", "b", "A", "%", "_", "\\", " ", "ä", "Ä", "Б", "日", "😀", "\"", ","])
         }.joined()
     }
 

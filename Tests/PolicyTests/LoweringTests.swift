@@ -95,7 +95,7 @@ import Testing
     @Test func `an array of labels has their order, in filters and in policies`() throws {
         let filter = try Self.filter("moods=lt.{ok}")
         let less = try #require(
-            Function.infix("<", Self.columns[3].type, Self.columns[3].type, .none, foldsASCIIPlainly: true))
+            Function.infix("<", Self.columns[3].type, Self.columns[3].type, .none, text: .plainUTF8))
         let policy = try Policies.predicate(
             .apply(less, [.column(3, Self.columns[3].type), .constant(Array("{ok}".utf8), Self.columns[3].type)]),
             claims: "{}", asker: 4)
@@ -112,7 +112,7 @@ import Testing
     @Test func `names are compared by their collation`() {
         let name = TypeFacts.nameType
         func infix(_ symbol: String, _ collation: Collation) -> Function? {
-            Function.infix(symbol, name, name, collation, foldsASCIIPlainly: true)
+            Function.infix(symbol, name, name, collation, text: .plainUTF8)
         }
         #expect(infix("<", .bytewise) != nil && infix("=", .bytewise) != nil)
         #expect(infix("<", .deterministic(name: "\"en-x-icu\"")) == nil)

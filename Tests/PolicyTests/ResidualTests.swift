@@ -127,7 +127,7 @@ enum Policies {
     }
 
     static var claims: Term {
-        guard let equal = Function.infix("=", .text, .text, .deterministic(name: nil), foldsASCIIPlainly: true) else {
+        guard let equal = Function.infix("=", .text, .text, .deterministic(name: nil), text: .plainUTF8) else {
             return .undecided
         }
         return .nullIf(equal, .claims, .constant([], .text))
@@ -142,13 +142,13 @@ enum Policies {
 
     static func equal(_ left: Term, _ right: Term) -> Term {
         guard let a = left.type, let b = right.type,
-            let function = Function.infix("=", a, b, .deterministic(name: nil), foldsASCIIPlainly: true)
+            let function = Function.infix("=", a, b, .deterministic(name: nil), text: .plainUTF8)
         else { return .undecided }
         return .apply(function, [left, right])
     }
 
     static func cast(_ term: Term, to type: TypeFacts) -> Term {
-        guard let from = term.type, let function = Function.cast(from, to: type, timeZone: nil) else {
+        guard let from = term.type, let function = Function.cast(from, to: type, text: .utf8, timeZone: nil) else {
             return .undecided
         }
         return .apply(function, [term])
@@ -156,7 +156,7 @@ enum Policies {
 
     static func field(_ term: Term, _ name: String) -> Term {
         guard let type = term.type,
-            let function = Function.infix("->>", type, .text, .deterministic(name: nil), foldsASCIIPlainly: true)
+            let function = Function.infix("->>", type, .text, .deterministic(name: nil), text: .plainUTF8)
         else { return .undecided }
         return .apply(function, [term, .constant(Array(name.utf8), .text)])
     }
@@ -242,11 +242,11 @@ enum Policies {
     }
 
     @Test func `what changes with time is not settled when it is made`() throws {
-        let now = try #require(Function.named("now", [], .none, foldsASCIIPlainly: true))
+        let now = try #require(Function.named("now", [], .none, text: .plainUTF8))
         let interval = TypeFacts(oid: 1186, name: "interval")
         let minus = try #require(
-            Function.infix("-", now.result, interval, .none, foldsASCIIPlainly: true, timeZone: "UTC"))
-        let less = try #require(Function.infix(">", now.result, now.result, .none, foldsASCIIPlainly: true))
+            Function.infix("-", now.result, interval, .none, text: .plainUTF8, timeZone: "UTC"))
+        let less = try #require(Function.infix(">", now.result, now.result, .none, text: .plainUTF8))
         let term = Term.apply(
             less,
             [
@@ -265,7 +265,7 @@ enum Policies {
 
     @Test func `arrays of arrays are PostgreSQL's`() throws {
         let equal = try #require(
-            Function.infix("=", .text, .text, .deterministic(name: nil), foldsASCIIPlainly: true))
+            Function.infix("=", .text, .text, .deterministic(name: nil), text: .plainUTF8))
         let column = Term.column(0, .textArray)
         let term = Term.anyElement(
             equal, .constant(Array("a".utf8), .text), array: .array([column, column], .textArray))

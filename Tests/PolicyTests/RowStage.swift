@@ -73,5 +73,6 @@ extension EqualityKey {
 }
 
 extension FilterCheck.Settings {
-    static let forTests = FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20)
+    static let forTests = FilterCheck.Settings(
+        maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20, text: .plainUTF8)
 }

@@ -46,6 +46,11 @@ extension Subject {
         return plain
     }
 
+    /// Its type and its collation are there whatever the database's encoding is.
+    var isOfEveryEncoding: Bool {
+        column.type.oid < 16_384 && (sqlCollation.isEmpty || sqlCollation == " COLLATE \"C\"")
+    }
+
     /// Makes the collation that one of them is of.
     static let collationSQL =
         hasICU
@@ -81,7 +86,7 @@ extension Subject {
     private static let words = [
         "", " ", "a", "A", "ab", "a ", "abc", "aBc", "b", "ä", "Ä", "äb", "日本", "日本語", "😀", "a%b", "a_b", "a\\b",
         "null", "NULL", "{a,b}", "a,b", "\"q\"", "line\nbreak", "zebra", "İ", "ı", "K", "\u{212a}", "ß", "e\u{301}",
-        "é",
+        "é", "Б", "Ц", "б", "бЦ",
     ]
     private static let textOperators = ordering + patterns + [.match, .imatch]
 

@@ -47,15 +47,24 @@ final class TermOracle {
     var random: SeededRandom
     private(set) var counts: [String: Int] = [:]
     private var canonical: [String: [String]] = [:]
+    let text: TextRules
+    private let encoding: ServerEncoding
 
-    init(seed: Seed) throws {
-        database = try TestDatabase()
+    init(seed: Seed, _ encoding: ServerEncoding = .utf8) throws {
+        database = try TestDatabase(on: nil, encoding)
         random = SeededRandom(seed: seed)
+        self.encoding = encoding
+        text = TextRules(TextRules.Encoding(server: encoding.rawValue), foldsASCIIPlainly: true)
+        if encoding == .utf8 {
+            try database.run(
+                """
+                CREATE TYPE public.mood AS ENUM ('ok', 'happy', 'Ünruhig', 'a b');
+                ALTER TYPE public.mood ADD VALUE 'sad' BEFORE 'ok';
+                \(Subject.collationSQL)
+                """)
+        }
         try database.run(
             """
-            CREATE TYPE public.mood AS ENUM ('ok', 'happy', 'Ünruhig', 'a b');
-            ALTER TYPE public.mood ADD VALUE 'sad' BEFORE 'ok';
-            \(Subject.collationSQL)
             CREATE FUNCTION public.attempt(expression text, arguments text[]) RETURNS text LANGUAGE plpgsql AS $$
             DECLARE answer text;
             BEGIN
@@ -90,7 +99,8 @@ final class TermOracle {
     func values(_ kind: Kind) throws -> [String] {
         if let known = canonical[kind.sql + kind.collate] { return known }
         let more = (0..<6).compactMap { _ in Generated.value(kind.type, &random) }
-        let answers = try answers("CAST(($1)[1] AS \(kind.sql))", (kind.values + more).map { [$0] })
+        let taken = (kind.values + more).filter { encoding == .utf8 || database.has($0) }
+        let answers = try answers("CAST(($1)[1] AS \(kind.sql))", taken.map { [$0] })
         let values = answers.filter { $0.hasPrefix("V") }.map { String($0.dropFirst()) }
         canonical[kind.sql + kind.collate] = values
         return values

@@ -14,6 +14,15 @@ import Testing
         #expect(trees.oracle.counts["yes", default: 0] > 1000)
         #expect(trees.oracle.counts["asked", default: 0] * 3 < trees.oracle.counts["verdicts", default: 0])
     }
+
+    @Test(arguments: ServerEncoding.others) func `terms are the expressions of a database in another encoding`(
+        encoding: ServerEncoding
+    ) throws {
+        var trees = try TermTrees(seed: 1, encoding)
+        for _ in 0..<300 { try trees.examine() }
+        print("\(encoding): \(trees.oracle.counts)")
+        #expect(trees.oracle.counts["yes", default: 0] > 300)
+    }
 }
 
 /// A term and the same in SQL.
@@ -31,8 +40,8 @@ struct TermTrees {
     private let words: Kind
     private var random: SeededRandom
 
-    init(seed: Seed) throws {
-        oracle = try TermOracle(seed: seed)
+    init(seed: Seed, _ encoding: ServerEncoding = .utf8) throws {
+        oracle = try TermOracle(seed: seed, encoding)
         random = SeededRandom(seed: seed.number &+ 77)
         var words = Kind(Kind.of(25))
         words.values += ["1", "42", "a/b", "A/b", "t", "true", "8b2e8ba0-0000-4000-8000-000000000001", "{a,b}"]
@@ -44,7 +53,8 @@ struct TermTrees {
         let others: [UInt32] = [
             16, 21, 20, 1700, 701, 90000, 1082, 1114, 1184, 3802, 1007, 1009, 1042, 1043, 2951, 1186,
         ]
-        kinds = [words, uuid, integer] + others.map { Kind(Kind.of($0)) }
+        let subjects = others.map { Kind.of($0) }.filter { encoding == .utf8 || $0.isOfEveryEncoding }
+        kinds = [words, uuid, integer] + subjects.map { Kind($0) }
     }
 
     // MARK: Trees
@@ -100,7 +110,7 @@ struct TermTrees {
     }
 
     private func equal(_ left: Written) -> Function? {
-        Function.infix("=", left.type, left.type, left.collation, foldsASCIIPlainly: true)
+        Function.infix("=", left.type, left.type, left.collation, text: oracle.text)
     }
 
     private mutating func compared(_ left: Written, _ kind: Kind, _ depth: Int) -> Written {
@@ -111,7 +121,7 @@ struct TermTrees {
             let right = value(random.pick([kind, kind, kind, random.pick(kinds), words]), depth)
             let collation = left.collation == .none ? right.collation : left.collation
             if let function = Function.infix(
-                symbol, left.type, right.type, collation, foldsASCIIPlainly: true, timeZone: "UTC"),
+                symbol, left.type, right.type, collation, text: oracle.text, timeZone: "UTC"),
                 function.result.oid == TypeOID.bool
             {
                 return boolean(.apply(function, [left.term, right.term]), "(\(left.sql) \(symbol) \(right.sql))")
@@ -133,7 +143,7 @@ struct TermTrees {
         let operation =
             isAny
             ? function
-            : Function.infix("<>", left.type, left.type, left.collation, foldsASCIIPlainly: true) ?? function
+            : Function.infix("<>", left.type, left.type, left.collation, text: oracle.text) ?? function
         let type = TypeFacts(oid: 0, name: kind.type.name + "[]", shape: .array(of: kind.type))
         let elements = (0..<Int.random(in: 0...4, using: &random)).map { _ -> String? in
             Int.random(in: 0..<6, using: &random) == 0 ? nil : constant(kind)
@@ -188,7 +198,9 @@ struct TermTrees {
                 "(CASE WHEN \(when.sql) THEN \(then.sql) ELSE \(otherwise.sql) END)", kind)
         case 3:
             let from = value(random.pick(kinds), depth - 1)
-            guard let cast = Function.cast(from.type, to: kind.type, timeZone: "UTC") else { return nil }
+            guard let cast = Function.cast(from.type, to: kind.type, text: oracle.text.encoding, timeZone: "UTC") else {
+                return nil
+            }
             return written(.apply(cast, [from.term]), "CAST(\(from.sql) AS \(kind.sql))", kind)
         default: return applied(kind, depth)
         }
@@ -239,13 +251,13 @@ struct TermTrees {
     }
 
     private func infix(_ symbol: String, _ left: Written, _ right: Written, _ kind: Kind) -> Written? {
-        Function.infix(symbol, left.type, right.type, words.collation, foldsASCIIPlainly: true).map {
+        Function.infix(symbol, left.type, right.type, words.collation, text: oracle.text).map {
             written(.apply($0, [left.term, right.term]), "(\(left.sql) \(symbol) \(right.sql))", kind)
         }
     }
 
     private func call(_ name: String, _ arguments: [Written], _ kind: Kind) -> Written? {
-        Function.named(name, arguments.map(\.type), words.collation, foldsASCIIPlainly: true).map {
+        Function.named(name, arguments.map(\.type), words.collation, text: oracle.text).map {
             written(
                 .apply($0, arguments.map(\.term)), "\(name)(\(arguments.map(\.sql).joined(separator: ", ")))", kind)
         }

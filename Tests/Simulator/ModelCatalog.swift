@@ -82,7 +82,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
             policies: compiler.policies(rules), tables: all.filter { $0.oid == ModelTable.members.rawValue },
             version: policiesAreOthers ? version : view?.snapshot.policies.version ?? version)
         let snapshot = CatalogSnapshot(
-            version: version, publication: "supabase_realtime", tables: relations, foldsASCIIPlainly: true,
+            version: version, publication: "supabase_realtime", tables: relations, text: .plainUTF8,
             policies: book, followable: [ModelTable.members.rawValue: ModelDatabase.firstLSN])
         var roles = RoleBook()
         roles.existing = ["authenticated"]
@@ -212,7 +212,7 @@ struct ModelPolicies {
 
     init(_ tables: [CatalogTable]) {
         var catalog = PolicyCatalog()
-        catalog.foldsASCIIPlainly = true
+        catalog.text = .plainUTF8
         catalog.timeZone = "UTC"
         for type in [Self.integer, Self.text, Self.json, Self.boolean] { catalog.types[type.name] = type }
         catalog.functions[QualifiedName("pg_catalog", "current_setting")] = [

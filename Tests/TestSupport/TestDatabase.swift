@@ -79,10 +79,10 @@ public struct TestDatabase {
     public let name: String
     public let connection: Connection
 
-    public init(on cluster: PrivateCluster? = nil) throws {
+    public init(on cluster: PrivateCluster? = nil, _ encoding: ServerEncoding = .utf8) throws {
         self.cluster = try cluster ?? TestCluster.shared()
         name = "test_\(UInt32.random(in: 0 ... .max))"
-        try self.cluster.connect().execute("CREATE DATABASE \(name)")
+        try self.cluster.connect().execute("CREATE DATABASE \(name) \(encoding.clause)")
         connection = try self.cluster.connect(database: name)
     }
 
@@ -95,4 +95,21 @@ public struct TestDatabase {
     public func run(_ sql: String) throws -> Rows { try connection.execute(sql) }
 
     public func value(_ sql: String) throws -> String? { try connection.execute(sql).first?.first ?? nil }
+
+    /// Whether its encoding has the text.
+    public func has(_ text: String) -> Bool { (try? connection.query("SELECT $1::text", [text])) != nil }
+}
+
+/// The encoding of a test's database.
+public enum ServerEncoding: String, Sendable, CaseIterable {
+    case utf8 = "UTF8"
+    case sqlASCII = "SQL_ASCII"
+    case koi8r = "KOI8R"
+    case latin1 = "LATIN1"
+    /// Has two forms of some characters.
+    case eucTW = "EUC_TW"
+
+    var clause: String { self == .utf8 ? "" : "ENCODING '\(rawValue)' LOCALE 'C' TEMPLATE template0" }
+
+    public static let others = allCases.filter { $0 != .utf8 }
 }

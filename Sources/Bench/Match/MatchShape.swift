@@ -54,7 +54,8 @@ struct MatchShape {
             return .always
         }
         let check = try FilterCheck(
-            tree, columns: facts, settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
+            tree, columns: facts,
+            settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20, text: .plainUTF8))
         return try Predicate(check, canonical: check.literals.map(\.text))
     }
 

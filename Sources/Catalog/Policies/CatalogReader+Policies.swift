@@ -10,11 +10,12 @@ import Postgres
 extension CatalogReader {
     /// The policies of the tables, compiled. What is as it was before is not compiled again.
     func policyBook(
-        version: UInt64, of tables: [CatalogTable], _ foldsASCIIPlainly: Bool, after before: PolicyBook?
+        version: UInt64, of tables: [CatalogTable], _ text: TextRules, after before: PolicyBook?
     ) throws(PostgresError) -> PolicyBook {
-        var survey = PolicySurvey(tables, foldsASCIIPlainly, compiling, after: before)
+        var survey = PolicySurvey(tables, text, compiling, after: before)
         survey.book.surroundings = try surroundings()
         try survey.readSettings(self)
+        report(survey.settings, text)
         try survey.readPolicies(of: Set(tables.filter(\.hasPolicies).map(\.oid)), self)
         try survey.follow(self)
         var book = survey.book
@@ -29,6 +30,30 @@ extension CatalogReader {
         return book
     }
 
+    /// What is judged otherwise than usual, or not at all.
+    private func report(_ settings: ValueSettings.Differences, _ text: TextRules) {
+        // Of what is only looked up or written down it was said before.
+        guard asked.sharesTime else { return }
+        if text.encoding != .utf8, bench.isNews("encoding") {
+            Log.shared.warning(
+                "the database's encoding is not UTF8: PostgreSQL decides where a policy or a filter looks at characters, which is slower",
+                [.hint("a database with ENCODING 'UTF8' has everything decided in the hub")])
+        }
+        if !settings.followed.isEmpty, bench.isNews("settings \(settings.followed)") {
+            Log.shared.info(
+                "the server, the database or a role has other settings for values than usual: PostgreSQL decides what depends on them",
+                [.setting(settings.followed.joined(separator: "; "))])
+        }
+        if !settings.refused.isEmpty, bench.isNews("refused \(settings.refused)") {
+            Log.shared.warning(
+                "a setting of the server, the database or a role keeps policies from being evaluated: nobody may read by them",
+                [
+                    .setting(settings.refused.joined(separator: "; ")),
+                    .hint("ALTER DATABASE … RESET, ALTER ROLE … RESET"),
+                ])
+        }
+    }
+
     private func compile(
         _ survey: PolicySurvey, of tables: [CatalogTable], into book: inout PolicyBook
     ) throws(PostgresError) {
@@ -38,6 +63,7 @@ extension CatalogReader {
                 if survey.kept.contains(policy.oid) { return policy }
                 var policy = policy
                 policy.compiled = compiling.compile(survey.catalog, policy.text, facts)
+                if !survey.holds(policy.compiled.term) { policy.compiled = PolicyCompiling.undecided }
                 policy.functions = survey.functions(of: policy.text)
                 return policy
             }

@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Policy
 import Postgres
@@ -18,16 +19,18 @@ struct PolicySurvey {
     private var searchPaths: [String] = []
     /// Policies that are as they were before, for they could not be read.
     private(set) var kept: Set<UInt32> = []
+    /// Settings that clients' sessions have, and the hub's own have not.
+    private(set) var settings = ValueSettings.Differences()
     /// PostgreSQL was not to be asked what texts mean.
     private(set) var isForbidden = false
 
     init(
-        _ tables: [CatalogTable], _ foldsASCIIPlainly: Bool, _ compiling: PolicyCompiling, after before: PolicyBook?
+        _ tables: [CatalogTable], _ text: TextRules, _ compiling: PolicyCompiling, after before: PolicyBook?
     ) {
         self.before = before
         published = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         self.compiling = compiling
-        catalog.foldsASCIIPlainly = foldsASCIIPlainly
+        catalog.text = text
     }
 
     // MARK: Following
@@ -104,9 +107,19 @@ struct PolicySurvey {
             let texts = Set(found.filter { $0 != .refused })
             let expected = function.returnsSet ? types.array(of: function.result) : function.result
             guard texts.count == 1, case .written(let text, let type)? = texts.first, type == expected else { continue }
-            bodies[function.oid] = FunctionBody.canonical(text)
+            let canonical = FunctionBody.canonical(text)
+            // It is read anew wherever it is called, and may mean another moment there.
+            guard function.body?.isResolved == true || !readsMoments(canonical) else { continue }
+            bodies[function.oid] = canonical
         }
         return bodies
+    }
+
+    /// Whether it has literals that are read by the session's zone, or by other settings that clients' sessions have.
+    private func readsMoments(_ body: String) -> Bool {
+        let words =
+            settings.followed.isEmpty ? ["::timestamp with time zone"] : ["::date", "::time", "::interval", "::ts"]
+        return words.contains { body.contains($0) }
     }
 
     private mutating func addRelations(
@@ -160,6 +173,7 @@ struct PolicySurvey {
     // MARK: Settings
 
     mutating func readSettings(_ reader: CatalogReader) throws(PostgresError) {
+        settings = ValueSettings.Differences(try reader.query(ValueSettings.question).values)
         catalog.presetSettings = try reader.presetSettings()
         catalog.textTwins = try reader.textTwins()
         catalog.madeCasts = try reader.madeCasts()
@@ -167,6 +181,41 @@ struct PolicySurvey {
         searchPaths = try reader.searchPaths()
         book.login = try reader.query("SELECT session_user").first?.first.flatMap(\.self) ?? ""
     }
+}
+
+extension PolicySurvey {
+    /// Whether clients' settings leave the term what it is: what PostgreSQL is asked for once, and compared here, is text that
+    /// it writes under those.
+    func holds(_ term: Term) -> Bool {
+        guard settings.refused.isEmpty else { return false }
+        guard !settings.followed.isEmpty else { return true }
+        return !term.contains { part in
+            switch part {
+            case .ofClaims(_, let asked): return !asked.type.hasOneText
+            case .member(let membership, _):
+                let key = membership.keySlot.flatMap { relation(membership.table)?.columns[$0].type }
+                return key.map { !$0.hasOneText } ?? false || !holds(membership.condition)
+            default: return false
+            }
+        }
+    }
+}
+
+extension TypeFacts {
+    /// Whether its values are written as the same texts under all settings.
+    fileprivate var hasOneText: Bool {
+        switch shape {
+        case .array(let element): element.hasOneText
+        case .enumeration: true
+        case .base: TypeFacts.withOneText.contains(oid)
+        case .other: false
+        }
+    }
+
+    /// `bool` to `uuid`, without dates, moments, intervals, floats and `bytea`.
+    private static let withOneText: Set<UInt32> = [
+        16, 18, 19, 20, 21, 23, 25, 26, 114, 650, 774, 829, 869, 1042, 1043, 1083, 1266, 1560, 1562, 1700, 2950, 3802,
+    ]
 }
 
 extension CatalogTable {

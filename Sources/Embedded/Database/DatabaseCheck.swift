@@ -59,7 +59,31 @@ public struct DatabaseCheck {
                     hint: "and a restart of the server", sql: "ALTER SYSTEM SET wal_level = logical;"),
             DatabaseCheck.room("replication slots", "max_replication_slots", number(3), of: number(2), has: hasSlot),
             DatabaseCheck.room("WAL senders", "max_wal_senders", number(5), of: number(4), has: hasSlot),
-        ] + [try slot(), try clock()].compactMap(\.self)
+        ] + (try values()) + [try slot(), try clock()].compactMap(\.self)
+    }
+
+    /// What the hub leaves to PostgreSQL, or does not evaluate policies under.
+    private func values() throws(PostgresError) -> [Requirement] {
+        let encoding = try ask("SELECT pg_catalog.getdatabaseencoding()").first?[0] ?? ""
+        let differences = ValueSettings.Differences(try ask(ValueSettings.question))
+        let ends = encoding == "SQL_ASCII" ? "; a text that is not UTF-8 ends the change stream" : ""
+        let left = differences.followed.joined(separator: "; ")
+        return [
+            encoding == "UTF8"
+                ? .ok(.server, "encoding", encoding)
+                : .wrong(
+                    .server, "encoding",
+                    "\(encoding): PostgreSQL decides where a policy or a filter looks at characters, which is slower\(ends)",
+                    isRequired: false, hint: "a database with ENCODING 'UTF8'"),
+            differences.refused.isEmpty
+                ? .ok(
+                    .server, "settings of values",
+                    left.isEmpty ? "as usual" : "PostgreSQL decides what depends on them: \(left)")
+                : .wrong(
+                    .server, "settings of values",
+                    "policies are not evaluated under \(differences.refused.joined(separator: "; ")): nobody reads by them",
+                    hint: "ALTER DATABASE … RESET or ALTER ROLE … RESET"),
+        ]
     }
 
     /// Nil where there is none yet.

@@ -41,6 +41,7 @@ final class Proposal {
             "DO $tidewire$ BEGIN EXECUTE pg_catalog.current_setting('tidewire.proposal'); END $tidewire$",
             "SELECT pg_catalog.set_config('search_path', 'pg_catalog', true), pg_catalog.set_config('role', 'none', true)"
         )
+        _ = try session.pipeline([session.ownSettingsStatement])[0].get()
     }
 
     /// As it was before, and without the locks.

@@ -223,7 +223,7 @@ struct Binding {
         guard !memberships.contains(where: { $0.membership == membership }) else { return }
         let node = TermLowering(memberships: [], keys: []).node(membership.condition)
         let settings = FilterCheck.Settings(
-            maximumListElements: 0, maximumKeys: Self.maximumKeys, maximumWork: Self.maximumWork)
+            maximumListElements: 0, maximumKeys: Self.maximumKeys, maximumWork: Self.maximumWork, text: .unknown)
         memberships.append(
             HeldMembership(membership: membership, rows: Predicate(node, asker: nil, settings: settings)))
     }

@@ -79,7 +79,7 @@ extension Checker {
     ) throws(Undecided) -> Function? {
         guard name.qualified.schema == "pg_catalog" else { return nil }
         let function = Function.named(
-            name.name, parts.map(\.type), try parts.collation.decided(), foldsASCIIPlainly: catalog.foldsASCIIPlainly)
+            name.name, parts.map(\.type), try parts.collation.decided(), text: catalog.text)
         guard let function, function.result.oid == type.oid else { return nil }
         return function
     }

@@ -193,7 +193,7 @@ extension Checker {
         switch typed.term {
         case .column(let slot, _)?: slot
         case .apply(let function, let parts)?
-        where parts.count == 1 && function == Function.cast(.varchar, to: .text, timeZone: nil):
+        where parts.count == 1 && function == Function.cast(.varchar, to: .text, text: .utf8, timeZone: nil):
             if case .column(let slot, .varchar) = parts[0] { slot } else { nil }
         default: nil
         }
@@ -237,6 +237,7 @@ extension Checker {
     private func checkKey(_ column: ColumnFacts, _ key: Typed) throws(Undecided) {
         let isString = [column.type, key.type].allSatisfy { $0.oid == TypeOID.text || $0.oid == TypeOID.varchar }
         guard column.type.oid == key.type.oid || isString, column.type.isPlainKey else { throw Undecided() }
+        guard catalog.text.encoding != .other || column.type.isWrittenInASCII else { throw Undecided() }
         let own: DerivedCollation = column.collation == .none ? .none : .implicit(column.collation)
         switch try own.merged(with: key.collation).decided() {
         case .none, .bytewise, .deterministic: break

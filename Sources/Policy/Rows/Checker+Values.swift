@@ -123,7 +123,10 @@ extension Checker {
         guard isExact, !isMade(part.type, target) else { throw Undecided() }
         if !name.hasModifier, let same = unchanged(part, target, syntax) { return same }
         let function =
-            name.hasModifier ? nil : Function.cast(part.type, to: target, timeZone: catalog.timeZone)
+            name.hasModifier
+            ? nil
+            : Function.cast(
+                part.type, to: target, text: catalog.text.encoding, timeZone: catalog.timeZone)
         return try combined(
             [part], target, canBeAsked: Checker.canAskForCast(part.type, target),
             isBuiltIn: !part.type.isOfUsers && (!target.isOfUsers || target.shape != .other), syntax
@@ -277,7 +280,7 @@ extension Checker {
         guard facts.isBuiltIn, symbol.qualified.schema == "pg_catalog" else { return nil }
         let function = Function.infix(
             symbol.name, left, right, try parts.collation.decided(),
-            foldsASCIIPlainly: catalog.foldsASCIIPlainly, timeZone: catalog.timeZone)
+            text: catalog.text, timeZone: catalog.timeZone)
         guard let function, function.result.oid == facts.result.oid || facts.result.isPolymorphic else { return nil }
         return function
     }

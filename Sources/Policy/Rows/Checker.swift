@@ -320,6 +320,6 @@ struct Checker {
         }
         return Function.infix(
             "=", sides[0].type, sides[1].type, try sides.collation.decided(),
-            foldsASCIIPlainly: catalog.foldsASCIIPlainly, timeZone: catalog.timeZone)
+            text: catalog.text, timeZone: catalog.timeZone)
     }
 }

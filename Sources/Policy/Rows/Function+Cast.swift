@@ -1,6 +1,12 @@
 extension Function {
     /// `value::type`. A cast that changes nothing of the text (varchar to text) is a function as well.
-    public static func cast(_ from: TypeFacts, to type: TypeFacts, timeZone: String?) -> Function? {
+    public static func cast(
+        _ from: TypeFacts, to type: TypeFacts, text: TextRules.Encoding, timeZone: String?
+    ) -> Function? {
+        inUTF8(from, type, timeZone)?.exact(on: [from], text)
+    }
+
+    private static func inUTF8(_ from: TypeFacts, _ type: TypeFacts, _ timeZone: String?) -> Function? {
         // A length cuts, fills up or refuses.
         guard !type.name.contains("(") else { return nil }
         if from.oid == type.oid, from.shape == type.shape { return Function(type, .relabel) }

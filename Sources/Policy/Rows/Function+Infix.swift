@@ -3,8 +3,15 @@ extension Function {
     ///
     /// Where days are added to an instant, and where an instant meets a time without a zone, `timeZone` counts.
     public static func infix(
-        _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, foldsASCIIPlainly: Bool,
+        _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, text: TextRules,
         timeZone: String? = nil
+    ) -> Function? {
+        inUTF8(name, left, right, collation, text, timeZone)?.exact(on: [left, right], text.encoding)
+    }
+
+    private static func inUTF8(
+        _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, _ text: TextRules,
+        _ timeZone: String?
     ) -> Function? {
         if let comparison = Comparison(name) { return compare(comparison, left, right, collation, timeZone) }
         switch name {
@@ -18,7 +25,7 @@ extension Function {
         case "~~": return like(left, right, collation, isNegated: false, .none)
         case "!~~": return like(left, right, collation, isNegated: true, .none)
         case "~~*", "!~~*":
-            guard let folding = Folding(collation, foldsASCIIPlainly) else { return nil }
+            guard let folding = Folding(collation, text) else { return nil }
             return like(left, right, collation, isNegated: name == "!~~*", folding)
         default: return nil
         }
@@ -133,10 +140,10 @@ extension Function {
 }
 
 extension Function.Folding {
-    init?(_ collation: Collation, _ foldsASCIIPlainly: Bool) {
+    init?(_ collation: Collation, _ text: TextRules) {
         switch collation {
         case .bytewise: self = .plain
-        case .deterministic(nil) where foldsASCIIPlainly: self = .ofASCII
+        case .deterministic(nil) where text.foldsASCIIPlainly: self = .ofASCII
         case .none, .deterministic, .nondeterministic: return nil
         }
     }

@@ -1,11 +1,17 @@
 extension Function {
     /// A function of `pg_catalog`, by its name and its declared arguments.
     public static func named(
-        _ name: String, _ arguments: [TypeFacts], _ collation: Collation, foldsASCIIPlainly: Bool
+        _ name: String, _ arguments: [TypeFacts], _ collation: Collation, text: TextRules
+    ) -> Function? {
+        inUTF8(name, arguments, collation, text)?.exact(on: arguments, text.encoding)
+    }
+
+    private static func inUTF8(
+        _ name: String, _ arguments: [TypeFacts], _ collation: Collation, _ text: TextRules
     ) -> Function? {
         switch name {
         case "now", "transaction_timestamp": arguments.isEmpty ? Function(.timestamptz, .moment) : nil
-        case "lower", "upper": fold(name, arguments, collation, foldsASCIIPlainly)
+        case "lower", "upper": fold(name, arguments, collation, text)
         case "array_length" where arguments.count == 2 && arguments[1].oid == TypeOID.int4:
             ofArray(.arrayLength, arguments)
         case "cardinality" where arguments.count == 1: ofArray(.cardinality, arguments)
@@ -14,9 +20,9 @@ extension Function {
     }
 
     private static func fold(
-        _ name: String, _ arguments: [TypeFacts], _ collation: Collation, _ foldsASCIIPlainly: Bool
+        _ name: String, _ arguments: [TypeFacts], _ collation: Collation, _ text: TextRules
     ) -> Function? {
-        guard arguments.count == 1, arguments[0].isText, let folding = Folding(collation, foldsASCIIPlainly) else {
+        guard arguments.count == 1, arguments[0].isText, let folding = Folding(collation, text) else {
             return nil
         }
         return Function(.text, .fold(isUpper: name == "upper", folding))

@@ -10,7 +10,7 @@ public struct PolicyCatalog: Sendable {
     public var timeZone: String?
     /// Custom settings that a database or role sets: their values are PostgreSQL's to say.
     public var presetSettings: Set<String> = []
-    public var foldsASCIIPlainly = false
+    public var text = TextRules.unknown
     /// Types of extensions whose values are text under another name, as citext's are: `pg_cast` casts them to text WITHOUT
     /// FUNCTION, and `typoutput` is the internal `textout`.
     public var textTwins: Set<UInt32> = []

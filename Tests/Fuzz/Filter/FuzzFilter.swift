@@ -24,7 +24,7 @@ private func predicate(_ text: String, _ lines: [ArraySlice<UInt8>]) -> Predicat
     let bounds = Filter.Bounds(bytes: 4096, conditions: 20, depth: 8)
     guard let filter = try? Filter.parse(text, within: bounds) else { return nil }
     let settings = FilterCheck.Settings(
-        maximumListElements: 100, maximumKeys: 100, maximumWork: 1 << 16, foldsASCIIPlainly: true)
+        maximumListElements: 100, maximumKeys: 100, maximumWork: 1 << 16, text: .plainUTF8)
     guard let check = try? FilterCheck(filter, columns: columns, settings: settings) else { return nil }
     let texts = lines.dropFirst().map { String(decoding: $0, as: UTF8.self) }
     let canonical = check.literals.indices.map { texts.isEmpty ? check.literals[$0].text : texts[$0 % texts.count] }

@@ -12,7 +12,7 @@ struct CatalogStage {
     init(_ database: TestDatabase) throws {
         self.database = database
         catalog.timeZone = "UTC"
-        catalog.foldsASCIIPlainly = true
+        catalog.text = .plainUTF8
         let twins = try database.rows(
             """
             SELECT c.castsource FROM pg_cast c JOIN pg_type t ON t.oid = c.castsource JOIN pg_proc p ON p.oid = t.typoutput

@@ -36,9 +36,9 @@ final class GatewayStage: @unchecked Sendable {
     /// `followed` are tables that an operator put into the hub's own publication, which its login may not make.
     init(
         _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
-        on cluster: PrivateCluster? = nil
+        on cluster: PrivateCluster? = nil, _ encoding: ServerEncoding = .utf8
     ) throws {
-        let database = try TestDatabase(on: cluster)
+        let database = try TestDatabase(on: cluster, encoding)
         let (reader, outsider) = ("reader_" + database.name, "outsider_" + database.name)
         for role in [reader, outsider] {
             try database.run("CREATE ROLE \(role); GRANT USAGE ON SCHEMA public TO \(role)")

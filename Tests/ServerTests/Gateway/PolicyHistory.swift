@@ -24,12 +24,29 @@ struct PolicyHistory {
         random = SeededRandom(seed: seed)
         self.isToldOfDefinitions = isToldOfDefinitions
         ground = HistoryGround.allCases[Int((seed.number - 1) % UInt64(HistoryGround.allCases.count))]
+        let (round, turn) = (seed.number - 1).quotientAndRemainder(dividingBy: 6)
+        encoding = [.utf8, .koi8r, .utf8, .sqlASCII, .utf8, .latin1][Int((round + turn) % 6)]
+        settings = Self.settings[Int((seed.number - 1) % UInt64(Self.settings.count))]
         keepsThePast = ground.canKeepThePast && Int.random(in: 0..<3, using: &random) > 0
         hasDomains = Bool.random(using: &random)
     }
 
     let ground: HistoryGround
     private let hasDomains: Bool
+    let encoding: ServerEncoding
+    /// Of the database.
+    private let settings: [(name: String, value: String)]
+
+    private static let settings: [[(name: String, value: String)]] = [
+        [("datestyle", "ISO, DMY")], [],
+        [("datestyle", "German"), ("extra_float_digits", "0"), ("bytea_output", "escape")],
+        [("intervalstyle", "sql_standard"), ("datestyle", "SQL, DMY")],
+    ]
+
+    /// With the letters that the database's encoding has.
+    func spelled(_ text: String) -> String {
+        encoding == .latin1 ? text.replacing("Б", with: "é").replacing("Ц", with: "Ä") : text
+    }
 
     /// Whether definitions are told of in the stream: each ground in turn with and without.
     static func isTold(_ seed: Seed) -> Bool {
@@ -47,10 +64,17 @@ struct PolicyHistory {
                 ALTER tags TYPE words, ALTER team TYPE some_team;
             ALTER TABLE members ALTER team TYPE some_team, ALTER role TYPE word;
             """
-        return "CREATE TYPE rank AS ENUM ('low', 'high');" + ground.creation + Self.tables + (hasDomains ? domains : "")
+        let set = settings.map { "ALTER DATABASE %1$I SET \($0.name) = ''\($0.value)'';" }.joined()
+        let surroundings =
+            set.isEmpty ? "" : "DO $$ BEGIN EXECUTE format('\(set)', current_database()); END $$;"
+        return surroundings + "CREATE TYPE rank AS ENUM ('low', 'high');" + ground.creation + Self.tables
+            + (hasDomains ? domains : "")
             + "ALTER TABLE notes ADD COLUMN label text GENERATED ALWAYS AS (kind || team::text) STORED;"
             + ground.identity(keepsThePast) + rowSecurity("ENABLE")
     }
+
+    /// The session of whoever asks what PostgreSQL would show is set to what clients' sessions are.
+    var oracleSettings: String { settings.map { "SET LOCAL \($0.name) = '\($0.value)';" }.joined() }
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
 
@@ -155,6 +179,16 @@ struct PolicyHistory {
         "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
         "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "level > 1", "body IS NOT NULL", "length(body) < 9000",
         "owner::text = auth.jwt() ->> 'sub'",
+        // By the encoding.
+        "length(kind) = 1", "kind LIKE '_'", "kind > 'Б' COLLATE \"C\"", "kind <= 'Ц' COLLATE \"C\"", "kind = 'Ц'",
+        "kind = ANY (ARRAY['Б', 'a'])", "data ->> 'for' = 'Б'", "data ->> 'for' LIKE '_'", "lower(kind) = lower('Б')",
+        "kind || 'x' = 'Бx'", "btrim(kind, 'Б') = ''", "data @> '{\"for\": \"Б\"}'", "auth.jwt() ->> 'sees' LIKE '_'",
+        // By settings.
+        "(data ->> 'on')::date > '2026-02-15'", "('2026-02-03'::date + level)::text LIKE '2026%'",
+        "(score::float8 + 0.1)::text = '1.6'", "(score / 3)::float8::text LIKE '%3'",
+        "make_interval(days => level)::text = '1 day'", "left(decode(kind, 'escape')::text, 2) = '\\x'",
+        "(auth.jwt() ->> 'on')::date = '2026-02-03'", "(auth.jwt() ->> 'on')::date > '2026-02-03'::date + level",
+        "to_jsonb('2026-02-03'::date + level) ->> 0 LIKE '2026%'",
     ]
     /// The row as a whole, and what functions make of it.
     static let wholeRows = [
@@ -189,6 +223,12 @@ struct PolicyHistory {
     // MARK: Steps
 
     mutating func next() -> Step {
+        var step = nextOfAny()
+        step.sql = spelled(step.sql)
+        return step
+    }
+
+    private mutating func nextOfAny() -> Step {
         switch Int.random(in: 0..<104, using: &random) {
         case 0..<58: return Step(sql: rows())
         case 58..<61: return Step(sql: "BEGIN;" + rows() + "ROLLBACK")
@@ -242,6 +282,7 @@ struct PolicyHistory {
         policies = []
         for number in 0..<random.pick([0, 1, 1, 1, 2, 2, 3, 4]) { policies.append(policy("p\(number)", "PERMISSIVE")) }
         for number in 0..<random.pick([0, 0, 0, 1, 1, 2, 3]) { policies.append(policy("r\(number)", "RESTRICTIVE")) }
+        policies = policies.map(spelled)
         return dropPolicies
             + ground.judged.flatMap { table in policies.map { $0.replacing("notes", with: table) } }.joined()
     }
@@ -340,7 +381,10 @@ struct PolicyHistory {
             owner(), kind(), random.pick(["'abc'", "'b'", "''", "NULL", "repeat('a', 9000)", "repeat('b', 8999)"]),
             team(), score(),
             random.pick(["'{x,a}'", "'{}'", "NULL", "'{NULL,b}'"]),
-            random.pick(["'{\"open\": true}'", "'{\"for\": \"\(Self.user(1))\"}'", "NULL", "'null'"]),
+            random.pick([
+                "'{\"open\": true}'", "'{\"for\": \"Б\", \"on\": \"03/02/2026\"}'", "'{\"for\": \"\(Self.user(1))\"}'",
+                "NULL", "'null'",
+            ]),
             random.pick(["'low'", "'high'", "NULL"]), random.pick(["0", "1", "2", "3", "NULL"]),
         ]
         return
@@ -350,7 +394,7 @@ struct PolicyHistory {
     private mutating func owner() -> String {
         random.pick((1...3).map { "'\(Self.user($0))'" } + ["'\(Self.user(1))'", "NULL"])
     }
-    private mutating func kind() -> String { random.pick(["'a'", "'b'", "'c'", "NULL"]) }
+    private mutating func kind() -> String { random.pick(["'a'", "'b'", "'c'", "NULL", "'Б'", "'ЦБ'"]) }
     private mutating func team() -> String { random.pick(["1", "2", "3", "4", "NULL"]) }
     private mutating func score() -> String { random.pick(["1", "1.50", "2", "'NaN'", "NULL"]) }
 }

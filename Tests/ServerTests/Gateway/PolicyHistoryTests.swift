@@ -86,7 +86,8 @@ private final class HistoryRun {
         history = PolicyHistory(seed: seed, isToldOfDefinitions: isTold)
         let first = history.policySet()
         stage = try GatewayStage(
-            history.schema + first + extras, publication: history.ground.publication, followed: "members")
+            history.schema + first + extras, publication: history.ground.publication, followed: "members", [],
+            on: nil, history.encoding)
         let (one, two) = (PolicyHistory.user(1), PolicyHistory.user(2))
         let fields = [
             #""sub":"\#(one)""#, #""sub":"\#(two)","sees":"a","level":"2""#,
@@ -95,6 +96,7 @@ private final class HistoryRun {
             #""sub":null,"sees":null,"level":3,"app":{"team":"2"}"#,
             #""sub":"""#, #""sub":42,"level":"x","sees":["a"],"app":7"#,
             #""sub":"\#(one)","sub":"\#(two)","sees":"c","app":{"team":1,"team":2}"#,
+            #""sub":"\#(two)","sees":"\#(history.spelled("Б"))","on":"03/02/2026""#,
         ]
         claims =
             fields.map { made(stage.reader, $0) } + [made(stage.outsider, fields[1]), made(stage.outsider, fields[4])]
@@ -116,7 +118,7 @@ private final class HistoryRun {
         let all = max(1, classes.values.reduce(0, +))
         let shares = CompiledPolicy.Classification.allCases.map { "\($0) \((classes[$0] ?? 0) * 100 / all) %" }
         return
-            "\(history.ground)\(history.keepsThePast ? "" : " without the past"), \(stepNumber) steps, \(refused.count) of them refused, \(compared) images compared, \(shown) shown, \(doubtful) that fail for PostgreSQL; policies: "
+            "\(history.encoding) \(history.oracleSettings) \(history.ground)\(history.keepsThePast ? "" : " without the past"), \(stepNumber) steps, \(refused.count) of them refused, \(compared) images compared, \(shown) shown, \(doubtful) that fail for PostgreSQL; policies: "
             + shares.joined(separator: ", ")
     }
 
@@ -178,6 +180,7 @@ private final class HistoryRun {
         try stage.database.run("BEGIN")
         defer { _ = try? stage.database.run("ROLLBACK") }
         if !history.oraclePolicies.isEmpty { try stage.run(history.oraclePolicies) }
+        try stage.run("SELECT;" + history.oracleSettings)
         let answer = try stage.database.connection.query(
             "SELECT oracle($1::text[], $2::text[], $3::text[], \(history.ground == .leaves))",
             [

@@ -1,0 +1,87 @@
+/// How the database writes and folds text, as far as the process may do with text what PostgreSQL does.
+///
+/// All text comes to the process in UTF-8. PostgreSQL counts, cuts and orders it in the database's own encoding.
+public struct TextRules: Sendable, Hashable {
+    public enum Encoding: Sendable, Hashable {
+        case utf8
+        /// Different texts have different forms in UTF-8: equality is that of the bytes. Characters and order are PostgreSQL's
+        /// to say.
+        case oneToOne
+        /// Two texts may have one form in UTF-8: PostgreSQL alone compares them.
+        case other
+    }
+
+    public var encoding: Encoding
+    /// Under the database's own ctype `lower` and `upper` map the 26 letters to each other as in C: not so in Turkish.
+    public var foldsASCIIPlainly: Bool
+
+    public init(_ encoding: Encoding, foldsASCIIPlainly: Bool) {
+        self.encoding = encoding
+        self.foldsASCIIPlainly = foldsASCIIPlainly
+    }
+
+    /// The rules of a usual database.
+    public static let plainUTF8 = TextRules(.utf8, foldsASCIIPlainly: true)
+    /// The rules of a database nothing is known of.
+    public static let unknown = TextRules(.other, foldsASCIIPlainly: false)
+}
+
+extension TextRules.Encoding {
+    /// An encoding by the name that `getdatabaseencoding` gives.
+    public init(server name: String) {
+        switch name {
+        case "UTF8": self = .utf8
+        // One byte a character, each with a character of its own. SQL_ASCII converts nothing.
+        case "SQL_ASCII", "KOI8R", "KOI8U": self = .oneToOne
+        case _ where ["LATIN", "ISO_8859_", "WIN"].contains { name.hasPrefix($0) }: self = .oneToOne
+        default: self = .other
+        }
+    }
+}
+
+extension Function {
+    /// The function, where the process does with texts of the encoding what PostgreSQL does.
+    func exact(on arguments: [TypeFacts], _ encoding: TextRules.Encoding) -> Function? {
+        switch encoding {
+        case .utf8: self
+        case _ where arguments.allSatisfy(\.isWrittenInASCII): self
+        case .oneToOne: operation.takesTextsAsWholes ? self : nil
+        case .other: nil
+        }
+    }
+}
+
+extension Function.Operation {
+    /// Whether it only holds whole texts against each other, or hands them on.
+    fileprivate var takesTextsAsWholes: Bool {
+        switch self {
+        case .compare(let comparison, let comparator, _): !comparison.isOrder || comparator.kind == .enumeration
+        // A name or a value in jsonb is without escapes beyond ASCII; in json PostgreSQL may fail to convert one.
+        case .field(_, _, let isBinary): isBinary
+        case .hasName, .contains, .isContained, .overlaps, .concatenate, .relabel, .withoutBlanks, .arrayLength,
+            .cardinality, .failure, .moment:
+            true
+        case .compareFloats, .compareMoments, .like, .arithmetic, .shiftMoment, .parse, .parseJSON, .truthWord, .name,
+            .narrow, .float, .midnight, .zoneOfUTC, .fold, .split, .part, .length, .trim, .replace, .startsWith:
+            false
+        }
+    }
+}
+
+extension TypeFacts {
+    /// Whether all its values are written in ASCII, which is the same in every encoding.
+    var isWrittenInASCII: Bool {
+        switch shape {
+        case .array(let element): element.isWrittenInASCII
+        case .base: TypeFacts.writtenInASCII.contains(oid)
+        case .enumeration, .other: false
+        }
+    }
+
+    private static let writtenInASCII: Set<UInt32> = [
+        TypeOID.bool, TypeOID.bytea, TypeOID.int2, TypeOID.int4, TypeOID.int8, TypeOID.oid, TypeOID.numeric,
+        TypeOID.float4, TypeOID.float8, TypeOID.uuid, TypeOID.date, TypeOID.time, TypeOID.timetz, TypeOID.timestamp,
+        TypeOID.timestamptz, TypeOID.interval, TypeOID.inet, TypeOID.cidr, TypeOID.macaddr, TypeOID.macaddr8,
+        TypeOID.bit, TypeOID.varbit,
+    ]
+}

@@ -1,0 +1,79 @@
+/// Settings of databases and roles by which PostgreSQL reads and writes values, and what each is to the hub.
+///
+/// The hub writes and reads values by its own settings (`Connection.outputSettings`). While a policy is evaluated the settings
+/// are those of a client's session: the hub's texts mean the same under all that are `followed`.
+public enum ValueSettings {
+    /// Settings under which an expression may have another value, and the hub's texts have not.
+    public static let followed: Set<String> = writing.union([
+        "search_path", "timezone", "lc_time", "lc_numeric", "default_text_search_config",
+    ])
+    /// The ones under which values are written as other texts.
+    private static let writing: Set<String> = [
+        "datestyle", "intervalstyle", "bytea_output", "extra_float_digits", "xmlbinary",
+    ]
+    /// Settings under which the hub's own texts would mean something else, with the value that they must have. Nobody is let
+    /// read by policies where a client's session has another one.
+    public static let required = [
+        "array_nulls": "on", "xmloption": "content", "standard_conforming_strings": "on",
+        "transform_null_equals": "off",
+    ]
+    /// Values that a session of the hub's has where it reads and writes texts.
+    public static let own = [
+        "datestyle": "ISO, MDY", "intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "3",
+        "xmlbinary": "base64", "timezone": "UTC", "lc_monetary": "C", "array_nulls": "on", "xmloption": "content",
+        "standard_conforming_strings": "on", "transform_null_equals": "off", "quote_all_identifiers": "off",
+    ]
+
+    // MARK: What differs
+
+    /// Rows of a name and a value: those of the session as the server began it, and of the database and all roles. For a
+    /// session that began with nothing of the hub's own.
+    public static let question = """
+        SELECT pg_catalog.lower(s.name), s.reset_val FROM pg_catalog.pg_settings s
+        WHERE pg_catalog.lower(s.name) IN (\(names))
+        UNION SELECT pg_catalog.lower(pg_catalog.split_part(c.setting, '=', 1)),
+            pg_catalog.substr(c.setting, pg_catalog.strpos(c.setting, '=') OPERATOR(pg_catalog.+) 1)
+        FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (setting)
+        WHERE (s.setdatabase = 0 OR s.setdatabase = (
+                SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
+            AND pg_catalog.lower(pg_catalog.split_part(c.setting, '=', 1)) IN (\(names))
+        ORDER BY 1, 2
+        """
+
+    private static let names = (writing.union(required.keys)).sorted().map { Quoted.literal($0) }.joined(
+        separator: ", ")
+
+    /// What the answer to `question` comes to.
+    public struct Differences: Sendable, Equatable {
+        /// `DateStyle = ISO, DMY`: values are written or read in another way than by the hub.
+        public private(set) var followed: [String] = []
+        /// Nobody is let read by policies.
+        public private(set) var refused: [String] = []
+
+        public init() {}
+
+        public init(_ rows: [[String?]]) {
+            for row in rows where row.count == 2 {
+                guard let name = row[0], let value = row[1], !isUsual(name, value) else { continue }
+                if required[name] == nil {
+                    followed.append("\(name) = \(value)")
+                } else {
+                    refused.append("\(name) = \(value)")
+                }
+            }
+        }
+    }
+
+    /// Whether the hub's own value means the same.
+    public static func isUsual(_ name: String, _ value: String) -> Bool {
+        let value = value.lowercased().filter { $0 != " " }
+        switch name {
+        case "datestyle": return value == "iso,mdy"
+        // From 1 on all numbers are written so that they are read as the same.
+        case "extra_float_digits": return (Int(value) ?? 0) > 0
+        case "array_nulls", "standard_conforming_strings": return ["on", "true", "yes", "1", "t", "y"].contains(value)
+        case "transform_null_equals": return ["off", "false", "no", "0", "f", "n"].contains(value)
+        default: return own[name] == value
+        }
+    }
+}
