@@ -129,13 +129,15 @@ struct NodeQuestions {
     let verdict: Verdict
     /// … and what PostgreSQL is asked where it leaves that open.
     let filter: Question?
+    let hasFilter: Bool
     var ofFilter: PendingQuestion?
     /// Of the last policy that was asked about: a node's members most often have the same.
     var ofPolicy: (policy: UInt32, question: PendingQuestion)?
 
-    init(_ verdict: Verdict, _ filter: Question?) {
+    init(_ verdict: Verdict, _ filter: Question?, hasFilter: Bool) {
         self.verdict = verdict
         self.filter = filter
+        self.hasFilter = hasFilter
     }
 }
 

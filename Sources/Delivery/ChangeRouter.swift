@@ -436,7 +436,8 @@ struct ChangeRouter: ~Copyable {
         let image: RowTexts.Image = change.change.operation == .delete ? .old : .new
         let asking = matches.asking(of: place)[node]
         var questions = NodeQuestions(
-            try index.filterVerdict(of: asking, on: change.change), index.question(of: asking))
+            try index.filterVerdict(of: asking, on: change.change), index.question(of: asking),
+            hasFilter: index.hasFilter(asking))
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
@@ -525,7 +526,8 @@ struct ChangeRouter: ~Copyable {
     ) throws(ByteError) -> Inquiry {
         assert(policy != Member.noPolicy, "only a policy is asked about")
         if let last = questions.ofPolicy, last.policy == policy { return .pending(last.question) }
-        let pending = PendingQuestion(parts: questions.verdict == .ask ? 2 : 1)
+        let pending = PendingQuestion(
+            parts: questions.verdict == .ask ? 2 : 1, hidesFailures: questions.hasFilter)
         guard try policies.ask(policy, pending, change, image, changeNumber, &asked) else {
             return .unanswerable
         }
@@ -585,7 +587,8 @@ struct ChangeRouter: ~Copyable {
         for node in 0..<departed.asking(of: place).count {
             let asking = departed.asking(of: place)[node]
             var questions = NodeQuestions(
-                try departures.filterVerdict(of: asking, on: change.change), departures.question(of: asking))
+                try departures.filterVerdict(of: asking, on: change.change), departures.question(of: asking),
+                hasFilter: departures.hasFilter(asking))
             let count = departures.members(of: departed.asking(of: place), at: node).count
             for at in 0..<count {
                 let number = departures.members(of: departed.asking(of: place), at: node)[at]
@@ -731,8 +734,12 @@ struct ChangeRouter: ~Copyable {
     }
 
     /// PostgreSQL has answered a part of a question: everything that waited for it goes on.
-    mutating func settle(_ pending: PendingQuestion, _ answer: Bool?, on loop: SocketLoop) -> Int {
-        pending.take(answer)
+    ///
+    /// - Parameter hasFailed: PostgreSQL failed on the row, as it would for whoever selects it.
+    mutating func settle(
+        _ pending: PendingQuestion, _ answer: Bool?, hasFailed: Bool = false, on loop: SocketLoop
+    ) -> Int {
+        if hasFailed { pending.fail() } else { pending.take(answer) }
         if case .none = pending.answer { return 0 }
         var delivered = 0
         for listener in pending.listeners { delivered += release(listener, on: loop) }

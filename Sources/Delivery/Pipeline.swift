@@ -1141,7 +1141,8 @@ public struct Pipeline: ~Copyable {
         var delivered = 0
         for (questions, answers) in zip(pending, answers) {
             for (place, question) in questions.enumerated() {
-                delivered += router.settle(question, answers[0, place], on: loop)
+                delivered += router.settle(
+                    question, answers[0, place], hasFailed: answers.hasFailed(0, place), on: loop)
             }
         }
         count(delivered)

@@ -15,13 +15,20 @@ final class PendingQuestion {
     /// A filter's part and a policy's: what one of them denies need not wait for the other.
     private var missing: Int
     private var hasFailedPart = false
+    /// Whoever is told of a policy's failure on rows that his filter matches learns what is in rows that he may not see.
+    private let hidesFailures: Bool
     /// Those whose first waiting delivery may go on when it is answered.
     var listeners: [UInt32] = []
 
-    init(parts: Int = 1) {
+    init(parts: Int = 1, hidesFailures: Bool = false) {
         assert(parts > 0, "a question has a part")
         missing = parts
+        self.hidesFailures = hidesFailures
     }
+
+    /// The policy failed on the row: PostgreSQL shows it to nobody. With a filter that is no, as it is for rows that the filter
+    /// leaves out.
+    func fail() { take(hidesFailures ? false : nil) }
 
     /// A part's answer; nil when it could not be found out.
     ///

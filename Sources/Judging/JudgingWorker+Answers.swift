@@ -237,13 +237,15 @@ extension PolicyTable {
                 Impossible.happened("an answer is about somebody who was asked about", in: .judging)
                 return forget(rows, claims)
             }
+            let hasFailed = answer[2].map { !SQLState.isPassing($0) } ?? false
             if answer[1] == "0" {
                 forget(rows, place..<place + 1)
+                if hasFailed { for row in rows { fail(row, place) } }
                 continue
             }
             let element = answer[1].flatMap { Int($0) }.map { rows.lowerBound + $0 - 1 }
             if answer[2] != nil {
-                failed(element, rows, place)
+                failed(element, rows, place, isLasting: hasFailed)
             } else if let element {
                 // By itself it is the only row, and NULL says that it is none of those that may be read.
                 if rows.contains(element) { self[element, place] = answer[3] != nil }
@@ -268,11 +270,8 @@ extension PolicyTable {
     }
 
     /// Many rows are tried one by one then, which says more; a single one is the one that failed.
-    private mutating func failed(_ element: Int?, _ rows: Range<Int>, _ place: Int) {
-        if let element {
-            if rows.contains(element) { self[element, place] = nil }
-        } else if rows.count == 1 {
-            self[rows.lowerBound, place] = nil
-        }
+    private mutating func failed(_ element: Int?, _ rows: Range<Int>, _ place: Int, isLasting: Bool) {
+        guard let row = element ?? (rows.count == 1 ? rows.lowerBound : nil), rows.contains(row) else { return }
+        if isLasting { fail(row, place) } else { self[row, place] = nil }
     }
 }

@@ -17,6 +17,7 @@ struct PolicyTable {
     private(set) var xids: Set<UInt32> = []
     /// By row and claims: whether it may be read; nil until it is known.
     private var answers: [Bool?] = []
+    private var failed: Set<Int> = []
 
     private struct Member {
         var job: JudgingJob
@@ -112,6 +113,12 @@ struct PolicyTable {
         set { answers[place(row, claims)] = newValue }
     }
 
+    /// The policy fails there, whenever it is evaluated.
+    mutating func fail(_ row: Int, _ claims: Int) {
+        self[row, claims] = nil
+        failed.insert(place(row, claims))
+    }
+
     /// Nobody has another's answer.
     private func place(_ row: Int, _ claims: Int) -> Int {
         precondition(rows.indices.contains(row) && self.claims.indices.contains(claims), "a pair is of the table")
@@ -125,6 +132,7 @@ struct PolicyTable {
             for (row, rowPlace) in member.rows.enumerated() where rowPlace != PolicyTable.noPlace {
                 for (claimant, place) in member.claims.enumerated() where place != PolicyTable.noPlace {
                     answers[row, claimant] = self[rowPlace, place]
+                    if failed.contains(self.place(rowPlace, place)) { answers.fail(row, claimant) }
                 }
             }
             member.job.metrics.policyPairs.add(member.question.pairCount)

@@ -342,4 +342,7 @@ public struct PredicateIndex: ~Copyable {
     /// The question for PostgreSQL where a node's filter could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 
+    /// Whether a node's members have a filter.
+    public func hasFilter(_ node: MatchedNode) -> Bool { store.predicate(of: node.number)?.hasFilter ?? true }
+
 }

@@ -68,6 +68,7 @@ public struct PolicyQuestion: Sendable {
 public struct PolicyAnswers: Sendable, Equatable {
     private let claimantCount: Int
     private var answers: [Bool?]
+    private var failed: Set<Int> = []
 
     /// Nothing is known.
     public init(_ question: PolicyQuestion) {
@@ -81,6 +82,14 @@ public struct PolicyAnswers: Sendable, Equatable {
         get { answers[place(row, claimant)] }
         set { answers[place(row, claimant)] = newValue }
     }
+
+    /// PostgreSQL evaluated the policy, and failed.
+    public mutating func fail(_ row: Int, _ claimant: Int) {
+        self[row, claimant] = nil
+        failed.insert(place(row, claimant))
+    }
+
+    public func hasFailed(_ row: Int, _ claimant: Int) -> Bool { failed.contains(place(row, claimant)) }
 
     /// Nobody has another's answer.
     private func place(_ row: Int, _ claimant: Int) -> Int {

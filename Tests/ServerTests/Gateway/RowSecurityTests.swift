@@ -155,6 +155,27 @@ extension GatewayPolicies {
             #expect(updates.map(\.id) == [1, 3] && updates.map { $0.old.count } == [4, 0])
         }
 
+        /// Whoever has a filter is told the same of such rows, whether they match it or not.
+        @Test(arguments: ["kind=match.^TOP", "kind=match.^XX", "kind=eq.TOP 1", "kind=neq.TOP 1", "kind=like.TOP%"])
+        func `a policy's failure does not tell what is in the row`(filter: String) throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION breaks(kind text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                BEGIN IF kind LIKE 'TOP%' THEN RAISE 'no business of yours'; END IF; RETURN true; END $$;
+                CREATE POLICY asked ON notes FOR SELECT USING (breaks(kind));
+                """)
+            let (one, all) = (try user(1, stage, [binding("notes", filter: filter)]), try user(2, stage))
+            try stage.run(Self.insert(1, 9, "TOP 1") + Self.insert(2, 9, "XX"))
+            #expect(try heard(all, stage).map(\.id) == [2])
+            #expect(
+                try eventually {
+                    _ = try heard(all, stage)
+                    return all.takeUnheard().contains { $0.said?.contains("could not be evaluated") == true }
+                })
+            _ = try heard(one, stage)
+            #expect(one.takeUnheard().allSatisfy { !$0.isTrouble })
+        }
+
         @Test func `a token whose claims break a policy sees nothing, and disturbs nobody`() throws {
             let stage = try stage(Self.owners)
             let broken = try stage.caller()
