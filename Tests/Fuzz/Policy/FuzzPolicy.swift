@@ -49,6 +49,7 @@ private let table = RelationFacts(
 
 private func catalog(bodies: [String]) -> PolicyCatalog {
     var catalog = PolicyCatalog()
+    catalog.text = TextRules(.utf8, foldsASCIIPlainly: false)
     for type in [uuid, text, boolean, jsonb] { catalog.types[type.name] = type }
     catalog.relations[table.name] = table
     catalog.relations[QualifiedName("public", "m")] = RelationFacts(

@@ -33,6 +33,7 @@ import Testing
 
     private static var catalog: PolicyCatalog {
         var catalog = PolicyCatalog()
+        catalog.text = TextRules(.utf8, foldsASCIIPlainly: false)
         for type in [uuid, text, boolean, integer, jsonb] { catalog.types[type.name] = type }
         catalog.types["public.dom"] = text
         catalog.relations[QualifiedName("public", "m")] = RelationFacts(
