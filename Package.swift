@@ -99,7 +99,9 @@ let floor4: [Target] = [
 ]
 
 let floor5: [Target] = [
-    room("Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics"),
+    room(
+        "Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics", "Bytes"
+    ),
     room("Messages", "Asking", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
     room("Authorizing", "CTexts", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
     room(

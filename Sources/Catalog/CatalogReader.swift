@@ -14,6 +14,9 @@ struct CatalogReader {
     let compiling: PolicyCompiling
     let bench: TrialBench
     let coverage: CoverageWatch
+    let definitions: DefinitionBook
+    /// The slot that the log is fed from.
+    let slot: String
     let metrics: ProjectMetrics
 
     /// Statements that do not depend on each other.
@@ -166,6 +169,7 @@ struct CatalogReader {
     func view(after before: CatalogView?) throws(PostgresError) -> CatalogView {
         let known = before?.snapshot
         let version = (known?.version ?? 0) + 1
+        definitions.beginReading()
         let tables = try tables(reusing: known)
         let text = try textRules()
         let policies = try policyBook(version: version, of: tables, text, after: known?.policies)
@@ -175,6 +179,7 @@ struct CatalogReader {
             publishedAs: try publishedAs())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
         view.combinePolicies(after: before)
+        if asked.sharesTime { definitions.finishReading() }
         assert(before.map { $0.snapshot.version < version } ?? true, "versions only grow")
         return view
     }
@@ -202,8 +207,9 @@ struct CatalogReader {
         let attributes = try attributes(oids)
         let types = try types(of: oids)
         let collations = try collations(of: oids)
+        let ages = try ages(of: heads, types)
         return heads.map { head in
-            let table = head.table(attributes[head.oid] ?? [], types, collations)
+            let table = head.table(attributes[head.oid] ?? [], types, collations, ages)
             let before = known(table.oid)
             assert(before.map { $0.oid == table.oid } ?? true, "a table is known by its own number")
             return before == table ? before ?? table : table

@@ -1,4 +1,5 @@
 import Asking
+import Change
 import Policy
 
 /// What the catalog has of a table besides its columns.
@@ -22,6 +23,8 @@ struct TableHead {
     /// Of a partitioned table whose partitions have other identities.
     var sureIdentity: String?
     var publishedBy: String
+    /// One of the publication's, and not only one that policies read.
+    var isPublished: Bool { !operations.isEmpty || !publishedBy.isEmpty }
 
     init?(_ row: [String?]) {
         guard let oid = row.number(0), let schema = row[1], let name = row[2] else { return nil }
@@ -45,22 +48,29 @@ struct TableHead {
         publishedBy = row[16] ?? ""
     }
 
-    func table(_ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook) -> CatalogTable {
+    func table(
+        _ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook, _ ages: DefinitionAges
+    ) -> CatalogTable {
         let numbers = attributes.map(\.number)
         func slots(_ wanted: [Int]) -> [Int] { numbers.indices.filter { wanted.contains(numbers[$0]) } }
         return CatalogTable(
             oid: oid, schema: schema, name: name,
-            columns: attributes.map { column($0, attributes, types, collations) }, primaryKey: slots(primaryKey),
+            columns: attributes.map { column($0, attributes, types, collations, ages) }, primaryKey: slots(primaryKey),
             identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
             forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations,
             hasRowFilter: hasRowFilter, isOrdinary: isOrdinary, hasMixedIdentity: sureIdentity != nil,
-            isUnsettled: attributes.contains { $0.isGenerated && $0.generation == nil }, publishedBy: publishedBy)
+            isUnsettled: attributes.contains { $0.isGenerated && $0.generation == nil },
+            publishedBy: publishedBy, publicationVersion: ages.publicationVersion,
+            publishedSince: ages.publications[oid] ?? .zero,
+            listedSince: max(ages.begin, ages.publications[oid] ?? .zero), dropped: ages.dropped(of: oid))
     }
 
     private func column(
-        _ attribute: TableAttribute, _ all: [TableAttribute], _ types: TypeBook, _ collations: CollationBook
+        _ attribute: TableAttribute, _ all: [TableAttribute], _ types: TypeBook, _ collations: CollationBook,
+        _ ages: DefinitionAges
     ) -> CatalogColumn {
-        CatalogColumn(
+        let labels = types.labels(attribute.type, ages)
+        return CatalogColumn(
             facts: ColumnFacts(
                 name: attribute.name, type: types.facts(attribute.type),
                 collation: collations.collation(attribute.collation)),
@@ -68,7 +78,8 @@ struct TableHead {
             declaredType: attribute.declaredType, declaredCollation: attribute.declaredCollation,
             rendering: types.rendering(attribute.type), isGenerated: attribute.isGenerated,
             isPublished: isPublished(attribute), generation: generation(of: attribute, all),
-            definedBy: attribute.definedBy)
+            definedBy: attribute.definedBy, since: ages.since(attribute), labels: labels,
+            partsSince: labels.isEmpty ? types.since(attribute.type, ages) : .zero)
     }
 
     private func isPublished(_ attribute: TableAttribute) -> Bool {

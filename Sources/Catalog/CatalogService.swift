@@ -17,6 +17,10 @@ public final class CatalogService: Sendable {
         public var idlePollInterval: Duration
         /// Shared with the stream: whether the hub's own publication is in it.
         public var coverage = StreamCoverage()
+        /// The slot that the log is fed from; empty where nobody knows.
+        public var slot = ""
+        /// The directory in which is kept since when definitions are as they are; nil: that is known for as long as the process lives.
+        public var definitions: (@Sendable () throws(SystemError) -> any StorageDirectory)?
         /// Puts tables that policies read into the hub's own publication.
         public var tendsPublication = true
         public var compiling = PolicyCompiling.real

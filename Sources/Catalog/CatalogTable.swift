@@ -71,11 +71,18 @@ public struct CatalogColumn: Sendable, Hashable {
     /// The transaction that last defined it. One that writes the column anew in all rows (`ALTER … TYPE … USING`) may leave
     /// everything else as it was, and no change of a row tells of it.
     var definedBy: UInt32 = 0
+    /// Rows that were committed behind this position have the column under its name and type.
+    public var since: LSN
+    /// Of an enumeration.
+    public var labels: [LabelAge]
+    /// Of a type that is made of enumerations or fields: behind this position these are as they are.
+    public var partsSince: LSN
 
     public init(
         facts: ColumnFacts, number: Int, typeOID: UInt32, typeName: String, declaredType: String,
         declaredCollation: String? = nil, rendering: ColumnRendering, isGenerated: Bool = false,
-        isPublished: Bool = true, generation: ColumnGeneration? = nil, definedBy: UInt32 = 0
+        isPublished: Bool = true, generation: ColumnGeneration? = nil, definedBy: UInt32 = 0,
+        since: LSN = .zero, labels: [LabelAge] = [], partsSince: LSN = .zero
     ) {
         self.facts = facts
         self.number = number
@@ -88,6 +95,9 @@ public struct CatalogColumn: Sendable, Hashable {
         self.isPublished = isPublished
         self.generation = generation
         self.definedBy = definedBy
+        self.since = since
+        self.labels = labels
+        self.partsSince = partsSince
     }
 
     public var name: String { facts.name }
@@ -127,6 +137,13 @@ public final class CatalogTable: Sendable {
     public let hasMixedIdentity: Bool
     /// The catalog's rows that put it into the publication: one that was taken out and put in again has others.
     public let publishedBy: String
+    /// The catalog's row of the publication: another one with each change of its options.
+    public let publicationVersion: String
+    /// Behind this position the log has every change of the table that the publication says.
+    public let publishedSince: LSN
+    /// Behind this position PostgreSQL has sent the columns that are published now, as far as rows had them.
+    public let listedSince: LSN
+    public let dropped: [DroppedColumn]
     /// It is locked, and how its generated columns are computed could not be read.
     let isUnsettled: Bool
     private let slots: [String: Int]
@@ -135,7 +152,9 @@ public final class CatalogTable: Sendable {
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
         operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true,
-        hasMixedIdentity: Bool = false, isUnsettled: Bool = false, publishedBy: String = ""
+        hasMixedIdentity: Bool = false, isUnsettled: Bool = false, publishedBy: String = "",
+        publicationVersion: String = "", publishedSince: LSN = .zero, listedSince: LSN = .zero,
+        dropped: [DroppedColumn] = []
     ) {
         self.oid = oid
         self.schema = schema
@@ -153,6 +172,10 @@ public final class CatalogTable: Sendable {
         self.hasMixedIdentity = hasMixedIdentity
         self.isUnsettled = isUnsettled
         self.publishedBy = publishedBy
+        self.publicationVersion = publicationVersion
+        self.publishedSince = publishedSince
+        self.listedSince = listedSince
+        self.dropped = dropped
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
         assert(slots.count == columns.count, "no two columns of a table have one name")
         assert(zip(columns, columns.dropFirst()).allSatisfy { $0.number < $1.number }, "columns stand by their numbers")
@@ -208,6 +231,8 @@ extension CatalogTable: Equatable {
                 && one.hasPolicies == other.hasPolicies && one.operations == other.operations
                 && one.hasRowFilter == other.hasRowFilter && one.isOrdinary == other.isOrdinary
                 && one.hasMixedIdentity == other.hasMixedIdentity && one.isUnsettled == other.isUnsettled
-                && one.publishedBy == other.publishedBy
+                && one.publishedBy == other.publishedBy && one.publicationVersion == other.publicationVersion
+                && one.publishedSince == other.publishedSince && one.listedSince == other.listedSince
+                && one.dropped == other.dropped
     }
 }

@@ -23,7 +23,8 @@ public struct CatalogTrial {
     init(_ asked: any CatalogAnswering, _ publication: String, _ compiling: PolicyCompiling = .real) {
         reader = CatalogReader(
             asked: asked, publication: publication, compiling: compiling, bench: TrialBench(),
-            coverage: CoverageWatch(StreamCoverage(followedSince: .zero)), metrics: ProjectMetrics())
+            coverage: CoverageWatch(StreamCoverage(followedSince: .zero)), definitions: DefinitionBook(), slot: "",
+            metrics: ProjectMetrics())
     }
 
     /// The published tables, and what these roles may see of them.

@@ -22,6 +22,7 @@ final class CatalogWorker: ConnectedWorker {
     private var settleAt: UInt64?
     /// Outlives connections: what the stream carries does not depend on ours.
     private let coverage: CoverageWatch
+    private let definitions: DefinitionBook
     private let scribe: CatalogScribe
 
     init(
@@ -36,6 +37,7 @@ final class CatalogWorker: ConnectedWorker {
             again: "the catalog still cannot be read; trying again", settings.reachability)
         link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
+        definitions = DefinitionBook(settings.definitions)
         scribe = CatalogScribe(settings.recording, adoptions, publication: settings.publication)
     }
 
@@ -59,7 +61,8 @@ final class CatalogWorker: ConnectedWorker {
             timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: inbox.interrupt)[0].get()
         let reader = CatalogReader(
             asked: AskedServer(connection, interrupt: inbox.interrupt), publication: settings.publication,
-            compiling: settings.compiling, bench: TrialBench(), coverage: coverage, metrics: settings.metrics)
+            compiling: settings.compiling, bench: TrialBench(), coverage: coverage,
+            definitions: definitions, slot: settings.slot, metrics: settings.metrics)
         // Another connection may lead to another server: everything is read anew.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         answered()
@@ -152,7 +155,7 @@ final class CatalogWorker: ConnectedWorker {
         let now = Clock.monotonicNanoseconds()
         let isSettled =
             isSettling && !isChanged && !new.snapshot.policies.isUnfinished
-            && !reader.coverage.isWaiting
+            && !reader.coverage.isWaiting && !reader.definitions.isWaiting
         settleAt = isSettled ? nil : now + settlingDelay(new.snapshot, took: now - began)
         verified(began, fingerprint)
         settings.metrics.catalogReads.add()

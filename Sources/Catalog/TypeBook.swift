@@ -1,3 +1,4 @@
+import Change
 import Policy
 import Postgres
 
@@ -37,6 +38,31 @@ struct TypeBook {
 
     /// The type of arrays of this one; nil where it is not known.
     func array(of element: UInt32) -> UInt32? { entries.values.first { $0.element == element }?.oid }
+
+    var oids: [UInt32] { entries.keys.sorted() }
+
+    // MARK: Since when
+
+    /// The labels of an enumeration, or of a domain of one; empty for every other type.
+    func labels(_ oid: UInt32, _ ages: DefinitionAges) -> [LabelAge] {
+        var entry = entries[oid]
+        for _ in 0..<TypeBook.maximumDepth {
+            guard let base = entry?.base, base != 0 else { break }
+            entry = entries[base]
+        }
+        guard let entry, entry.kind == "e" else { return [] }
+        return ages.labels[entry.oid] ?? []
+    }
+
+    /// The position behind which all labels and fields are as they are of which values of the type are made.
+    func since(_ oid: UInt32, _ ages: DefinitionAges, depth: Int = 0) -> LSN {
+        guard let entry = entries[oid], depth < TypeBook.maximumDepth else { return .zero }
+        if entry.base != 0 { return since(entry.base, ages, depth: depth + 1) }
+        if entry.element != 0 { return since(entry.element, ages, depth: depth + 1) }
+        let parts = (fields[oid] ?? []).map { since($0.type, ages, depth: depth + 1) }
+        let labels = (ages.labels[oid] ?? []).map(\.since)
+        return (parts + labels).reduce(ages.composites[oid] ?? .zero, max)
+    }
 
     func name(_ oid: UInt32) -> String { entries[oid]?.name ?? "unknown" }
 

@@ -145,6 +145,12 @@ struct ChangeRouter: ~Copyable {
         departures.forget(table: oid)
     }
 
+    /// What columns of stored schemas mean is told anew.
+    mutating func forgetRelations() {
+        index.forgetRelations()
+        departures.forgetRelations()
+    }
+
     mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
         index.noteRelation(fingerprint, relation, foreign: foreign)
         departures.noteRelation(fingerprint, relation, foreign: foreign)

@@ -10,23 +10,47 @@ struct ForeignColumns {
     let columns: [Int: CatalogColumn]
     /// … and what they were.
     let formerTypes: [Int: UInt32]
+    /// Places whose values nobody may take for any column's.
+    private let unknown: Set<Int>
+    /// Places of enumerations' values whose labels may have had other texts.
+    private let relabelled: Set<Int>
+    private let moment: LSN
     let converted: Relation
     let fingerprint: UInt64
 
     /// Nil where there are none. A column that the table lacks is nobody's concern.
-    init?(_ relation: Relation, _ places: Set<Int>, of table: CatalogTable) {
+    init?(
+        _ relation: Relation, _ places: Set<Int>, of table: CatalogTable, _ identities: ColumnIdentities? = nil,
+        at moment: LSN = .zero
+    ) {
         var (columns, converted): ([Int: CatalogColumn], Relation) = ([:], relation)
+        var (unknown, relabelled): (Set<Int>, Set<Int>) = ([], [])
         for place in places {
-            guard let slot = table.slot(named: relation.columns[place].name) else { continue }
+            var slot = table.slot(named: relation.columns[place].name)
+            if slot == nil, let identities, case .unknown(let lacking?) = identities.places[place] {
+                slot = lacking
+                unknown.insert(place)
+            }
+            guard let slot else { continue }
             let column = table.columns[slot]
+            if identities != nil, !column.isSure(at: moment) {
+                if column.labels.isEmpty || !column.isSame(as: relation.columns[place]) {
+                    unknown.insert(place)
+                } else {
+                    relabelled.insert(place)
+                }
+            }
             columns[place] = column
+            if unknown.contains(place) { converted.columns[place].name = column.name }
             converted.columns[place].typeOID = column.typeOID
             converted.columns[place].typeName = column.typeName
             converted.columns[place].typeModifier = -1
         }
         guard !columns.isEmpty else { return nil }
         self.columns = columns
-        formerTypes = columns.keys.reduce(into: [:]) { $0[$1] = relation.columns[$1].typeOID }
+        (self.unknown, self.relabelled, self.moment) = (unknown, relabelled, moment)
+        formerTypes = columns.keys.filter { !unknown.contains($0) && !relabelled.contains($0) }
+            .reduce(into: [:]) { $0[$1] = relation.columns[$1].typeOID }
         self.converted = converted
         var writer = ByteWriter()
         RelationCodec.encode(converted, to: &writer)
@@ -42,11 +66,16 @@ struct ForeignColumns {
         for place in 0..<tuple.columnCount {
             let start = reader.offset
             guard let value = try reader.next() else { break }
-            guard columns[place] != nil, case .text = value else {
+            if unknown.contains(place) {
+                writer.append(UInt8(ascii: "u"))
+                continue
+            }
+            guard let column = columns[place], case .text(let text) = value else {
                 writer.append(tuple.bytes.extracting(start..<reader.offset))
                 continue
             }
-            switch values[place] ?? .absent {
+            let isRelabelled = relabelled.contains(place)
+            switch isRelabelled ? label(text, of: column) : values[place] ?? .absent {
             case .text(let text):
                 writer.append(UInt8(ascii: "t"))
                 writer.append(big: UInt32(text.count))
@@ -56,6 +85,10 @@ struct ForeignColumns {
             }
         }
         return writer.copied()
+    }
+
+    private func label(_ text: RawSpan, of column: CatalogColumn) -> ColumnText {
+        column.label(text.text, at: moment).map { .text(Array($0.utf8)) } ?? .absent
     }
 }
 

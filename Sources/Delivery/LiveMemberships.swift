@@ -248,9 +248,14 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Following the log
 
-    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation) {
-        arrivals.noteRelation(fingerprint, relation)
-        departures.noteRelation(fingerprint, relation)
+    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
+        arrivals.noteRelation(fingerprint, relation, foreign: foreign)
+        departures.noteRelation(fingerprint, relation, foreign: foreign)
+    }
+
+    mutating func forgetRelations() {
+        arrivals.forgetRelations()
+        departures.forgetRelations()
     }
 
     mutating func pass(_ xid: UInt32) { passed.note(xid) }

@@ -348,6 +348,7 @@ public struct Pipeline: ~Copyable {
             return true
         }
         guard sources.catalog.isCurrent else { return pause(nil) }
+        try beginReading(feed, entry)
         if let xid = try unseen(feed) { return pause(xid) }
         if try hasUnsettledRows(feed) { return holdForPolicies() }
         self.entry.waitingSince = nil
@@ -360,6 +361,17 @@ public struct Pipeline: ~Copyable {
             return try match(feed.payload, feed, entry, on: loop, &budget)
         }
         return try match(composed.asBytes, feed, entry, on: loop, &budget)
+    }
+
+    /// Names and labels mean what they meant when the transaction was committed.
+    private mutating func beginReading(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws(ByteError) {
+        let isOfThisHistory = sources.log.end().map { $0.state.position.epoch == entry.epoch } ?? true
+        let lsn = try TransactionPart(feed.payload).commitLSN
+        guard schemas.begin(at: lsn, isOfThisHistory: isOfThisHistory) else { return }
+        router.forgetRelations()
+        router.forgetRows()
+        memberships.forgetRelations()
+        generation.forgetPlans()
     }
 
     private mutating func match(
@@ -427,7 +439,8 @@ public struct Pipeline: ~Copyable {
     @_lifetime(part: copy part)
     private mutating func apply(_ part: inout TransactionPart) throws {
         while let unknown = try memberships.apply(&part, schemas) {
-            memberships.noteRelation(unknown, try relation(unknown))
+            let relation = try relation(unknown)
+            memberships.noteRelation(unknown, relation, foreign: schemas.unsure(unknown, relation))
         }
     }
 
@@ -503,7 +516,8 @@ public struct Pipeline: ~Copyable {
     @_lifetime(part: copy part)
     private mutating func unwind(_ part: inout TransactionPart) throws {
         while let unknown = try memberships.unwind(&part, schemas) {
-            memberships.noteRelation(unknown, try relation(unknown))
+            let relation = try relation(unknown)
+            memberships.noteRelation(unknown, relation, foreign: schemas.unsure(unknown, relation))
         }
     }
 
@@ -603,7 +617,7 @@ public struct Pipeline: ~Copyable {
             let relation = try relation(change.relation)
             let past = try router.recall.pass(
                 change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
-                mayAsk: entry.recalledAt != entry.done)
+                mayAsk: entry.recalledAt != entry.done, isBroken: schemas.isBroken(relation.oid))
             switch past {
             case .untold, .missing: break
             case .row(let found): known = found
@@ -682,6 +696,7 @@ public struct Pipeline: ~Copyable {
             segment: entry.segment, position: entry.position,
             end: entry.position + UInt64(entry.header.byteCount), changes: self.entry.done)
         try collect(feed, into: &request)
+        request.reading = schemas.lookback(request.relations.values.map(\.oid))
         self.entry.recalledAt = self.entry.done
         let ticket = nextTicket()
         wait(.recalling(ticket: ticket, request))
@@ -701,7 +716,8 @@ public struct Pipeline: ~Copyable {
             switch reader.entry.kind {
             case .gap: return
             case .relation:
-                newer[RelationCodec.fingerprint(of: reader.payload)] = try RelationCodec.decode(reader.payload)
+                let fingerprint = RelationCodec.fingerprint(of: reader.payload)
+                newer[fingerprint] = schemas.read(try RelationCodec.decode(reader.payload), fingerprint).relation
             case .transaction:
                 var part = try TransactionPart(reader.payload)
                 let known = newer
@@ -785,7 +801,8 @@ public struct Pipeline: ~Copyable {
             switch reader.entry.kind {
             case .gap, .catalogMark: return
             case .relation:
-                newer[RelationCodec.fingerprint(of: reader.payload)] = try RelationCodec.decode(reader.payload)
+                let fingerprint = RelationCodec.fingerprint(of: reader.payload)
+                newer[fingerprint] = schemas.read(try RelationCodec.decode(reader.payload), fingerprint).relation
             case .transaction:
                 var part = try TransactionPart(reader.payload)
                 let known = newer
@@ -1065,6 +1082,7 @@ public struct Pipeline: ~Copyable {
         generation.forgetPlans()
         forgetComposed()
         schemas.take(snapshot, &router)
+        memberships.forgetRelations()
     }
 
     mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &router) }

@@ -1,4 +1,5 @@
 import Bytes
+import Catalog
 import Change
 
 /// Rows whose last version before a place in the log is wanted.
@@ -17,6 +18,14 @@ public struct RecallRequest: Sendable {
     let end: UInt64
     let changes: UInt32
 
+    /// How what is found is to be read.
+    struct Reading: Sendable {
+        var tables: [UInt32: CatalogTable] = [:]
+        /// Position of the transaction at hand; zero where the log's positions are of another history.
+        var moment = LSN.zero
+    }
+
+    var reading = Reading()
     var rows: [Row] = []
     var relations: [UInt64: Relation] = [:]
     /// Rows that later changes say more about: not to be asked for.

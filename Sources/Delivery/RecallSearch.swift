@@ -1,4 +1,5 @@
 import Bytes
+import Catalog
 import Change
 import Diagnostics
 import EventLog
@@ -26,13 +27,20 @@ struct RecallSearch {
 
     private enum Event {
         /// `lacks`: values that an update left as they were, and that an older version of the row has.
-        case version(UInt64, [UInt8], lacks: Bool = false)
+        case version(UInt64, Relation, [UInt8], lacks: Bool = false)
         case gone
     }
 
     private let request: RecallRequest
     private var wanted: [UInt32: Wanted] = [:]
     private var finders: [UInt64: Finder] = [:]
+    /// Schemas of the segment at hand, as the log has them.
+    private var stored: [UInt64: Relation] = [:]
+    private let eras: DefinitionEras
+    /// The era of the transaction at hand, and that of the request.
+    private var era: Int
+    private let ownEra: Int
+    private var brokenTables: Set<UInt32> = []
     private var answers: [RecallAnswer]
     /// The last that the stretch at hand says of a row.
     private var events: [Int: Event] = [:]
@@ -44,6 +52,9 @@ struct RecallSearch {
 
     init(_ request: RecallRequest, _ time: any TimeSource) {
         self.request = request
+        eras = DefinitionEras(request.reading.tables.values)
+        ownEra = eras.number(at: request.reading.moment)
+        era = ownEra
         answers = request.rows.map { _ in .missing }
         self.time = time
         deadline = time.monotonicNanoseconds() + Limits.recallPatience.wholeNanoseconds
@@ -73,13 +84,34 @@ struct RecallSearch {
     }
 
     private mutating func learn(_ relations: [[UInt8]]) throws(ByteError) {
-        finders = [:]
+        stored = [:]
         for payload in relations {
-            let relation = try RelationCodec.decode(payload.asBytes)
-            guard let wanted = wanted[relation.oid] else { continue }
-            finders[RelationCodec.fingerprint(of: payload.asBytes)] = Finder(
-                relation: relation, columns: RowColumns(wanted.names, in: relation))
+            stored[RelationCodec.fingerprint(of: payload.asBytes)] = try RelationCodec.decode(payload.asBytes)
         }
+        read(at: request.reading.moment)
+    }
+
+    /// Schemas are read as they were meant by transactions of that position.
+    private mutating func read(at lsn: LSN) {
+        era = eras.number(at: lsn)
+        finders = [:]
+        for (fingerprint, relation) in stored {
+            guard let wanted = wanted[relation.oid] else { continue }
+            var named = relation
+            if let table = request.reading.tables[relation.oid] {
+                named = relation.renamed(ColumnIdentities(of: relation, in: table, at: lsn), in: table, fingerprint)
+            }
+            finders[fingerprint] = Finder(relation: named, columns: RowColumns(wanted.names, in: named))
+        }
+    }
+
+    /// What the log has of a table from before it was published as it is may have been overtaken unseen.
+    private mutating func begin(at position: LSN) {
+        let lsn = request.reading.moment == .zero ? .zero : position
+        if eras.number(at: lsn) != era { read(at: lsn) }
+        brokenTables = Set(
+            request.reading.tables.values.filter { !$0.publishedSince.isBehind(lsn) }.map(\.oid))
+        for table in brokenTables { lose(table) }
     }
 
     // MARK: Segments
@@ -129,6 +161,7 @@ struct RecallSearch {
     }
 
     private mutating func read(_ part: consuming TransactionPart, _ count: UInt32) throws(ByteError) {
+        begin(at: part.commitLSN)
         var read: UInt32 = 0
         while read < count, let change = try part.next() {
             read += 1
@@ -139,6 +172,7 @@ struct RecallSearch {
     private mutating func look(at change: borrowing Change, _ finder: Finder) throws(ByteError) {
         let table = finder.relation.oid
         guard change.operation != .truncate, let columns = finder.columns else { return lose(table) }
+        if isBroken(table) { return }
         var former: Event?
         // A row that gets another key is gone under the one it had.
         if let old = change.old, let place = try place(of: old, columns) {
@@ -159,8 +193,15 @@ struct RecallSearch {
         // Under another key, or under one that another row had before, it is not known what it was.
         let mayBeOlder =
             if case .gone? = former { false } else { change.operation == .update && change.oldImage != .key }
-        let isPartial = try tuple.isPartialRow()
-        events[place] = .version(change.relation, tuple, lacks: mayBeOlder && isPartial)
+        let lacks = mayBeOlder ? try tuple.isPartialRow() : false
+        let row = request.rows[place]
+        guard era != ownEra, let own = request.relations[row.relation] else {
+            events[place] = .version(change.relation, relation, tuple, lacks: lacks)
+            return
+        }
+        // The schema's columns have other names for whoever asks.
+        let source = ComposedRow.Source(tuple: tuple, relation: relation)
+        events[place] = .version(row.relation, own, try ComposedRow.compose(own, from: [source]), lacks: lacks)
     }
 
     /// A large key that did not change is only in the old image.
@@ -185,8 +226,8 @@ struct RecallSearch {
             sources.append(
                 ComposedRow.Source(tuple: old.bytes.copied(), relation: relation, isKeyOnly: change.oldImage == .key))
         }
-        if case .version(let fingerprint, let tuple, _)? = former, let finder = finders[fingerprint] {
-            sources.append(ComposedRow.Source(tuple: tuple, relation: finder.relation))
+        if case .version(_, let relation, let tuple, _)? = former {
+            sources.append(ComposedRow.Source(tuple: tuple, relation: relation))
         }
         return try ComposedRow.compose(relation, from: sources)
     }
@@ -204,6 +245,8 @@ struct RecallSearch {
         return try columns.isSame(row, as: key.asTuple, ownColumns) ? place : nil
     }
 
+    private func isBroken(_ table: UInt32) -> Bool { brokenTables.contains(table) }
+
     /// Nothing that was said of the table's rows up to here holds any more.
     private mutating func lose(_ table: UInt32) {
         guard let wanted = wanted[table] else { return }
@@ -213,11 +256,11 @@ struct RecallSearch {
     /// What the stretch said is the last word, but for values that it does not have.
     private mutating func settle() throws(ByteError) {
         for (place, event) in events {
-            guard case .version(let fingerprint, let tuple, let lacks) = event, let finder = finders[fingerprint] else {
+            guard case .version(let fingerprint, let relation, let tuple, let lacks) = event else {
                 forget(place)
                 continue
             }
-            try found(tuple, fingerprint, finder.relation, at: place)
+            try found(tuple, fingerprint, relation, at: place)
             if !lacks { forget(place) }
         }
     }

@@ -160,14 +160,21 @@ struct RowRecall {
 
     /// Takes note of a change, once it is done with; where somebody `isWaiting` for it, tells what the row was that it
     /// deletes, and where the row `isNeeded`, what an update left alone. Without `mayAsk` what is unknown is missing; where
-    /// the log has to be asked nothing has happened.
+    /// the log has to be asked nothing has happened. `isBroken`: the log may lack what happened to the table's rows.
     mutating func pass(
-        _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool
+        _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool, isBroken: Bool
     ) throws(ByteError) -> Past {
         let isLacking = isNeeded ? try lacksValues(change) : false
         note(isNeeded: isLacking, by: change, relation.oid)
         tellingAll = 0
         guard follows(relation.oid) else { return .untold }
+        if isBroken {
+            // Something may have happened to the row that never came; nor is it to be remembered.
+            if names[relation.oid] != nil { forget(relation.oid) }
+            guard isLacking else { return .untold }
+            found[.missing].add()
+            return .missing
+        }
         let plan = plan(change.relation, relation)
         if names[relation.oid] != plan.names {
             forget(relation.oid)

@@ -10,7 +10,17 @@ struct SchemaRegistry {
         let number: UInt64
     }
 
+    /// As the log has them.
+    private var stored: [UInt64: Relation] = [:]
+    /// With the names that their columns have now.
     private var relations: [UInt64: Relation] = [:]
+    private var identities: [UInt64: ColumnIdentities] = [:]
+    /// As those know it who are judged.
+    private var catalog: CatalogSnapshot?
+    private var eras = DefinitionEras([])
+    private var era = 0
+    /// Position of the transaction at hand; zero where the log's positions are of another history.
+    private var moment = LSN.zero
     private var segment: UInt64 = 0
     private var declared: [UInt32: Declaration] = [:]
     private var lastDeclaration: UInt64 = 0
@@ -31,7 +41,9 @@ struct SchemaRegistry {
     mutating func enter(segment: UInt64) {
         guard segment != self.segment else { return }
         self.segment = segment
+        stored.removeAll(keepingCapacity: true)
         relations.removeAll(keepingCapacity: true)
+        identities.removeAll()
         foreign.removeAll()
         doubted.removeAll()
         asked.removeAll()
@@ -40,12 +52,53 @@ struct SchemaRegistry {
 
     mutating func learn(_ payload: RawSpan) throws(ByteError) {
         let fingerprint = RelationCodec.fingerprint(of: payload)
-        guard relations[fingerprint] == nil else { return }
+        guard stored[fingerprint] == nil else { return }
         let relation = try RelationCodec.decode(payload)
-        relations[fingerprint] = relation
-        doubted[fingerprint] = mixed[relation.oid]?.surelyOld(relation)
+        stored[fingerprint] = relation
         messages.learn(fingerprint, relation)
+        restate(fingerprint, relation)
     }
+
+    private mutating func restate(_ fingerprint: UInt64, _ relation: Relation) {
+        let named = read(relation, fingerprint)
+        relations[fingerprint] = named.relation
+        identities[fingerprint] = named.identities
+        doubted[fingerprint] = mixed[relation.oid]?.surelyOld(named.relation)
+    }
+
+    /// A stored schema as it is to be read at the transaction at hand.
+    func read(_ relation: Relation, _ fingerprint: UInt64) -> (relation: Relation, identities: ColumnIdentities?) {
+        guard let table = table(relation.oid) else { return (relation, nil) }
+        let identities = ColumnIdentities(of: relation, in: table, at: moment)
+        return (relation.renamed(identities, in: table, fingerprint), identities)
+    }
+
+    private func table(_ oid: UInt32) -> CatalogTable? { declared[oid]?.table ?? catalog?.related(oid) }
+
+    /// A transaction is about to be read. True where names or labels mean something else than in the one before.
+    mutating func begin(at lsn: LSN, isOfThisHistory: Bool) -> Bool {
+        moment = isOfThisHistory ? lsn : .zero
+        let now = eras.number(at: moment)
+        guard now != era else { return false }
+        era = now
+        restateAll()
+        return true
+    }
+
+    private mutating func restateAll() {
+        foreign.removeAll()
+        for (fingerprint, relation) in stored { restate(fingerprint, relation) }
+    }
+
+    /// Tables whose rows are looked for, as the transaction at hand is read.
+    func lookback(_ tables: some Sequence<UInt32>) -> RecallRequest.Reading {
+        let known = Dictionary(tables.compactMap { table in self.table(table).map { (table, $0) } }) { first, _ in first
+        }
+        return RecallRequest.Reading(tables: known, moment: moment)
+    }
+
+    /// Rows of the table that were committed there may not be what the log had of them before.
+    func isBroken(_ oid: UInt32) -> Bool { !(table(oid)?.publishedSince.isBehind(moment) ?? true) }
 
     func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
 
@@ -58,8 +111,7 @@ struct SchemaRegistry {
         _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ router: inout ChangeRouter
     ) -> Bool {
         // As those have it who are judged: a newer snapshot may be there that they have yet to hear of.
-        let table =
-            declared[relation.oid]?.table ?? snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
+        let table = table(relation.oid) ?? snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
         // Messages come with a publication of their own: that the clients' does not have their table is no news.
         let isKnown = table.map { $0.has(relation) } ?? (messages.layout(of: fingerprint) != nil)
         guard isKnown || asked.contains(fingerprint) else {
@@ -68,10 +120,25 @@ struct SchemaRegistry {
         }
         asked.remove(fingerprint)
         assert(table.map { $0.oid == relation.oid } ?? true, "a schema is held against its own table")
-        let places = table?.foreignColumns(of: relation) ?? []
-        foreign[fingerprint] = places.isEmpty ? nil : table.flatMap { ForeignColumns(relation, places, of: $0) }
+        let places = (table?.foreignColumns(of: relation) ?? []).union(unsure(fingerprint, relation))
+        foreign[fingerprint] =
+            places.isEmpty
+            ? nil
+            : table.flatMap {
+                ForeignColumns(relation, places, of: $0, identities[fingerprint], at: moment)
+            }
         router.noteRelation(fingerprint, relation, foreign: places)
         return true
+    }
+
+    /// Places whose stored values may mean something else than they say.
+    func unsure(_ fingerprint: UInt64, _ relation: Relation) -> Set<Int> {
+        guard let table = table(relation.oid) else { return [] }
+        return Set(
+            relation.columns.indices.filter { place in
+                guard let slot = table.slot(named: relation.columns[place].name) else { return false }
+                return !table.columns[slot].isSure(at: moment)
+            })
     }
 
     /// What of a schema's rows has to be converted before anybody looks at it.
@@ -93,6 +160,9 @@ struct SchemaRegistry {
         lastDeclaration += 1
         declared[table.oid] = Declaration(table: table, number: lastDeclaration)
         router.declare(table: table.oid, columns: table.columns.map(\.name))
+        if catalog?.related(table.oid) !== table {
+            for (fingerprint, relation) in stored where relation.oid == table.oid { restate(fingerprint, relation) }
+        }
         return lastDeclaration
     }
 
@@ -109,13 +179,28 @@ struct SchemaRegistry {
     }
 
     mutating func take(_ snapshot: CatalogSnapshot, _ router: inout ChangeRouter) {
+        let before = catalog
+        catalog = snapshot
+        eras = DefinitionEras(snapshot.tables + snapshot.tablesOfPolicies)
+        era = eras.number(at: moment)
         mixed = [:]
         for table in snapshot.tables where table.hasMixedIdentity { mixed[table.oid] = table }
-        doubted = mixed.isEmpty ? [:] : relations.compactMapValues { mixed[$0.oid]?.surelyOld($0) }
+        doubted = [:]
         for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
             router.forget(table: oid)
         }
+        restateAll()
+        router.forgetRelations()
+        if snapshot.tables.contains(where: { $0.isReadOtherwise(than: before?.table($0.oid)) }) { router.forgetRows() }
+    }
+}
+
+extension CatalogTable {
+    /// Rows of the table that were remembered may be others.
+    fileprivate func isReadOtherwise(than before: CatalogTable?) -> Bool {
+        guard let before, before !== self else { return false }
+        return turningPoints != before.turningPoints || columns.map(\.name) != before.columns.map(\.name)
     }
 }
 

@@ -19,8 +19,11 @@ struct Republications: Equatable {
         // A log that was begun anew does not reach as far as the one before, whose clients are told so otherwise.
         for (table, offset) in noticed where offset > end + 1 { noticed[table] = end + 1 }
         for table in tables {
-            if let known = marks[table.oid], known != table.publishedBy { noticed[table.oid] = end + 1 }
-            marks[table.oid] = table.publishedBy
+            let mark = Self.mark(of: table)
+            if let known = marks[table.oid], known != mark, !(known == table.publishedBy && !known.contains("|")) {
+                noticed[table.oid] = end + 1
+            }
+            marks[table.oid] = mark
         }
         latest = noticed.values.max() ?? 0
         guard marks.count > Self.most(of: tables.count) else { return }
@@ -29,6 +32,9 @@ struct Republications: Equatable {
         marks = marks.filter { present.contains($0.key) }
         noticed = noticed.filter { present.contains($0.key) }
     }
+
+    /// By what the table is published and with which options. Records of older versions have only the first.
+    private static func mark(of table: CatalogTable) -> String { table.publishedBy + "|" + table.publicationVersion }
 
     private static func most(of tables: Int) -> Int { max(1024, 2 * tables) }
 

@@ -83,6 +83,9 @@ public struct PredicateIndex: ~Copyable {
             fingerprint, RelationMap(table: table, relation: relation, slots: slots, foreign: foreign))
     }
 
+    /// Forgets all relations: what their columns mean is told anew.
+    public mutating func forgetRelations() { relations.removeAll() }
+
     // MARK: Subscriptions
 
     /// `member` is the caller's number for the subscription. The table must be declared, and the predicate made for its

@@ -49,7 +49,7 @@ struct RelationBook: ~Copyable {
         if numbers.isEmpty { maps.removeAll() }
     }
 
-    private mutating func removeAll() {
+    mutating func removeAll() {
         numbers = [:]
         maps.removeAll()
         forgetRecent()

@@ -19,6 +19,8 @@ extension ProjectServices {
         let (database, reachability, metrics) = (replication.target, replication.reachability, replication.metrics)
         var catalogSettings = CatalogService.Settings(target: database, publication: replication.publication)
         catalogSettings.coverage = replication.coverage
+        catalogSettings.slot = replication.slot
+        catalogSettings.definitions = { () throws(SystemError) in try DiskDirectory(logDirectory) }
         catalogSettings.reachability = reachability
         catalogSettings.metrics = metrics
         if keepsCatalogs {

@@ -1,0 +1,119 @@
+import Change
+
+/// The table's columns that the columns of a stored schema are.
+///
+/// A name alone proves nothing: it may have belonged to another column when the row was written. A column is known by its name
+/// where its definition is older than the row, and else by its place, since PostgreSQL sends columns in the order of their
+/// numbers and gives no number twice. What neither tells is unknown.
+public struct ColumnIdentities: Sendable, Hashable {
+    public enum Identity: Sendable, Hashable {
+        /// The column in this slot of the table.
+        case column(Int)
+        /// A column that the table does not have any more.
+        case dropped
+        /// Nobody can say which; its value must not be taken for any column's. The slot is one that may lack its value therefore.
+        case unknown(Int?)
+    }
+
+    public let places: [Identity]
+
+    private struct Candidate {
+        let number: Int
+        /// Nil where it was dropped.
+        let slot: Int?
+        /// Rows may lack it although columns with higher numbers are there.
+        let isOptional: Bool
+    }
+
+    /// `lsn` is the commit of the transaction that wrote the rows; zero where nothing is known of it.
+    public init(of relation: Relation, in table: CatalogTable, at lsn: LSN) {
+        let count = relation.columns.count
+        var places = [Identity?](repeating: nil, count: count)
+        var numbers = [Int](repeating: 0, count: count)
+        let names = Dictionary(
+            relation.columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
+        var candidates: [Candidate] = []
+        let isListSure = table.listedSince.isBehind(lsn)
+        for (slot, column) in table.columns.enumerated() {
+            if column.since.isBehind(lsn) {
+                guard let place = names[column.name] else { continue }
+                places[place] = .column(slot)
+                numbers[place] = column.number
+            } else if !isListSure || column.isPublished {
+                candidates.append(Candidate(number: column.number, slot: slot, isOptional: !isListSure))
+            }
+        }
+        for dropped in table.dropped where !dropped.since.isBehind(lsn) {
+            candidates.append(Candidate(number: dropped.number, slot: nil, isOptional: true))
+        }
+        candidates.sort { $0.number < $1.number }
+        var start = 0
+        while start < count {
+            guard places[start] == nil else {
+                start += 1
+                continue
+            }
+            let end = places[start...].firstIndex { $0 != nil } ?? count
+            let first = start == 0 ? 0 : numbers[start - 1]
+            let last = end == count ? Int.max : numbers[end]
+            Self.match(
+                start..<end, candidates.filter { first < $0.number && $0.number < last }, isLast: end == count, &places)
+            start = end
+        }
+        self.places = places.map { $0 ?? .unknown(nil) }
+    }
+
+    /// Each place has the candidate that is the only one that fits it, whichever of the optional ones are there.
+    private static func match(
+        _ run: Range<Int>, _ candidates: [Candidate], isLast: Bool, _ places: inout [Identity?]
+    ) {
+        var taken: Set<Int> = []
+        for place in run {
+            let (before, after) = (place - run.lowerBound, run.upperBound - place - 1)
+            let fitting = candidates.indices.filter { index in
+                let earlier = candidates[..<index]
+                let later = candidates[(index + 1)...]
+                let sureEarlier = earlier.filter { !$0.isOptional }.count
+                // Columns that were added later follow the last one.
+                let sureLater = isLast ? 0 : later.filter { !$0.isOptional }.count
+                return sureEarlier <= before && before <= earlier.count && sureLater <= after && after <= later.count
+            }
+            guard fitting.count == 1, let only = fitting.first else { continue }
+            places[place] = candidates[only].slot.map { .column($0) } ?? .dropped
+            if let slot = candidates[only].slot { taken.insert(slot) }
+        }
+        // Which of them it is nobody knows: all of these lack a value.
+        var lacking = candidates.compactMap(\.slot).filter { !taken.contains($0) }[...]
+        for place in run where places[place] == nil { places[place] = .unknown(lacking.popFirst()) }
+    }
+}
+
+extension LSN {
+    /// A definition that is known since this position is that of a row that was committed there.
+    public func isBehind(_ lsn: LSN) -> Bool { self == .zero || lsn > self }
+}
+
+extension CatalogColumn {
+    /// What a stored text of an enumeration is now; nil where that cannot be said.
+    public func label(_ text: String, at lsn: LSN) -> String? {
+        let unsure = labels.filter { !$0.since.isBehind(lsn) }
+        if labels.contains(where: { $0.text == text && $0.since.isBehind(lsn) }) { return text }
+        return unsure.count == 1 ? unsure[0].text : nil
+    }
+
+    /// Whether values that were stored by a transaction that was committed there mean what they say.
+    public func isSure(at lsn: LSN) -> Bool {
+        partsSince.isBehind(lsn) && labels.allSatisfy { $0.since.isBehind(lsn) }
+    }
+}
+
+extension CatalogTable {
+    /// Positions behind which something of the table's rows means something else than before.
+    public var turningPoints: Set<LSN> {
+        var points = Set(columns.flatMap { [$0.since, $0.partsSince] + $0.labels.map(\.since) })
+        points.formUnion(dropped.map(\.since))
+        points.formUnion([publishedSince, listedSince])
+        points.remove(.zero)
+        return points
+    }
+}

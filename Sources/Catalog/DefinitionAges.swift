@@ -1,0 +1,151 @@
+import Asking
+import Change
+import Diagnostics
+import Postgres
+
+/// Label of an enumeration, and the position of PostgreSQL's log behind which rows that have its text mean it.
+public struct LabelAge: Sendable, Hashable {
+    public var text: String
+    public var since: LSN
+
+    public init(text: String, since: LSN) {
+        self.text = text
+        self.since = since
+    }
+}
+
+/// Number of a dropped column, and the position of PostgreSQL's log behind which no row has it.
+public struct DroppedColumn: Sendable, Hashable {
+    public var number: Int
+    public var since: LSN
+
+    public init(number: Int, since: LSN) {
+        self.number = number
+        self.since = since
+    }
+}
+
+/// Since when the definitions are as they are of which some tables' rows are made. Empty where nobody else's time counts.
+struct DefinitionAges {
+    struct Column {
+        var number: Int
+        /// `pg_attribute.xmin`.
+        var version: UInt32
+        var isDropped: Bool
+        var since: LSN
+    }
+
+    fileprivate(set) var columns: [UInt32: [Column]] = [:]
+    /// By the enumeration's oid.
+    fileprivate(set) var labels: [UInt32: [LabelAge]] = [:]
+    /// Positions behind which composite types have had the fields that they have.
+    fileprivate(set) var composites: [UInt32: LSN] = [:]
+    fileprivate(set) var publications: [UInt32: LSN] = [:]
+    /// Of what was before nobody knows anything.
+    fileprivate(set) var begin = LSN.zero
+    /// The publication's own row: its options are in it.
+    fileprivate(set) var publicationVersion = ""
+
+    func since(_ column: TableAttribute) -> LSN {
+        guard let known = columns[column.table]?.first(where: { $0.number == column.number }) else { return .zero }
+        // It became another between two questions: the next reading knows.
+        return known.version == column.definedBy ? known.since : .never
+    }
+
+    func dropped(of table: UInt32) -> [DroppedColumn] {
+        (columns[table] ?? []).filter(\.isDropped).map { DroppedColumn(number: $0.number, since: $0.since) }
+    }
+}
+
+extension CatalogReader {
+    /// `types` are all that the tables' columns are made of; `published` are those of them that the publication has.
+    func ages(of heads: [TableHead], _ types: TypeBook) throws(PostgresError) -> DefinitionAges {
+        var ages = DefinitionAges()
+        // Nothing is judged by what an open transaction or a record says.
+        guard asked.sharesTime else { return ages }
+        let tables = PostgresArray.literal(heads.map { String($0.oid) })
+        let kinds = PostgresArray.literal(types.oids.map { String($0) })
+        let columns = try query(columnAges, [slot, tables])
+        let labels = try query(labelAges, [slot, kinds])
+        let fields = try query(fieldAges, [slot, kinds])
+        let moments = try query(momentText, [slot, publication])
+        guard let row = moments.first, let position = row[0].flatMap({ LSN($0) }),
+            let visible = row[1].flatMap({ VisibleTransactions($0) })
+        else { throw CatalogReader.unreadable }
+        let reading = DefinitionBook.Reading(
+            position: position, firstRunning: visible.firstRunning, firstUnassigned: visible.firstUnassigned)
+        let confirmed = row[2].flatMap { LSN($0) }
+        ages.publicationVersion = row[3] ?? ""
+        ages.begin = definitions.beginning(at: confirmed ?? position)
+        for row in columns.values {
+            guard let table = row.number(0), let number = row[1].flatMap({ Int($0) }), let version = row.number(2)
+            else {
+                throw CatalogReader.unreadable
+            }
+            let since = definitions.sinceOfColumn(
+                .column(table: table, number: number), version: String(version),
+                finishedBefore: row.flag(4) ? confirmed : nil, reading)
+            ages.columns[table, default: []].append(
+                DefinitionAges.Column(number: number, version: version, isDropped: row.flag(3), since: since))
+        }
+        for row in labels.values {
+            guard let type = row.number(0), let label = row.number(1), let version = row[2], let text = row[3] else {
+                throw CatalogReader.unreadable
+            }
+            let since = definitions.sinceOfOther(
+                .label(label), version: version, finishedBefore: row.flag(4) ? confirmed : nil, reading)
+            ages.labels[type, default: []].append(LabelAge(text: text, since: since))
+        }
+        for row in fields.values {
+            guard let type = row.number(0), let relation = row.number(1), let number = row[2].flatMap({ Int($0) }),
+                let version = row[3]
+            else { throw CatalogReader.unreadable }
+            let since = definitions.sinceOfOther(
+                .column(table: relation, number: number), version: version,
+                finishedBefore: row.flag(4) ? confirmed : nil, reading)
+            ages.composites[type] = max(ages.composites[type] ?? .zero, since)
+        }
+        for head in heads where head.isPublished {
+            ages.publications[head.oid] = definitions.sinceOfPublication(
+                of: head.oid, version: head.publishedBy + "|" + ages.publicationVersion, reading)
+        }
+        return ages
+    }
+
+    /// Older than any transaction that the slot is still to send.
+    private func isFinished(_ row: String) -> String {
+        "COALESCE(age(\(row).xmin) > (SELECT age(s.catalog_xmin) FROM pg_replication_slots s WHERE s.slot_name = $1::text), false)"
+    }
+
+    private var columnAges: String {
+        """
+        SELECT a.attrelid, a.attnum, a.xmin, a.attisdropped, \(isFinished("a")) FROM pg_attribute a
+        WHERE a.attrelid = ANY ($2::oid[]) AND a.attnum > 0 ORDER BY a.attrelid, a.attnum
+        """
+    }
+
+    private var labelAges: String {
+        """
+        SELECT e.enumtypid, e.oid, e.xmin, e.enumlabel, \(isFinished("e")) FROM pg_enum e
+        WHERE e.enumtypid = ANY ($2::oid[]) ORDER BY e.enumtypid, e.enumsortorder
+        """
+    }
+
+    private var fieldAges: String {
+        """
+        SELECT t.oid, a.attrelid, a.attnum, a.xmin, \(isFinished("a"))
+        FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid
+        WHERE t.oid = ANY ($2::oid[]) AND t.typrelid <> 0 AND a.attnum > 0 ORDER BY t.oid, a.attnum
+        """
+    }
+
+    /// The position comes behind all that the statements before it saw.
+    private var momentText: String {
+        """
+        SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,
+            pg_current_snapshot()::text,
+            (SELECT s.confirmed_flush_lsn FROM pg_replication_slots s WHERE s.slot_name = $1::text),
+            (SELECT p.xmin::text FROM pg_publication p WHERE p.pubname = $2::text)
+        """
+    }
+}

@@ -1,0 +1,221 @@
+import Bytes
+import Change
+import Diagnostics
+import System
+
+/// A row of PostgreSQL's catalog that gives stored values their meaning.
+enum Definition: Hashable {
+    /// Also one that was dropped: its number is never given again.
+    case column(table: UInt32, number: Int)
+    /// A label of an enumeration, by its oid.
+    case label(UInt32)
+    /// What puts a table into the publication.
+    case publication(table: UInt32)
+}
+
+/// Positions of PostgreSQL's log behind which each definition is known to be the present one.
+///
+/// A name in the log means what the catalog says of it only behind that position. The book outlives the process: a
+/// definition that is not in it, or is in it in another version, counts from the reading on that found it. The catalog's
+/// thread owns it.
+final class DefinitionBook {
+    /// The moment at which definitions were read.
+    struct Reading {
+        /// Every transaction that the reading saw was committed before it.
+        var position: LSN
+        /// Transactions before this one were over.
+        var firstRunning: UInt64
+        /// Transactions from this one on had not begun.
+        var firstUnassigned: UInt64
+    }
+
+    private struct Entry: Equatable {
+        var version: String
+        /// Nil while transactions run that may have used the version before.
+        var since: LSN?
+        /// The first transaction that cannot have; nil where another process noticed the version.
+        var firstUnassigned: UInt64?
+    }
+
+    private var entries: [Definition: Entry] = [:]
+    /// Definitions of the reading at hand.
+    private var seen: Set<Definition> = []
+    private var written: [Definition: Entry] = [:]
+    /// Tables that are not published, whose publications are no longer remembered, came back behind this position.
+    private var forgotten = LSN.zero
+    private var position = LSN.zero
+    /// The book has what was so behind this position; nil until the first reading.
+    private var begin: LSN?
+    private var waiting: Set<Definition> = []
+    private let openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)?
+    private var hasFailed = false
+
+    /// True while something runs that keeps a definition from being certain.
+    var isWaiting: Bool { !waiting.isEmpty }
+
+    init(_ openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)? = nil) {
+        self.openDirectory = openDirectory
+        guard let openDirectory else { return }
+        do {
+            try read(openDirectory())
+        } catch {
+            Log.shared.warning(
+                "what is known of past definitions cannot be read: older changes whose columns or labels may have had other names come without them",
+                [.path(Self.fileName), .error("\(error)")])
+            entries = [:]
+        }
+    }
+
+    // MARK: Readings
+
+    /// - Parameter position: where a new book begins.
+    func beginning(at position: LSN) -> LSN {
+        let known = begin ?? position
+        begin = known
+        return known
+    }
+
+    /// Everything is about to be read.
+    func beginReading() {
+        seen = []
+        waiting = []
+    }
+
+    /// The position behind which a column has been as it is. ALTER TABLE waits until everybody is done with the table: who uses
+    /// it afterwards knows the column as it is.
+    ///
+    /// `finishedBefore`: the version is older than all that is to come behind this position.
+    func sinceOfColumn(
+        _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
+    ) -> LSN {
+        note(definition, version, reading) { finishedBefore.map { min($0, reading.position) } ?? reading.position }
+    }
+
+    /// The same of a label, or of a publication: transactions that run meanwhile may have used what was before.
+    func sinceOfOther(
+        _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
+    ) -> LSN {
+        let known = note(definition, version, reading) { finishedBefore }
+        if known != .never { return known }
+        let first = entries[definition]?.firstUnassigned ?? reading.firstUnassigned
+        let isOver = reading.firstRunning >= first
+        entries[definition]?.firstUnassigned = first
+        entries[definition]?.since = isOver ? reading.position : nil
+        if !isOver { waiting.insert(definition) }
+        return isOver ? reading.position : .never
+    }
+
+    /// A table that is seen in the publication for the first time has had no changes in the log from before.
+    func sinceOfPublication(of table: UInt32, version: String, _ reading: Reading) -> LSN {
+        let definition = Definition.publication(table: table)
+        return sinceOfOther(
+            definition, version: version, finishedBefore: entries[definition] == nil ? forgotten : nil, reading)
+    }
+
+    private func note(
+        _ definition: Definition, _ version: String, _ reading: Reading, _ since: () -> LSN?
+    ) -> LSN {
+        seen.insert(definition)
+        position = max(position, reading.position)
+        if let known = entries[definition], known.version == version { return known.since ?? .never }
+        let entry = Entry(version: version, since: since())
+        entries[definition] = entry
+        return entry.since ?? .never
+    }
+
+    /// All has been read. What was not seen is forgotten, but for tables that left the publication: they may come back.
+    func finishReading() {
+        let absent = entries.keys.filter { !seen.contains($0) }
+        let publications = absent.filter { if case .publication = $0 { true } else { false } }
+        let isTooMuch = publications.count > max(1024, seen.count)
+        if isTooMuch { forgotten = position }
+        for definition in absent {
+            if case .publication = definition, !isTooMuch { continue }
+            entries[definition] = nil
+        }
+        write()
+    }
+
+    // MARK: The file
+
+    static let fileName = "definitions"
+    private static let newName = "definitions.new"
+    private static let maximumBytes: UInt64 = 64 << 20
+
+    private func write() {
+        guard let openDirectory, entries != written else { return }
+        do {
+            let directory = try openDirectory()
+            let file = try directory.open(Self.newName, for: .creating)
+            try file.write(encoded().bytes, at: 0)
+            try file.sync()
+            try directory.rename(Self.newName, to: Self.fileName)
+            try directory.sync()
+            written = entries
+            hasFailed = false
+        } catch {
+            if !hasFailed {
+                Log.shared.warning(
+                    "what is known of past definitions cannot be written down",
+                    [.path(Self.fileName), .error("\(error)")])
+            }
+            hasFailed = true
+        }
+    }
+
+    /// Lines of text, the last of which is a checksum.
+    private func encoded() -> ByteWriter {
+        var text = ByteWriter(capacity: 64 * entries.count + 64)
+        text.append("forgotten 0 0 \(forgotten.rawValue) -\n")
+        text.append("begin 0 0 \(begin?.rawValue ?? 0) -\n")
+        for (definition, entry) in entries {
+            // One that is not certain yet is not certain for the next process either.
+            let since = entry.since.map { String($0.rawValue) } ?? "?"
+            switch definition {
+            case .column(let table, let number): text.append("column \(table) \(number) \(since) \(entry.version)\n")
+            case .label(let label): text.append("label \(label) 0 \(since) \(entry.version)\n")
+            case .publication(let table): text.append("publication \(table) 0 \(since) \(entry.version)\n")
+            }
+        }
+        text.append("checksum \(String(CRC32C.of(text.bytes), radix: 16))\n")
+        return text
+    }
+
+    private func read(_ directory: any StorageDirectory) throws {
+        guard try directory.names().contains(Self.fileName) else { return }
+        let bytes = try directory.open(Self.fileName, for: .reading).contents(atMost: Self.maximumBytes)
+        var text = ByteWriter(capacity: bytes.count)
+        text.append(bytes)
+        let lines = text.bytes.text.split(separator: "\n", omittingEmptySubsequences: false)
+        guard lines.count > 1, lines.last == "", let checksum = lines[lines.count - 2].split(separator: " ").last else {
+            throw ByteError(expected: "definitions with a checksum", offset: 0)
+        }
+        var body = ByteWriter(capacity: bytes.count)
+        for line in lines.dropLast(2) { body.append("\(line)\n") }
+        guard String(CRC32C.of(body.bytes), radix: 16) == checksum else {
+            throw ByteError(expected: "the checksum of what precedes it", offset: body.count)
+        }
+        for line in lines.dropLast(2) { try take(line.split(separator: " ", maxSplits: 4)) }
+        written = entries
+    }
+
+    private func take(_ words: [Substring]) throws(ByteError) {
+        guard words.count == 5, let object = UInt32(words[1]), let number = Int(words[2]) else {
+            throw ByteError(expected: "a definition of five words", offset: 0)
+        }
+        let entry = Entry(version: String(words[4]), since: UInt64(words[3]).map { LSN($0) })
+        switch words[0] {
+        case "forgotten": forgotten = entry.since ?? .zero
+        case "begin": begin = entry.since
+        case "column": entries[.column(table: object, number: number)] = entry
+        case "label": entries[.label(object)] = entry
+        case "publication": entries[.publication(table: object)] = entry
+        default: throw ByteError(expected: "a known definition", offset: 0)
+        }
+    }
+}
+
+extension LSN {
+    /// Behind everything.
+    static let never = LSN(.max)
+}
