@@ -248,7 +248,7 @@ public struct Pipeline: ~Copyable {
             }
             if entryAt == nil { hasRead() }
             entryAt = entry.offset
-            schemas.enter(segment: entry.segment)
+            if schemas.enter(segment: entry.segment) { router.forgetRelations() }
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap:
@@ -440,7 +440,7 @@ public struct Pipeline: ~Copyable {
     private mutating func apply(_ part: inout TransactionPart) throws {
         while let unknown = try memberships.apply(&part, schemas) {
             let relation = try relation(unknown)
-            memberships.noteRelation(unknown, relation, foreign: schemas.unsure(unknown, relation))
+            memberships.noteRelation(unknown, relation, foreign: schemas.unsure(relation))
         }
     }
 
@@ -517,7 +517,7 @@ public struct Pipeline: ~Copyable {
     private mutating func unwind(_ part: inout TransactionPart) throws {
         while let unknown = try memberships.unwind(&part, schemas) {
             let relation = try relation(unknown)
-            memberships.noteRelation(unknown, relation, foreign: schemas.unsure(unknown, relation))
+            memberships.noteRelation(unknown, relation, foreign: schemas.unsure(relation))
         }
     }
 

@@ -23,6 +23,8 @@ struct RecallSearch {
         let relation: Relation
         /// Nil where rows of the schema cannot be told apart as the deletes do.
         let columns: RowColumns?
+        /// Values that may not mean what they say.
+        var unsure: ForeignColumns?
     }
 
     private enum Event {
@@ -97,11 +99,14 @@ struct RecallSearch {
         finders = [:]
         for (fingerprint, relation) in stored {
             guard let wanted = wanted[relation.oid] else { continue }
-            var named = relation
+            var (named, unsure): (Relation, ForeignColumns?) = (relation, nil)
             if let table = request.reading.tables[relation.oid] {
-                named = relation.renamed(ColumnIdentities(of: relation, in: table, at: lsn), in: table, fingerprint)
+                let identities = ColumnIdentities(of: relation, in: table, at: lsn)
+                named = relation.renamed(identities, in: table, fingerprint)
+                unsure = ForeignColumns(named, table.unsure(named, at: lsn), of: table, identities, at: lsn)
             }
-            finders[fingerprint] = Finder(relation: named, columns: RowColumns(wanted.names, in: named))
+            finders[fingerprint] = Finder(
+                relation: named, columns: RowColumns(wanted.names, in: named), unsure: unsure)
         }
     }
 
@@ -200,7 +205,8 @@ struct RecallSearch {
             return
         }
         // The schema's columns have other names for whoever asks.
-        let source = ComposedRow.Source(tuple: tuple, relation: relation)
+        let known = try finders[change.relation]?.unsure?.rewritten(tuple.asTuple, [:]) ?? tuple
+        let source = ComposedRow.Source(tuple: known, relation: relation)
         events[place] = .version(row.relation, own, try ComposedRow.compose(own, from: [source]), lacks: lacks)
     }
 

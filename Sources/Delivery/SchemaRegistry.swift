@@ -38,8 +38,9 @@ struct SchemaRegistry {
     private(set) var messages = MessageLayouts()
 
     /// Each segment has all schemas that it needs, so those of older ones can be forgotten.
-    mutating func enter(segment: UInt64) {
-        guard segment != self.segment else { return }
+    /// True where they are: what others know of them is to be told anew.
+    mutating func enter(segment: UInt64) -> Bool {
+        guard segment != self.segment else { return false }
         self.segment = segment
         stored.removeAll(keepingCapacity: true)
         relations.removeAll(keepingCapacity: true)
@@ -48,6 +49,7 @@ struct SchemaRegistry {
         doubted.removeAll()
         asked.removeAll()
         messages.removeAll()
+        return true
     }
 
     mutating func learn(_ payload: RawSpan) throws(ByteError) {
@@ -120,7 +122,7 @@ struct SchemaRegistry {
         }
         asked.remove(fingerprint)
         assert(table.map { $0.oid == relation.oid } ?? true, "a schema is held against its own table")
-        let places = (table?.foreignColumns(of: relation) ?? []).union(unsure(fingerprint, relation))
+        let places = (table?.foreignColumns(of: relation) ?? []).union(unsure(relation))
         foreign[fingerprint] =
             places.isEmpty
             ? nil
@@ -132,13 +134,8 @@ struct SchemaRegistry {
     }
 
     /// Places whose stored values may mean something else than they say.
-    func unsure(_ fingerprint: UInt64, _ relation: Relation) -> Set<Int> {
-        guard let table = table(relation.oid) else { return [] }
-        return Set(
-            relation.columns.indices.filter { place in
-                guard let slot = table.slot(named: relation.columns[place].name) else { return false }
-                return !table.columns[slot].isSure(at: moment)
-            })
+    func unsure(_ relation: Relation) -> Set<Int> {
+        table(relation.oid)?.unsure(relation, at: moment) ?? []
     }
 
     /// What of a schema's rows has to be converted before anybody looks at it.
@@ -197,6 +194,15 @@ struct SchemaRegistry {
 }
 
 extension CatalogTable {
+    /// Places of a schema whose values may mean something else than they say, in rows that were committed there.
+    func unsure(_ relation: Relation, at moment: LSN) -> Set<Int> {
+        Set(
+            relation.columns.indices.filter { place in
+                guard let slot = slot(named: relation.columns[place].name) else { return false }
+                return !columns[slot].isSure(at: moment)
+            })
+    }
+
     /// Rows of the table that were remembered may be others.
     fileprivate func isReadOtherwise(than before: CatalogTable?) -> Bool {
         guard let before, before !== self else { return false }
