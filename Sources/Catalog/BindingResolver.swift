@@ -38,6 +38,7 @@ public struct CatalogView: Sendable {
             || snapshot.publishedAs != before.snapshot.publishedAs
             || snapshot.text != before.snapshot.text
             || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
+            || snapshot.unknownPasts != before.snapshot.unknownPasts
             || snapshot.messageRules != before.snapshot.messageRules
     }
 }

@@ -173,10 +173,11 @@ struct CatalogReader {
         let tables = try tables(reusing: known)
         let text = try textRules()
         let policies = try policyBook(version: version, of: tables, text, after: known?.policies)
+        let memberships = try followed()
         let snapshot = CatalogSnapshot(
             version: version, publication: publication, tables: tables, text: text, policies: policies,
-            followable: try followed(), privilegedRoles: try privilegedRoles(), messageRules: try messageRules(),
-            publishedAs: try publishedAs())
+            followable: memberships.tables, unknownPasts: memberships.unknownPasts,
+            privilegedRoles: try privilegedRoles(), messageRules: try messageRules(), publishedAs: try publishedAs())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
         view.combinePolicies(after: before)
         if asked.sharesTime { definitions.finishReading() }

@@ -13,6 +13,8 @@ public final class CatalogSnapshot: Sendable {
     public let policies: PolicyBook
     /// Tables whose every change is in the log, from some position on, so that memberships can live on them.
     public let followable: [UInt32: LSN]
+    /// Positions at which members of tables cannot be found out any more.
+    public let unknownPasts: UnknownPasts
     public let privilegedRoles: PrivilegedRoles
     /// Another text whenever private channels may be for others than before.
     public let messageRules: String
@@ -23,7 +25,7 @@ public final class CatalogSnapshot: Sendable {
 
     public init(
         version: UInt64, publication: String, tables: [CatalogTable], text: TextRules,
-        policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:],
+        policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:], unknownPasts: UnknownPasts = .none,
         privilegedRoles: PrivilegedRoles = PrivilegedRoles(), messageRules: String = "",
         publishedAs: [QualifiedName: String] = [:]
     ) {
@@ -33,6 +35,7 @@ public final class CatalogSnapshot: Sendable {
         self.text = text
         self.policies = policies
         self.followable = followable
+        self.unknownPasts = unknownPasts
         self.privilegedRoles = privilegedRoles
         self.messageRules = messageRules
         self.publishedAs = publishedAs

@@ -85,6 +85,7 @@ struct ActivePolicies {
         case .yes: return .shown
         case .no, .unknown, .notYes, .failed: return .hidden
         case .ask:
+            guard !isUnknown(number, at: moment.commitLSN) else { return .hidden }
             let question = PendingQuestion()
             return try ask(number, question, change, .old, moment.number, &asked) ? .asked(question) : .hidden
         }
@@ -103,6 +104,11 @@ struct ActivePolicies {
                 try index.verdict(of: entry.predicate, on: change)
             }
         return verdict
+    }
+
+    /// True if nobody knows any more who might see a row that was committed there, where the policy leaves that to PostgreSQL.
+    func isUnknown(_ number: UInt32, at position: LSN) -> Bool {
+        entries[number]?.policy.isUnknown(at: position) ?? false
     }
 
     /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at, so that

@@ -226,14 +226,16 @@ struct ChangeRouter: ~Copyable {
 
     struct Moment {
         let commitTime: Int64
+        let commitLSN: LSN
         /// The change's place in the log.
         let position: EventLogPosition
         fileprivate(set) var number: UInt64 = 0
         /// An update that says what the row was: not everybody who sees the new row may see the old one.
         fileprivate(set) var hasPast = false
 
-        init(commitTime: Int64, _ position: EventLogPosition) {
+        init(commitTime: Int64, commitLSN: LSN, _ position: EventLogPosition) {
             self.commitTime = commitTime
+            self.commitLSN = commitLSN
             self.position = position
         }
 
@@ -448,9 +450,10 @@ struct ChangeRouter: ~Copyable {
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
             guard let member = audience.members[number], audience.wants(moment, member) else { continue }
-            switch try question(&questions, member, change, image) {
+            switch try question(&questions, member, change, image, moment) {
             case .nobody: continue
             case .unanswerable: miss(member, change.change)
+            case .unknown: unanswered.insert(member.listener)
             case .pending(let pending):
                 let seen = try policies.seen(by: member, former, moment, &index, &views, &asked)
                 touches.ask(member, seen, pending, &audience.recipients, changeNumber)
@@ -465,6 +468,8 @@ struct ChangeRouter: ~Copyable {
         case pending(PendingQuestion)
         /// A value that it depends on is absent: PostgreSQL could not tell either.
         case unanswerable
+        /// It depends on who was a member then, which nobody knows any more.
+        case unknown
     }
 
     /// A change that may have been for the member. Of deletes that do not tell their row its channel was told when it
@@ -502,13 +507,15 @@ struct ChangeRouter: ~Copyable {
     /// Each is looked at by itself: that both together are open does not say that either of them is.
     private mutating func question(
         _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing ReadableChange,
-        _ image: RowTexts.Image
+        _ image: RowTexts.Image, _ moment: Moment
     ) throws(ByteError) -> Inquiry {
         guard questions.verdict == .yes || questions.verdict == .ask else { return .nobody }
         switch try policies.verdict(member, on: change.change, image, &index) {
         case .yes: return try filterQuestion(&questions, change.change, image)
         case .no, .unknown, .notYes, .failed: return .nobody
-        case .ask: return try policyQuestion(&questions, member.policy, change, image)
+        case .ask:
+            guard !policies.isUnknown(member.policy, at: moment.commitLSN) else { return .unknown }
+            return try policyQuestion(&questions, member.policy, change, image)
         }
     }
 
@@ -599,13 +606,14 @@ struct ChangeRouter: ~Copyable {
             for at in 0..<count {
                 let number = departures.members(of: departed.asking(of: place), at: node)[at]
                 guard let member = audience.members[number] else { continue }
-                switch try question(&questions, member, change, .old) {
+                switch try question(&questions, member, change, .old, moment) {
                 case .nobody: continue
                 case .pending(let pending):
                     try depart(number, pending, change, moment, isComposed: isComposed)
                 // Of moves whoever wants to hear of them needs the whole old row.
                 case .unanswerable:
                     if change.change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change.change) }
+                case .unknown: if audience.wants(moment, member) { unanswered.insert(member.listener) }
                 }
             }
         }

@@ -72,7 +72,8 @@ public struct LiveMemberships: ~Copyable {
 
     /// The set of a holder; a new one is to be filled. `table` is the membership's table as the catalog has it.
     public mutating func take(
-        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: LSN
+        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: LSN,
+        unknownPast: UnknownPast = .none
     ) -> LiveSet {
         declare(table)
         let key = SetKey(held, claimant, table, followedSince: followedSince.rawValue)
@@ -83,7 +84,7 @@ public struct LiveMemberships: ~Copyable {
         let number = sets.nextIndex
         let set = LiveSet(
             held, claimant, table, number: number, filling: fillings.next(of: number), passed: passed.count,
-            followedSince: followedSince.rawValue)
+            followedSince: followedSince.rawValue, unknownPast: unknownPast)
         _ = sets.add(set)
         numbers[key] = number
         users[number] = 1

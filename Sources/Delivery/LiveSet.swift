@@ -63,6 +63,8 @@ public final class LiveSet {
     private var answer: Answer?
     /// The log has every change of the table from here on.
     public let followedSince: UInt64
+    /// Positions before that at which it once had them.
+    private let unknownPast: UnknownPast
     /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
     private var seen: SeenTransactions?
     public private(set) var measure = Measure.exact
@@ -104,10 +106,12 @@ public final class LiveSet {
 
     public init(
         _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, number: UInt32 = 0,
-        filling: MembershipFilling? = nil, passed: Int = 0, followedSince: UInt64 = 0
+        filling: MembershipFilling? = nil, passed: Int = 0, followedSince: UInt64 = 0,
+        unknownPast: UnknownPast = .none
     ) {
         self.filling = filling
         self.followedSince = followedSince
+        self.unknownPast = unknownPast
         self.held = held
         self.claimant = claimant
         self.table = table
@@ -273,7 +277,8 @@ public final class LiveSet {
         let before = measure
         measure = .exact
         if !seen.isBehind(lsn), seen.contains(xid) {
-            measure = lsn < followedSince && !owed.isEmpty ? .notYetFollowed : .tooNew
+            let wasNeverFollowed = lsn < followedSince && !unknownPast.contains(LSN(lsn))
+            measure = wasNeverFollowed && !owed.isEmpty ? .notYetFollowed : .tooNew
         }
         if seen.isBehind(lsn) {
             self.seen = nil

@@ -565,7 +565,8 @@ public struct Pipeline: ~Copyable {
                 sources.metrics.changesMatched.add()
                 let held = router.heldCount
                 let position = EventLogPosition(epoch: whole.epoch, offset: whole.offset + UInt64(entry.done))
-                let moment = ChangeRouter.Moment(commitTime: info.commitTime, position)
+                let moment = ChangeRouter.Moment(
+                    commitTime: info.commitTime, commitLSN: info.commitLSN, position)
                 let count = try router.deliver(
                     place, ReadableChange(change, relation(change.relation)), completion, moment, on: loop)
                 delivered += count

@@ -87,7 +87,8 @@ extension Follower {
         let sets = zip(residual.memberships, tables).compactMap { membership, table in
             table.map {
                 pipeline.memberships.take(
-                    membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero)
+                    membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero,
+                    unknownPast: snapshot.unknownPasts.of($0.oid))
             }
         }
         let held = pipeline.hold(policy, residual, of: table, holder, sets)

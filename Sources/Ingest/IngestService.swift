@@ -67,6 +67,8 @@ public final class IngestService: Sendable {
             let sink = try LogSink(
                 directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
                 upkeep: upkeep, followed: followed.set, opened: logEnd.set)
+            // Before anybody reads the catalog.
+            settings.replication.coverage.open(in: log, isNew: sink.isNew)
             logFiles.set(log)
             return OpenedLog(sink: sink, lock: lock, spool: spool)
         }

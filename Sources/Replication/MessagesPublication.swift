@@ -134,6 +134,12 @@ struct MessagesPublication {
 }
 
 extension Connection {
+    /// Which publication has the name now; nil where there is none.
+    func publicationNumber(_ name: String) throws(PostgresError) -> UInt32? {
+        let rows = try query("SELECT oid FROM pg_catalog.pg_publication WHERE pubname = $1", [name])
+        return rows.first?.first.flatMap { $0 }.flatMap { UInt32($0) }
+    }
+
     /// The server's clock, in microseconds since 1970.
     func serverTime() throws(PostgresError) -> Int64 {
         let rows = try query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")

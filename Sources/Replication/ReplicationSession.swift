@@ -129,6 +129,7 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     private func record(_ reason: Gap.Reason, to start: LSN, _ system: UInt64) throws {
         let gap = Gap(reason: reason, from: sink.position, to: start)
+        try noting { () throws(SystemError) in try settings.coverage.forget() }
         if sink.isNew {
             try sink.begin(systemIdentifier: system, at: start, after: gap)
         } else {
@@ -183,9 +184,16 @@ struct ReplicationSession<Sink: TransactionSink> {
         _ catalog: Connection, _ assembler: inout TransactionAssembler
     ) throws -> [StreamCoverage] {
         let messages = settings.messages
+        if settings.coverage.isKept {
+            settings.coverage.resume(
+                try catalog.publicationNumber(settings.coverage.publication), at: sink.position)
+        }
         if let followed = sink.messages { messages.resume(followed, at: sink.position) }
         let listed = settings.ownPublications.filter { $0.isListable(at: sink.position) }
         let hasMemberships = listed.contains { $0 === settings.coverage }
+        try noting { () throws(SystemError) in
+            try settings.coverage.keep(isListed: hasMemberships, at: sink.position)
+        }
         if settings.coverage.began(isListed: hasMemberships, at: sink.position) { assembler.markEverything() }
         let hasMessages = listed.contains { $0 === messages }
         _ = messages.began(isListed: hasMessages, at: sink.position)
@@ -202,6 +210,13 @@ struct ReplicationSession<Sink: TransactionSink> {
             try sink.followMessages(nil)
         }
         return listed
+    }
+
+    /// The disk's refusal to write something down beside the log is waited for, as that of the log is.
+    private func noting(_ body: () throws(SystemError) -> Void) throws(StorageStall) {
+        do throws(SystemError) { try body() } catch {
+            throw StorageStall(operation: error.operation, path: error.subject, reason: error.reason, hint: "")
+        }
     }
 
     /// One of them is gone, or they say different things of a table's columns.

@@ -1,5 +1,6 @@
 import Change
 import Synchronization
+import System
 
 /// A publication that the stream carries besides the clients' own, and since when: the hub's, with the tables that make
 /// members, or the one of database messages.
@@ -27,12 +28,15 @@ public final class StreamCoverage: Sendable {
 
     public let publication: String
     private let state = Mutex(State())
+    /// What is known of its tables, where they make members.
+    public let record = MembershipRecord()
 
     public init(publication: String = StreamCoverage.memberships) { self.publication = publication }
 
     /// For whoever looks at a hub's log from outside: the hub's stream is taken to carry the publication from here on.
     public convenience init(publication: String = StreamCoverage.memberships, followedSince position: LSN) {
         self.init(publication: publication)
+        _ = try? keep(isListed: true, at: position)
         _ = began(isListed: true, at: position)
     }
 
@@ -45,7 +49,7 @@ public final class StreamCoverage: Sendable {
     }
 
     /// The same, where one knows which one it is: another of that name is not the one that was followed.
-    func saw(_ number: UInt32, at position: LSN) {
+    public func saw(_ number: UInt32, at position: LSN) {
         state.withLock { state in
             if state.number != number {
                 state = State(number: number, isListed: state.isListed, isRefused: state.isRefused)
@@ -64,6 +68,46 @@ public final class StreamCoverage: Sendable {
         state.withLock { $0 = State(isListed: $0.isListed, isRefused: $0.isRefused) }
     }
 
+    // MARK: Across restarts
+
+    /// Takes up what an earlier process wrote down beside the log. The publication counts as followed since then until the
+    /// stream finds otherwise.
+    public func open(in directory: any StorageDirectory, isNew: Bool) {
+        record.open(in: directory, isNew: isNew)
+        guard let kept = record.notes.publication else { return }
+        state.withLock { $0 = State(number: kept.number, since: kept.since) }
+    }
+
+    /// True if a stream has still to find out whether it can go on with the publication.
+    var isKept: Bool { state.withLock { $0.since != nil && !$0.isListed } }
+
+    /// The publication is this one now (nil: it is not there). The one that the log has followed up to this position can be
+    /// listed from there on.
+    func resume(_ number: UInt32?, at position: LSN) {
+        state.withLock { state in
+            guard state.since != nil, !state.isListed else { return }
+            if number == state.number {
+                state.seenAt = min(state.seenAt ?? position, position)
+            } else {
+                state = State()
+            }
+        }
+    }
+
+    /// Writes down what holds when a stream begins, before it begins.
+    func keep(isListed: Bool, at position: LSN) throws(SystemError) {
+        let (number, since) = state.withLock { ($0.number, $0.since ?? position) }
+        try record.change { notes in
+            notes.publication = isListed ? MembershipNotes.Publication(number: number, since: since) : nil
+        }
+    }
+
+    /// History has a gap: what was known before does not count.
+    func forget() throws(SystemError) {
+        try record.change { $0 = .unknown }
+        state.withLock { $0 = State(isListed: $0.isListed) }
+    }
+
     // MARK: For the stream
 
     /// The one that the log has followed up to this position can be listed from there on. What was written before the hub
@@ -75,7 +119,8 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    var number: UInt32 { state.withLock { $0.number } }
+    /// Zero where nobody asked.
+    public var number: UInt32 { state.withLock { $0.number } }
 
     func isListable(at position: LSN) -> Bool { state.withLock { $0.seenAt.map { position >= $0 } ?? false } }
 

@@ -3,22 +3,25 @@ import Diagnostics
 import Policy
 import Postgres
 import Replication
+import System
 
 /// Which tables' changes come down the stream whole: all of them, with all columns.
 ///
 /// A transaction that was running when a table was put into a publication may have changed it before: that change is
 /// not sent, though it is committed later. So a table counts when all of those are over. One thread's.
 final class CoverageWatch {
-    /// Tables that are published whole, and the transaction number from which on this has been so.
-    private var horizons: [UInt32: UInt64] = [:]
-    /// By what a table is published: the catalog's rows and who wrote them. One that was taken out and put in again between
-    /// two looks has others.
-    private var marks: [UInt32: String] = [:]
-    /// From which position on the log has every change of a table.
-    private var followed: [UInt32: LSN] = [:]
+    private struct Sighting {
+        var mark: MembershipNotes.Mark
+        /// No transaction with a lower number may be running any more.
+        var horizon: UInt64
+    }
+
+    /// Entries of which transactions may be running that began before they were published.
+    private var unsettled: [MembershipNotes.Entry: Sighting] = [:]
     private(set) var isWaiting = false
     let stream: StreamCoverage
     private var since: LSN?
+    private var hasFailed = false
     /// Tables that were put into the hub's own publication here.
     fileprivate var added: Set<UInt32> = []
     /// Tables that could not be put into it, which was said.
@@ -26,34 +29,80 @@ final class CoverageWatch {
 
     init(_ stream: StreamCoverage) { self.stream = stream }
 
-    /// What the stream carries: after a break everything begins anew.
+    /// The publications that the stream carries. After a break of the hub's own one its tables have to be seen in it anew.
     fileprivate func publications(_ clients: String) -> [String] {
         let now = stream.followedSince
-        if now != since { (horizons, followed) = ([:], [:]) }
+        if now != since { unsettled = unsettled.filter { !$0.key.isOwn } }
         since = now
         return now == nil ? [clients] : [clients, stream.publication]
     }
 
-    /// `published` are the tables at the moment of the snapshot that ends below; `position` is where the server's log stood
-    /// after it. Answers from which position on the log has every change of a table.
+    /// Takes what is published at the moment of the snapshot that ends below; `position` is where the server's log stood after
+    /// it. Returns what is known of tables then.
     func take(
-        _ published: [UInt32: String], firstRunning: UInt64, firstUnassigned: UInt64, at position: LSN
-    ) -> [UInt32: LSN] {
-        horizons = horizons.filter { published[$0.key] != nil && published[$0.key] == marks[$0.key] }
-        followed = followed.filter { horizons[$0.key] != nil }
-        marks = published
-        for table in published.keys where horizons[table] == nil { horizons[table] = firstUnassigned }
-        for (table, horizon) in horizons where followed[table] == nil && firstRunning >= horizon {
-            followed[table] = position
+        _ published: [MembershipNotes.Entry: MembershipNotes.Mark], firstRunning: UInt64, firstUnassigned: UInt64,
+        at position: LSN
+    ) -> MembershipNotes {
+        let known = stream.record.notes
+        var waiting: [MembershipNotes.Entry: Sighting] = [:]
+        var settled: Set<MembershipNotes.Entry> = []
+        for (entry, mark) in published where !known.follows(entry, mark) {
+            var sighting = unsettled[entry] ?? Sighting(mark: mark, horizon: firstUnassigned)
+            if sighting.mark != mark { sighting = Sighting(mark: mark, horizon: firstUnassigned) }
+            if firstRunning >= sighting.horizon { settled.insert(entry) } else { waiting[entry] = sighting }
         }
-        isWaiting = followed.count < horizons.count
-        return followed
+        do throws(SystemError) {
+            try stream.record.change { $0.take(published, settled: settled, at: position) }
+            (unsettled, hasFailed) = (waiting, false)
+        } catch {
+            tell(error)
+        }
+        var notes = stream.record.notes
+        // What is new is not relied on where it is not written down; what has ended has ended.
+        if hasFailed { notes.take(published, settled: [], at: position) }
+        isWaiting = published.contains { !notes.follows($0.key, $0.value) }
+        return notes
+    }
+
+    private func tell(_ error: SystemError) {
+        if !hasFailed {
+            Log.shared.warning(
+                "since when tables that policies read are followed cannot be written down: they are not followed",
+                [.error("\(error)")])
+        }
+        hasFailed = true
     }
 }
 
 extension CatalogReader {
-    /// Tables that memberships may live on.
-    func followed() throws(PostgresError) -> [UInt32: LSN] {
+    /// Tables that memberships may live on, and since when.
+    func followed() throws(PostgresError) -> MembershipNotes {
+        // Who asks by himself knows of no others.
+        guard asked.sharesTime else { return .always(try publishedWhole()) }
+        let published = try query(
+            """
+            SELECT g.relid, p.pubname <> $2::text, concat_ws(':', p.oid, p.xmin, \(entries))
+            FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g JOIN pg_class c ON c.oid = g.relid
+            WHERE p.pubname = ANY ($1::text[]) AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
+                AND (p.pubname = $2::text OR $3::oid IN (0, p.oid)) AND NOT EXISTS (\(CatalogReader.cutText))
+            """,
+            [
+                PostgresArray.literal(coverage.publications(publication)), publication, String(coverage.stream.number),
+            ])
+        // Asked afterwards: what runs from here on sees the tables published.
+        let transactions = try visibleTransactions()
+        var marks: [MembershipNotes.Entry: MembershipNotes.Mark] = [:]
+        for row in published.values {
+            guard let table: UInt32 = row.number(0), let mark = row[2] else { throw CatalogReader.unreadable }
+            marks[MembershipNotes.Entry(table: table, isOwn: row[1] == "t")] = mark
+        }
+        return coverage.take(
+            marks, firstRunning: transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
+            at: try position())
+    }
+
+    /// As records of the catalog have it.
+    private func publishedWhole() throws(PostgresError) -> [UInt32] {
         let published = try query(
             """
             SELECT g.relid, string_agg(concat_ws(':', p.oid, p.xmin, e.oid, e.xmin), ',' ORDER BY p.oid)
@@ -63,20 +112,10 @@ extension CatalogReader {
                 AND NOT EXISTS (\(CatalogReader.cutText))
             GROUP BY g.relid
             """, [PostgresArray.literal(coverage.publications(publication))])
-        // Who asks by himself knows of no others.
-        guard asked.sharesTime else {
-            let tables = published.values.compactMap { $0.number(0) }
-            return Dictionary(tables.map { ($0, LSN.zero) }, uniquingKeysWith: { first, _ in first })
-        }
-        // Asked afterwards: what runs from here on sees the tables published.
-        let transactions = try visibleTransactions()
-        return coverage.take(
-            Dictionary(
-                published.values.compactMap { row in row.number(0).map { ($0, row[1] ?? "") } },
-                uniquingKeysWith: { first, _ in first }),
-            firstRunning: transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
-            at: try position())
+        return published.values.compactMap { $0.number(0) }
     }
+
+    private var entries: String { PublishedTables.entries(serverVersion: asked.serverVersion) }
 
     private func position() throws(PostgresError) -> LSN {
         let rows = try query(
@@ -102,7 +141,7 @@ extension CatalogReader {
             policy.compiled.term.visit { if case .member(let member, _) = $0 { wanted.insert(member.table) } }
         }
         let present = try internalTables()
-        if let present, let position = present.position { coverage.stream.saw(at: position) }
+        if let present, let position = present.position { coverage.stream.saw(present.number, at: position) }
         if present == nil { coverage.stream.missed() }
         // What the clients' publication sends whole is there already; what it sends in part must not be sent otherwise.
         let other = try query(
@@ -119,15 +158,16 @@ extension CatalogReader {
         for table in coverage.added.intersection(tables).subtracting(wanted).sorted() { try drop(table, snapshot) }
     }
 
-    private func internalTables() throws(PostgresError) -> (tables: Set<UInt32>, position: LSN?)? {
+    private func internalTables() throws(PostgresError) -> (number: UInt32, tables: Set<UInt32>, position: LSN?)? {
         let rows = try query(
             """
             SELECT ARRAY(SELECT r.prrelid FROM pg_publication_rel r WHERE r.prpubid = p.oid)::text,
-                CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END::text
+                CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END::text, p.oid
             FROM pg_publication p WHERE p.pubname = $1::text
             """, [coverage.stream.publication])
         guard let row = rows.first else { return nil }
-        return (Set((row.numbers(0) ?? []).compactMap { UInt32(exactly: $0) }), row[1].flatMap { LSN($0) })
+        guard let number: UInt32 = row.number(2) else { throw CatalogReader.unreadable }
+        return (number, Set((row.numbers(0) ?? []).compactMap { UInt32(exactly: $0) }), row[1].flatMap { LSN($0) })
     }
 
     /// Whoever did what the hint said is to know that it was enough.

@@ -1,3 +1,4 @@
+import Change
 import Policy
 
 /// Which rows of a table a role may read: what row level security says, for all holders of the role.
@@ -31,10 +32,12 @@ public final class PolicyBinding: Sendable {
     public let warning: String?
     /// As it is asked of PostgreSQL.
     public let judged: JudgedPolicy
+    /// Of tables that the policies read and that are not followed now: what PostgreSQL says of rows of that time is wrong.
+    private let unknownPasts: [UnknownPast]
 
     init(
         role: String, table: UInt32, rowPolicy: RowPolicy, parts: [Part], combinedSQL: String, row: JudgedRow,
-        version: UInt64, warning: String?
+        version: UInt64, warning: String?, unknownPasts: [UnknownPast] = []
     ) {
         precondition(!role.isEmpty && table != 0, "policies are of a table, for a role")
         assert(
@@ -48,8 +51,12 @@ public final class PolicyBinding: Sendable {
         self.combinedSQL = combinedSQL
         self.version = version
         self.warning = warning
+        self.unknownPasts = unknownPasts
         judged = JudgedPolicy(role: role, row: row, table: table, sql: combinedSQL, version: version)
     }
+
+    /// True if PostgreSQL, which knows who is a member now, cannot say who might see a row that was committed there.
+    public func isUnknown(at position: LSN) -> Bool { unknownPasts.contains { $0.contains(position) } }
 
     /// What a row is asked about as.
     public var row: JudgedRow { judged.row }
@@ -82,5 +89,6 @@ extension PolicyBinding: Equatable {
             || one.role == other.role && one.table == other.table && one.version == other.version
                 && one.rowPolicy == other.rowPolicy && one.parts == other.parts
                 && one.combinedSQL == other.combinedSQL && one.row == other.row && one.warning == other.warning
+                && one.unknownPasts == other.unknownPasts
     }
 }

@@ -1,3 +1,4 @@
+import Change
 import Policy
 import Postgres
 
@@ -53,7 +54,17 @@ struct PolicyCombiner {
             role: role, table: table.oid, rowPolicy: RowPolicy(isDenied ? .never : combination.term),
             parts: combination.parts, combinedSQL: changed == nil ? PolicyCombiner.sql(policies) : "false",
             row: row, version: snapshot.policies.version,
-            warning: combination.refusal ?? PolicyCombiner.warning(role, table, policies) ?? changed)
+            warning: combination.refusal ?? PolicyCombiner.warning(role, table, policies) ?? changed,
+            unknownPasts: unknownPasts(of: policies))
+    }
+
+    /// Of tables that make members, and are not followed.
+    private func unknownPasts(of policies: [CatalogPolicy]) -> [UnknownPast] {
+        var tables: Set<UInt32> = []
+        for policy in policies {
+            policy.compiled.term.visit { if case .member(let membership, _) = $0 { tables.insert(membership.table) } }
+        }
+        return tables.filter { !snapshot.isFollowed($0) }.sorted().map { snapshot.unknownPasts.of($0) }
     }
 
     /// Of a column that PostgreSQL would make something else of than the row has.

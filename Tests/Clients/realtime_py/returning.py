@@ -9,7 +9,7 @@ from clients.expect import equal, true
 from clients.peer import binding
 from clients.proxy import Proxy
 from clients.scenario import published, scenario
-from clients.stage import ANA
+from clients.stage import ANA, BEN
 from clients.supabase import Channel, SupabaseClients
 
 OWNED = (
@@ -120,6 +120,57 @@ async def restarted(stage):
                 await channel.ready()
             found += await ids_until(heard, writer.last)
         check(found, writer.last)
+
+
+MEMBERS = [
+    "DROP TABLE IF EXISTS b_members CASCADE",
+    "CREATE TABLE b_members (room int, person uuid, PRIMARY KEY (room, person))",
+    "ALTER TABLE b_members REPLICA IDENTITY FULL; GRANT SELECT ON b_members TO authenticated",
+    "DROP PUBLICATION IF EXISTS tidewire_internal",
+    "CREATE PUBLICATION tidewire_internal FOR TABLE b_members WITH (publish = 'insert, update, delete, truncate')",
+]
+ROOMS = published("b_rooms", "id int PRIMARY KEY, room int",
+    "ALTER TABLE b_rooms REPLICA IDENTITY FULL; ALTER TABLE b_rooms ENABLE ROW LEVEL SECURITY;"
+    "CREATE POLICY members ON b_rooms FOR SELECT USING (EXISTS"
+    " (SELECT FROM b_members m WHERE m.room = b_rooms.room AND m.person = auth.uid()))")  # fmt: skip
+
+
+@scenario("who was a member when a row was written hears of it, and nobody else, though the hub was restarted or killed", own_hub=True, tables=MEMBERS + ROOMS)
+async def members(stage):
+    async with SupabaseClients(stage) as supabase:
+        people = {}
+        for token in (stage.ana, stage.ben):
+            _, channel, heard = await returning(
+                stage, supabase, "b_rooms", token=token, params={"client_id": str(uuid.uuid4())}, max_retries=50)
+            people[token] = (channel, heard)
+        (ana, of_ana), (ben, of_ben) = people.values()
+        last = 0
+
+        async def row():
+            nonlocal last
+            last += 1
+            await stage.database.run(f"INSERT INTO b_rooms VALUES ({last}, 1)")
+            return last
+
+        async def make(person: str):
+            await stage.database.run(f"BEGIN; DELETE FROM b_members; INSERT INTO b_members VALUES (1, '{person}'); COMMIT")
+
+        await make(ANA)
+        await ids_until(of_ana, await row())
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
+            await asyncio.sleep(ACKNOWLEDGED)
+            await stage.hub.end(number)
+            away = await row()
+            await make(BEN)
+            swapped = await row()
+            await stage.hub.start()
+            await ana.ready()
+            await ben.ready()
+            there = await row()
+            equal(await ids_until(of_ben, there), [swapped, there], f"what Ben hears after {number.name}")
+            await make(ANA)
+            end = await row()
+            equal(await ids_until(of_ana, end), [away, end], f"what Ana hears after {number.name}")
 
 
 @scenario("what a proxy had taken when it lost its client comes again, though the hub believes the client is there", tables=published("b_proxy", TABLE))

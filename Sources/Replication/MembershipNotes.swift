@@ -1,0 +1,139 @@
+import Bytes
+import Change
+
+/// Since when the log has every change of the tables that make members, by what each is published.
+///
+/// A pure value: `MembershipRecord` keeps it.
+public struct MembershipNotes: Sendable, Equatable {
+    /// A table in one of the two publications that the stream carries.
+    public struct Entry: Sendable, Hashable {
+        public var table: UInt32
+        /// True if the table is in the hub's own publication, false if it is in the clients'.
+        public var isOwn: Bool
+
+        public init(table: UInt32, isOwn: Bool) {
+            self.table = table
+            self.isOwn = isOwn
+        }
+    }
+
+    /// How a table is published, as text that differs when it left the publication and came back.
+    public typealias Mark = String
+
+    private struct Following: Sendable, Equatable {
+        var mark: Mark
+        var since: LSN
+    }
+
+    /// The hub's own publication in the stream: its number, and the position from which the log has its changes.
+    struct Publication: Sendable, Equatable {
+        var number: UInt32
+        var since: LSN
+    }
+
+    /// Nil while the stream is without it.
+    var publication: Publication?
+    private var followings: [Entry: Following] = [:]
+    public private(set) var unknownPasts = UnknownPasts.none
+
+    /// Nothing was followed yet.
+    static let ofNewLog = MembershipNotes()
+    /// Something was followed, and nobody knows what.
+    static let unknown = MembershipNotes(unknownPasts: UnknownPasts(knownFrom: nil))
+
+    private init(unknownPasts: UnknownPasts = .none) { self.unknownPasts = unknownPasts }
+
+    /// For whoever looks at one moment alone: these tables have been followed all along.
+    public static func always(_ tables: [UInt32]) -> MembershipNotes {
+        var notes = MembershipNotes()
+        for table in tables {
+            notes.followings[Entry(table: table, isOwn: false)] = Following(mark: "", since: .zero)
+        }
+        return notes
+    }
+
+    // MARK: What is known
+
+    /// True if the log has every change of the table by this entry, published as the mark says.
+    public func follows(_ entry: Entry, _ mark: Mark) -> Bool { followings[entry]?.mark == mark }
+
+    /// Position from which on the log has every change of each table.
+    public var tables: [UInt32: LSN] {
+        var tables: [UInt32: LSN] = [:]
+        for (entry, following) in followings {
+            tables[entry.table] = min(tables[entry.table] ?? following.since, following.since)
+        }
+        return tables
+    }
+
+    // MARK: What happens
+
+    /// Takes what is published just now, where the WAL ends at `position`; `settled` are the entries of which no transaction is
+    /// left that began before they were published so.
+    public mutating func take(_ published: [Entry: Mark], settled: Set<Entry>, at position: LSN) {
+        if unknownPasts.knownFrom == nil { unknownPasts.knownFrom = position }
+        for (entry, following) in followings where !isKept(entry, following, published) {
+            followings[entry] = nil
+            unknownPasts.interrupt(entry.table, from: following.since, to: position)
+        }
+        for entry in settled where followings[entry] == nil {
+            guard let following = published[entry].map({ Following(mark: $0, since: position) }),
+                isKept(entry, following, published)
+            else { continue }
+            followings[entry] = following
+        }
+    }
+
+    /// The stream may have been without the hub's own publication since the table was followed by it.
+    private func isKept(_ entry: Entry, _ following: Following, _ published: [Entry: Mark]) -> Bool {
+        guard published[entry] == following.mark else { return false }
+        return !entry.isOwn || publication.map { following.since >= $0.since } ?? false
+    }
+}
+
+/// The stored form: lines of text, the last of which is a checksum.
+extension MembershipNotes {
+    func encoded() -> ByteWriter {
+        var text = ByteWriter(capacity: 256 + 64 * followings.count)
+        text.append("version 1\n")
+        if let knownFrom = unknownPasts.knownFrom { text.append("known \(knownFrom.rawValue)\n") }
+        if let publication { text.append("publication \(publication.number) \(publication.since.rawValue)\n") }
+        let entries = followings.sorted { ($0.key.table, $0.key.isOwn ? 1 : 0) < ($1.key.table, $1.key.isOwn ? 1 : 0) }
+        for (entry, following) in entries {
+            text.append(
+                "table \(entry.table) \(entry.isOwn ? 1 : 0) \(following.since.rawValue) \(following.mark)\n")
+        }
+        for (table, range) in unknownPasts.interrupted.sorted(by: { $0.key < $1.key }) {
+            text.append("interrupted \(table) \(range.lowerBound.rawValue) \(range.upperBound.rawValue)\n")
+        }
+        text.append("checksum \(String(CRC32C.of(text.bytes), radix: 16))\n")
+        return text
+    }
+
+    /// Nil where it is not whole.
+    init?(encoded bytes: RawSpan) {
+        let lines = bytes.text.split(separator: "\n").map { $0.split(separator: " ") }
+        guard lines.first == ["version", "1"], lines.last?.first == "checksum" else { return nil }
+        self.init(unknownPasts: UnknownPasts(knownFrom: nil))
+        for line in lines.dropFirst().dropLast() {
+            let numbers = line.dropFirst().map { UInt64($0) }
+            switch (line.first, numbers.count) {
+            case ("known", 1): unknownPasts.knownFrom = numbers[0].map { LSN($0) }
+            case ("publication", 2):
+                guard let number = UInt32(line[1]), let since = numbers[1] else { return nil }
+                publication = Publication(number: number, since: LSN(since))
+            case ("table", 4):
+                guard let table = UInt32(line[1]), let isOwn = numbers[1], let since = numbers[2] else { return nil }
+                followings[Entry(table: table, isOwn: isOwn == 1)] = Following(mark: String(line[4]), since: LSN(since))
+            case ("interrupted", 3):
+                guard let table = UInt32(line[1]), let first = numbers[1], let last = numbers[2], first < last else {
+                    return nil
+                }
+                unknownPasts.interrupted[table] = LSN(first)..<LSN(last)
+            default: return nil
+            }
+        }
+        // The checksum is the end of the same text.
+        guard encoded().copied() == bytes.copied() else { return nil }
+    }
+}

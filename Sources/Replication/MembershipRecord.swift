@@ -1,0 +1,70 @@
+import Bytes
+import Change
+import Diagnostics
+import Synchronization
+import System
+
+/// Since when the log has every change of the tables that make members: for the stream and the catalog, and across restarts.
+///
+/// A file beside the log's segments, replaced as a whole. What is new in it is on the disk before anybody relies on it. Where it
+/// is missing or damaged nothing is known of what was before: nobody is judged by memberships of that time, and who may miss
+/// something for that is told.
+public final class MembershipRecord: Sendable {
+    private struct State {
+        var notes = MembershipNotes.ofNewLog
+        /// Nil where it is kept in memory alone.
+        var directory: (any StorageDirectory)?
+    }
+
+    private let state = Mutex(State())
+
+    static let name = "memberships"
+    private static let unfinished = "memberships.new"
+    private static let maximumBytes = UInt64(64 << 20)
+
+    public var notes: MembershipNotes { state.withLock { $0.notes } }
+
+    /// Takes up what an earlier process wrote down. `isNew`: the log has begun with this process, or is about to.
+    func open(in directory: any StorageDirectory, isNew: Bool) {
+        let notes = isNew ? .ofNewLog : Self.read(directory)
+        state.withLock { $0 = State(notes: notes, directory: directory) }
+    }
+
+    private static func read(_ directory: any StorageDirectory) -> MembershipNotes {
+        do {
+            guard try directory.names().contains(name) else { return .unknown }
+            let bytes = try directory.open(name, for: .reading).contents(atMost: maximumBytes)
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            if let notes = MembershipNotes(encoded: unsafe bytes.span.bytes) { return notes }
+            warn("it is damaged")
+        } catch {
+            warn("\(error)")
+        }
+        return .unknown
+    }
+
+    private static func warn(_ reason: String) {
+        Log.shared.warning(
+            "who was a member before now is not known: clients that come back to before now are told that changes are missing",
+            [.path(name), .error(reason)])
+    }
+
+    /// Nothing of it is changed where that cannot be written down.
+    public func change(_ body: (inout MembershipNotes) -> Void) throws(SystemError) {
+        try state.withLock { state throws(SystemError) in
+            var notes = state.notes
+            body(&notes)
+            guard notes != state.notes else { return }
+            if let directory = state.directory { try Self.write(notes, directory) }
+            state.notes = notes
+        }
+    }
+
+    private static func write(_ notes: MembershipNotes, _ directory: any StorageDirectory) throws(SystemError) {
+        let file = try directory.open(unfinished, for: .creating)
+        try file.write(notes.encoded().bytes, at: 0)
+        try file.sync()
+        try directory.rename(unfinished, to: name)
+        try directory.sync()
+    }
+}
