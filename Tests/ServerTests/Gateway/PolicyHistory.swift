@@ -184,11 +184,11 @@ struct PolicyHistory {
         "kind = ANY (ARRAY['Б', 'a'])", "data ->> 'for' = 'Б'", "data ->> 'for' LIKE '_'", "lower(kind) = lower('Б')",
         "kind || 'x' = 'Бx'", "btrim(kind, 'Б') = ''", "data @> '{\"for\": \"Б\"}'", "auth.jwt() ->> 'sees' LIKE '_'",
         // By settings.
-        "(data ->> 'on')::date > '2026-02-15'", "('2026-02-03'::date + level)::text LIKE '2026%'",
+        "(data ->> 'on')::date > '2026-02-15'", "('2026-02-03'::date + level::int)::text LIKE '2026%'",
         "(score::float8 + 0.1)::text = '1.6'", "(score / 3)::float8::text LIKE '%3'",
-        "make_interval(days => level)::text = '1 day'", "left(decode(kind, 'escape')::text, 2) = '\\x'",
-        "(auth.jwt() ->> 'on')::date = '2026-02-03'", "(auth.jwt() ->> 'on')::date > '2026-02-03'::date + level",
-        "to_jsonb('2026-02-03'::date + level) ->> 0 LIKE '2026%'",
+        "make_interval(days => level::int)::text = '1 day'", "left(decode(kind, 'escape')::text, 2) = '\\x'",
+        "(auth.jwt() ->> 'on')::date = '2026-02-03'", "(auth.jwt() ->> 'on')::date > '2026-02-03'::date + level::int",
+        "to_jsonb('2026-02-03'::date + level::int) ->> 0 LIKE '2026%'",
     ]
     /// The row as a whole, and what functions make of it.
     static let wholeRows = [
