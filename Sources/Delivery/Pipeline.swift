@@ -246,6 +246,8 @@ public struct Pipeline: ~Copyable {
                 passOver(to: feed.position, &budget)
                 continue
             }
+            // It is told before what follows.
+            if entry.kind != .gap, enters(entry.epoch) { return true }
             if entryAt == nil { hasRead() }
             entryAt = entry.offset
             if schemas.enter(segment: entry.segment) { router.forgetRelations() }
@@ -289,10 +291,21 @@ public struct Pipeline: ~Copyable {
         return try feed.next { wanted.isUseless($0) }
     }
 
+    /// True where another epoch goes on without its gap. A gap takes no offset, so retention may have taken that and nothing else
+    /// that was to come.
+    private mutating func enters(_ epoch: UInt64) -> Bool {
+        guard let before = self.epoch, before != epoch else { return false }
+        self.epoch = epoch
+        memberships.discardAll()
+        router.forgetRows()
+        gaps.append("the event log does not have what lay between any more")
+        return true
+    }
+
     /// Nothing up to there is for anybody.
     private mutating func passOver(to position: EventLogPosition, _ budget: inout TurnBudget) {
-        // Its epoch may be the one before: a position that was noted before a gap has the epoch that is known behind it.
         assert(entryAt == nil, "a segment is passed over between entries")
+        if enters(position.epoch) { budget.end() }
         assert(position.offset >= passed, "what is passed over lies ahead")
         passed = max(passed, position.offset)
         // Rows that are remembered may be others by now.
