@@ -188,7 +188,9 @@ public struct Pipeline: ~Copyable {
             let first = lostPlace == nil ? start ?? refusedAt : nil
             let isAtEnd = first == nil && beginning == .end
             let place = first ?? (isAtEnd ? end.state.position : opened.position)
-            (passed, epoch) = (place.offset, place.epoch)
+            passed = place.offset
+            // A position that was noted before a gap may have the epoch that is known behind it: then the next entry tells.
+            epoch = first == nil || opened.position.epoch == place.epoch ? place.epoch : nil
             feed = consume opened
             entryAt = nil
             // What was begun with the feed before says nothing of this one's entries.
