@@ -8,6 +8,7 @@ import Testing
 
 @testable import Diagnostics
 @testable import Projects
+@testable import Server
 @testable import Settings
 
 extension GatewayTraffic {
