@@ -142,7 +142,7 @@ public final class Explainer {
             role: question.holder.role, schema: relation.schema, table: relation.name, filter: question.filter,
             operations: question.operations)
         switch resolve(request) {
-        case .unavailable: throw .databaseAway
+        case .unavailable: throw past == nil ? .databaseAway : .roleNotRecorded(question.holder.role)
         case .failed(let message):
             explanation.role = role(request, nil)
             explanation.binding = .failed(message.text)
@@ -195,7 +195,7 @@ public final class Explainer {
         let access = table.flatMap { roles?.access[AccessKey(role: request.role, table: $0.oid)] }
         let names = { (slots: [Int]) in slots.compactMap { table?.columns[$0].name } }
         return Explanation.Role(
-            name: request.role, exists: roles?.existing.contains(request.role) ?? false,
+            name: request.role, exists: roles?.existing.contains(request.role) ?? true,
             hasUsage: access?.hasUsage ?? false, selectable: names(access?.selectable ?? []),
             hidden: names(access?.hidden.sorted() ?? []), isRowSecurityActive: access?.rowSecurityIsActive ?? true)
     }

@@ -13,7 +13,20 @@ extension Explanation {
         }
         let (isTold, reason) = verdict(question)
         result.isTold = isTold
-        result.sentence = "\(holder) was \(isTold ? "" : "NOT ")told: \(reason)"
+        result.sentence = "\(holder) \(isTold ? Self.wouldHaveBeen : "was NOT") told: \(reason)"
+        return result
+    }
+
+    /// Rights, filter and policies alone do not say that somebody was there.
+    private static let wouldHaveBeen = "would have been"
+
+    /// The same, where the ledger has it that he listened and was sent it.
+    public func confirmed() -> Explanation {
+        var result = self
+        if isTold {
+            result.sentence = sentence.replacing(
+                " \(Self.wouldHaveBeen) told: ", with: " was told: ", maxReplacements: 1)
+        }
         return result
     }
 

@@ -20,6 +20,19 @@ public struct PastCatalogs {
         return catalogs.chosen
     }
 
+    /// Places behind one and up to another where the catalog may have become another, in their order.
+    public static func turns(of log: HistoryLog, after first: UInt64, through last: UInt64) throws -> [UInt64] {
+        var turns: Set<UInt64> = []
+        var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
+        while try reader.next() {
+            guard reader.entry.kind == .catalogRecord else { continue }
+            for record in try CatalogRecordCodec.decode(reader.payload) {
+                turns.formUnion([record.unknownFrom, record.since])
+            }
+        }
+        return turns.filter { $0 > first && $0 <= last }.sorted()
+    }
+
     private let offset: UInt64
     /// The newest that counted before the change, and the one after it.
     private var last: CatalogRecord?

@@ -99,6 +99,10 @@ public struct Attendance: Sendable {
     public var renewals: [RecordedNote] = []
     /// What it was told to be missing.
     public var losses: [RecordedNote] = []
+    /// Place in the log by which it had certainly come to the end of what it came back to; nil where nobody wrote that down.
+    public internal(set) var caughtUpBy: UInt64?
+    /// Place in the log by which it had certainly come past the change that the book is about; nil likewise.
+    public internal(set) var passedBy: UInt64?
 
     init(_ joined: RecordedNote) { self.joined = joined }
 
@@ -113,6 +117,21 @@ public struct Attendance: Sendable {
     /// With what claims it was there at a change.
     public func holder(at offset: UInt64) -> RecordedNote {
         renewals.last { $0.note.offset <= offset } ?? joined
+    }
+
+    /// Place in the log by which it had certainly come to a change of before its return, or to one that was committed before it
+    /// had caught up: whatever held until then may have decided whether it was sent the change. Nil where it was there at the
+    /// change.
+    public func catchUpEnd(to offset: UInt64) -> UInt64? {
+        guard since < joined.place, joined.note.event != .stands, !isAnswer else { return nil }
+        if let caughtUpBy, caughtUpBy <= offset { return nil }
+        return passedBy ?? .max
+    }
+
+    /// With what claims it may have come to a change while it caught up.
+    public func holders(at offset: UInt64, through place: UInt64) -> [RecordedNote] {
+        let first = holder(at: offset)
+        return [first] + renewals.filter { $0.place > first.place && $0.place <= place && $0.note.offset > offset }
     }
 
     /// What the ledger says of a change that its bindings match and its claims let it see.
@@ -176,6 +195,8 @@ public struct AttendanceBook: Sendable {
     private var reached: [UInt64: LedgerNote] = [:]
     /// By loop: of which changes its deliveries are not all recorded.
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
+    /// Place of the first note that only a ledger with joins has.
+    private var keptFrom: UInt64?
     /// So many channels that came and went, and requests, are not in the log: there was no room.
     public private(set) var strangers: UInt64 = 0
 
@@ -200,6 +221,9 @@ public struct AttendanceBook: Sendable {
     public mutating func add(_ note: LedgerNote, at place: UInt64) {
         add(RecordedNote(note: note, epoch: 0, place: place))
     }
+
+    /// Whether joins were being written down at an offset: who is not in the book then was not there.
+    public func isKept(at offset: UInt64) -> Bool { keptFrom.map { $0 <= offset } ?? false }
 
     /// In the order of their joins.
     public var all: [Attendance] { known.keys.sorted().compactMap { known[$0] } }
@@ -239,6 +263,21 @@ public struct AttendanceBook: Sendable {
         return reached.offset
     }
 
+    /// All that its loop serves has come to an offset.
+    private mutating func come(_ place: Int, _ reached: RecordedNote) {
+        guard let attendance = known[place], attendance.loop == UInt64(reached.note.channel),
+            reached.note.time > attendance.joined.note.time
+        else { return }
+        if attendance.caughtUpBy == nil, reached.note.offset >= attendance.joined.place {
+            known[place]?.caughtUpBy = reached.place
+        }
+        if let concern, reached.note.offset > concern.offset { pass(place, reached) }
+    }
+
+    private mutating func pass(_ place: Int, _ note: RecordedNote) {
+        if known[place]?.passedBy == nil { known[place]?.passedBy = note.place }
+    }
+
     /// Notes of its loop are missing, its own maybe.
     private mutating func doubt(_ place: Int, _ missed: RecordedNote) {
         let sent = sentBefore(known[place])
@@ -263,6 +302,7 @@ public struct AttendanceBook: Sendable {
     mutating func add(_ recorded: RecordedNote) {
         let note = recorded.note
         let key = Key(session: note.session, channel: note.channel)
+        if keptFrom == nil, [.joined, .stands, .left, .reached].contains(note.event) { keptFrom = recorded.place }
         switch note.event {
         case .stands where open[key] != nil: if let place = open[key] { confirm(place, recorded) }
         case .joined, .stands:
@@ -283,15 +323,21 @@ public struct AttendanceBook: Sendable {
         case .told: if let place = open[key] { known[place]?.losses.append(recorded) }
         case .left:
             guard let place = open.removeValue(forKey: key) else { return }
+            pass(place, recorded)
             known[place]?.end = .left(
                 before: note.offset, received: note.received, time: note.time,
                 reason: String(decoding: note.reason, as: UTF8.self))
             forget(place, goneAt: note.time)
         case .began:
-            for place in open.values { cut(place, recorded) }
+            for place in open.values {
+                pass(place, recorded)
+                cut(place, recorded)
+            }
             open = [:]
             reached = [:]
-        case .reached: reached[UInt64(note.channel)] = note
+        case .reached:
+            reached[UInt64(note.channel)] = note
+            for place in open.values { come(place, recorded) }
         case .missed:
             if note.offset > 0 {
                 for place in open.values where known[place]?.loop == UInt64(note.channel) { doubt(place, recorded) }

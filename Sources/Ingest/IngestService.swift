@@ -17,10 +17,13 @@ public final class IngestService: Sendable {
         public var retentionBytes: Int64?
         /// Bytes of sealed segments that are read again each second; nil is none.
         public var scrubRate: Int?
+        /// File with the rules by which readers of the log mask values.
+        public var maskRules: String?
 
         public init(
             replication: ReplicationSettings, dataDirectory: String, segmentBytes: Int = Limits.defaultSegmentBytes,
-            retentionAge: Duration? = nil, retentionBytes: Int64? = nil, scrubRate: Int? = nil
+            retentionAge: Duration? = nil, retentionBytes: Int64? = nil, scrubRate: Int? = nil,
+            maskRules: String? = nil
         ) {
             self.replication = replication
             self.dataDirectory = dataDirectory
@@ -28,6 +31,7 @@ public final class IngestService: Sendable {
             self.retentionAge = retentionAge
             self.retentionBytes = retentionBytes
             self.scrubRate = scrubRate
+            self.maskRules = maskRules
         }
 
         /// The event log's own directory below the data directory.
@@ -64,6 +68,7 @@ public final class IngestService: Sendable {
                 Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
             // The log's own lock comes with the log, which is made when the database is first reached.
             let lock = try IngestService.lock(settings.dataDirectory)
+            try MaskRulesFile.keep(settings.maskRules, in: log)
             let sink = try LogSink(
                 directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
                 upkeep: upkeep, followed: followed.set, opened: logEnd.set)

@@ -160,6 +160,7 @@ public struct ProjectPlanner: Sendable {
         return IngestService.Settings(
             replication: replication, dataDirectory: configuration.dataDirectory,
             segmentBytes: configuration.segmentBytes, retentionAge: configuration.retentionAge,
-            retentionBytes: configuration.retentionBytes.map { Int64($0) }, scrubRate: configuration.scrubRate)
+            retentionBytes: configuration.retentionBytes.map { Int64($0) }, scrubRate: configuration.scrubRate,
+            maskRules: configuration.maskRules)
     }
 }

@@ -23,7 +23,8 @@ struct WhoCommand: Command {
         missing. DERIVED: filters and policies are asked again, by the rights, policies and memberships of THEN, as far as the \
         log has them (policies are recorded when they change; with the database that is configured memberships are taken back \
         by the changes of their tables); otherwise, or with --now, by those of now. Whoever \
-        came back later was told of what he might see when he did: of him policies are asked as they were then. The last line \
+        came back later was told of what he might see when he did: of him policies are asked as they were then, and if they became \
+        others before he had certainly caught up, it is unknown. The last line \
         says which. Without either, or with --recorded, they are not asked. What held for less than a second is not recorded, \
         and what was judged while policies became others may have been by either: the answer is by those of now then, or unknown.
 
@@ -197,7 +198,7 @@ struct ChangeAudience {
             let place = max(change.offset, later ?? change.offset)
             // Asked for once: meanwhile a record may come into the log, and what is said of the verdict is said of its judge.
             let judge = try judges?.judge(at: place)
-            let (isMatch, reason) = try verdicts.verdict(of: bindings, holder, judge)
+            let (isMatch, reason) = try verdicts.verdict(of: bindings, attendance, at: place, judge, judges)
             let asked = AskedPolicies(judge)
             var client = Client(
                 attendance: attendance, holder: holder,
@@ -206,6 +207,7 @@ struct ChangeAudience {
             client.nameAnswer()
             clients.append(client)
         }
+        try verdicts.checkThatSomebodyAnswered()
     }
 
     /// Whoever comes back to changes is told of those that he may see when he does.
@@ -356,6 +358,12 @@ final class Judges {
         self.isOfNow = isOfNow
     }
 
+    /// Those who judge by what the catalog became behind one place and up to another.
+    func judges(after first: UInt64, through last: UInt64) throws -> [Explainer?] {
+        if isOfNow { return [] }
+        return try PastCatalogs.turns(of: log, after: first, through: last).map { try judge(at: $0) }
+    }
+
     /// The last change before somebody joined. The note of it comes into the log a moment later, behind what was committed
     /// meanwhile.
     func place(at joined: RecordedNote) throws -> UInt64 {
@@ -401,14 +409,37 @@ private struct Verdicts {
     typealias Verdict = (isMatch: Bool?, reason: String)
 
     private var known: [Question: Verdict] = [:]
+    private var answers = 0
+    private var isAway = false
 
     init(_ change: RecordedChange, isJudged: Bool) {
         self.change = change
         self.isJudged = isJudged
     }
 
-    /// By the first binding that it is for, or else of the last one why not.
+    /// Whether a client was sent it, which may have come back and caught up meanwhile: then nobody wrote down when it came to
+    /// the change, and what held at any time until it had certainly passed it may have decided.
     mutating func verdict(
+        of bindings: [ListedBinding], _ attendance: Attendance, at place: UInt64, _ judge: Explainer?, _ judges: Judges?
+    ) throws -> Verdict {
+        let first = try verdict(of: bindings, attendance.holder(at: change.offset), judge)
+        guard let judges, let end = attendance.catchUpEnd(to: change.offset) else { return first }
+        // From its return on: the note of that may come into the log behind what became another then.
+        let others = try judges.judges(after: place, through: end)
+        for holder in attendance.holders(at: change.offset, through: end) {
+            for other in [judge] + others {
+                let verdict = try verdict(of: bindings, holder, other)
+                if verdict.isMatch != first.isMatch { return (nil, Self.changedMeanwhile) }
+            }
+        }
+        return first
+    }
+
+    private static let changedMeanwhile =
+        "what it may see became another while it caught up, and when it came to the change is not recorded (ledger = full records it)"
+
+    /// By the first binding that it is for, or else of the last one why not.
+    private mutating func verdict(
         of bindings: [ListedBinding], _ holder: RecordedNote, _ judge: Explainer?
     ) throws -> Verdict {
         var last: Verdict = (false, "")
@@ -436,26 +467,38 @@ private struct Verdicts {
             claims: holder.note.claims, role: holder.note.role, event: binding.event, filter: binding.filter,
             judge: ObjectIdentifier(judge))
         if let known = known[question] { return known }
-        let found = try ask(judge, holder, binding)
+        let found = ask(judge, holder, binding)
         known[question] = found
         return found
     }
 
-    private func ask(_ judge: Explainer, _ holder: RecordedNote, _ binding: ListedBinding) throws -> Verdict {
-        do {
+    private mutating func ask(_ judge: Explainer, _ holder: RecordedNote, _ binding: ListedBinding) -> Verdict {
+        do throws(ExplainFailure) {
             let explanation = try judge.explain(Explainer.Question(change, to: ExplainedHolder(holder), binding))
+            answers += 1
             if explanation.isUndecided { return (nil, explanation.sentence) }
             let reason = explanation.sentence.split(separator: "told: ", maxSplits: 1).last.map(String.init) ?? ""
             return (explanation.isTold, reason)
-        } catch ExplainFailure.noRow {
-            return (true, "a truncate is for everybody who listens to the table")
-        } catch ExplainFailure.badClaims(let reason) {
-            return (true, "not asked: \(reason)")
-        } catch ExplainFailure.databaseAway {
-            throw CommandFailure(
-                .unreachable, "the database does not say what its catalog is",
-                hint: "Give --recorded for what is in the log alone.")
+        } catch {
+            switch error {
+            case .noRow:
+                answers += 1
+                return (true, "a truncate is for everybody who listens to the table")
+            case .badClaims(let reason): return (nil, "not asked: \(reason)")
+            case .roleNotRecorded(let role): return (nil, "the log has not got what role \(role) was allowed then")
+            case .databaseAway:
+                isAway = true
+                return (nil, "the database does not say what its catalog is")
+            }
         }
+    }
+
+    /// A database that is away is no answer where it was all that there was to ask.
+    func checkThatSomebodyAnswered() throws {
+        guard isAway, answers == 0 else { return }
+        throw CommandFailure(
+            .unreachable, "the database does not say what its catalog is",
+            hint: "Give --recorded for what is in the log alone.")
     }
 }
 

@@ -39,15 +39,19 @@ struct WhyCommand: Command {
         As csv and md it is a table with a row for each step and each part: STEP, ROW (new or old, of an update), PART, HUB and \
         POSTGRESQL; the last step, result, has the line to quote.
 
+        Rights, filter and policies say who WOULD HAVE BEEN told; that somebody was told is said where the ledger has it that a client \
+        of his, by the claim sub, listened with that filter and was served so far. Otherwise a note says what it has.
+
         Where each delivery is recorded (ledger = full) and the user is known, a note says to which of his clients the change was \
         sent, and when.
 
         JSON. One object: told, sentence, change (as 'tidewire tail --json' prints it), publication, role, binding, \
         image, old_image (filter, policies with their parts, memberships, visible), old_record (none, keys, whole), \
-        differences, notes, recorded (of each of the user's clients of which that is recorded: session, sent_at, null where it was \
+        differences, notes, listening (listened, absent, otherwise: by the ledger, whether a client of his asked for it so; or \
+        not_known), recorded (of each of the user's clients of which that is recorded: session, sent_at, null where it was \
         not sent). A part has text, depth, hub and postgres (true, false, NULL, a value, or words).
 
-        Ends with status 0 when the row was told, and 1 when it was not.
+        Ends with status 0 when the row was told or would have been, and 1 when not.
         """
     let options: [Option] =
         [
@@ -101,11 +105,14 @@ struct WhyCommand: Command {
         let question = Explainer.Question(
             change, to: holder, filter: filter, operations: operations)
         var explanation = try explained { try Explainer(settings).explain(question) }
-        let recorded = try LogAccess.explained { try RecordedForUser(holder, change, log) }
+        let recorded = try LogAccess.explained { try RecordedForUser(question, log) }
+        if recorded.listening == .listened { explanation = explanation.confirmed() }
         if arguments.has(.json) {
-            try terminal.print(explanation.json(change).dropLast() + ",\"recorded\":" + recorded.json + "}")
+            try terminal.print(
+                explanation.json(change).dropLast()
+                    + ",\"listening\":\"\(recorded.listening.rawValue)\",\"recorded\":" + recorded.json + "}")
         } else {
-            explanation.notes += recorded.sentences(zone)
+            explanation.notes += recorded.sentences(zone, isTold: explanation.isTold)
             var printer = ExplanationPrinter(terminal, zone)
             try printer.print(explanation, change)
         }
@@ -151,6 +158,9 @@ struct WhyCommand: Command {
             throw NameCheck.masked("--key", column, of: table)
         } catch RowNameError.doesNotFit(_, let columns, _) {
             throw UsageError("--key does not fit: the key of \(table) is \(columns.joined(separator: ", "))")
+        } catch RowNameError.impossible(_, let column, let value, let expected) {
+            throw UsageError(
+                "--key \(value): \(column) of \(table) is \(expected), which this is not; write COLUMN=VALUE")
         }
         if let newest { return newest }
         throw CommandFailure(.notFound, "the log has no change of this row; \(try log.extent())")
@@ -165,6 +175,10 @@ struct WhyCommand: Command {
             throw CommandFailure(
                 .unreachable, "the database does not say what its catalog is",
                 hint: "May the login read it? Is there a publication?")
+        } catch ExplainFailure.roleNotRecorded(let role) {
+            throw CommandFailure(
+                .notFound, "the log has not got what role \(role) was allowed then: nobody of it had joined before",
+                hint: "--now judges by what it is allowed now.")
         } catch ExplainFailure.noRow {
             throw UsageError("that change is none of a row: truncates and messages are told by other rules")
         }

@@ -97,6 +97,8 @@ private final class BundleStage {
         // Who made it readable is written down where it was made, and who unmasks it further beside it.
         #expect(await stage.stage.run(["log", "audit"]).output.contains("tidewire bundle"))
         #expect(await stage.there(["tail", "--unmask", "*"]).exitCode == .ok)
+        let without = await stage.there(["tail", "--unmask", "diagnosis"])
+        #expect(without.exitCode == .usage && without.errors.contains("the bundle has marks in place of such values"))
         #expect(
             try DiskDirectory(stage.root).names().sorted() == [
                 "audit.lock", "incident.bundle", "incident.bundle.audit",

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Foundation
 import History
 import System
 import TestSupport
@@ -244,5 +245,27 @@ struct SecretStage {
         defer { stage.log.remove() }
         let result = await stage.run(["tail"], files: files)
         #expect(result.exitCode == .usage && result.output.isEmpty && result.errors.contains(message), "\(result)")
+    }
+
+    @Test func `rules of the hub in the log's directory hold for every reader, whatever his own are`() async throws {
+        let stage = try SecretStage()
+        defer { stage.log.remove() }
+        func says(_ words: [String], _ own: String?) async -> Run {
+            await run(
+                words + ["--log", stage.log.path] + (own == nil ? [] : ["--mask-rules", "own"]), commands: commands,
+                files: own.map { ["own": $0] } ?? [:])
+        }
+        #expect(await says(["row", "people", "1"], nil).output.contains(SecretStage.secret))
+        try SecretStage.rules.write(toFile: stage.log.path + "/mask.rules", atomically: true, encoding: .utf8)
+        for words in Self.readings + [["log", "export"]] {
+            for own in [nil, "!*", "pin"] {
+                let result = await says(words, own)
+                #expect(result.exitCode == .ok, "\(words): \(result.errors)")
+                #expect(!(result.output + result.errors).contains(SecretStage.secret), "\(words) \(own ?? "")")
+            }
+        }
+        try "a.b.c.d".write(toFile: stage.log.path + "/mask.rules", atomically: true, encoding: .utf8)
+        let broken = await says(["tail"], nil)
+        #expect(broken.exitCode == .unreachable && broken.output.isEmpty, "\(broken)")
     }
 }

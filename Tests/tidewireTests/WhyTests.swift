@@ -61,7 +61,7 @@ struct WhyStage {
             result.output.hasSuffix(
                 """
 
-                me@x (authenticated) was told: policy "own" is true because email = (auth.jwt() ->> 'email'::text) is true
+                me@x (authenticated) would have been told: policy "own" is true because email = (auth.jwt() ->> 'email'::text) is true
 
                 """), "\(result.output)")
         #expect(result.output.contains(#"policy "own" (permissive, compiled)"#))
@@ -78,7 +78,7 @@ struct WhyStage {
         let lines = csv.output.split(separator: "\n").map(String.init)
         #expect(
             lines.first == "STEP,ROW,PART,HUB,POSTGRESQL"
-                && lines.last?.hasPrefix("result,,\"me@x (authenticated) was told: ") == true)
+                && lines.last?.hasPrefix("result,,\"me@x (authenticated) would have been told: ") == true)
         #expect(
             lines.contains(
                 #""policy ""own"" (permissive, compiled)",new,email = (auth.jwt() ->> 'email'::text),true,true"#),

@@ -29,8 +29,21 @@ public struct MaskRules: Sendable, Hashable {
     }
 
     private(set) var rules: [Rule]
+    /// Rules of others that hold as well: an exception in one set is none in another.
+    private var others: [[Rule]] = []
 
     private init(rules: [Rule]) { self.rules = rules }
+
+    /// Masks what either of two sets of rules masks.
+    public func joined(with other: MaskRules) -> MaskRules {
+        if self == other { return self }
+        var joined = self
+        joined.others += [other.rules] + other.others
+        return joined
+    }
+
+    /// Whether a rule is about tables of a name.
+    var namesTables: Bool { ([rules] + others).joined().contains { $0.table != nil } }
 
     /// Nothing is masked by name.
     public static let none = MaskRules(rules: [])
@@ -102,7 +115,9 @@ public struct MaskRules: Sendable, Hashable {
     /// Whether a column of that name is masked in that table.
     public func masks(_ column: String, of table: TableName) -> Bool {
         let name = NamePattern.small(column)
-        return rules.last { $0.fits(name, of: table) }.map { !$0.isException } ?? false
+        return ([rules] + others).contains { rules in
+            rules.last { $0.fits(name, of: table) }.map { !$0.isException } ?? false
+        }
     }
 }
 

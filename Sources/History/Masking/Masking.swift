@@ -42,7 +42,7 @@ public final class Masking: Sendable {
 
     /// Whether it can matter what a table is called elsewhere in the log.
     var knowsTables: Bool {
-        (hidden + shown).contains { $0.table != nil } || rules.rules.contains { $0.table != nil }
+        (hidden + shown).contains { $0.table != nil } || rules.namesTables
     }
 
     // MARK: Marks

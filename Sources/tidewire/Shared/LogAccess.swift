@@ -52,9 +52,23 @@ extension Arguments {
         let path = try logDirectory(terminal)
         let bundle = try LogAccess.bundle(at: path)
         let directory = try bundle?.directory ?? LogAccess.openDirectory(path)
-        let masking = try masking(terminal)
+        let masking = try masking(terminal, ofLog: bundle == nil ? directory : nil)
+        if let bundle { try check(masking.shown, areIn: bundle) }
         if !masking.shown.isEmpty { try audit(masking.shown, ofLog: path, terminal) }
         return HistoryLog(directory: directory, masking: masking, lost: bundle?.masking)
+    }
+}
+
+extension Arguments {
+    /// What a bundle was made without nobody can show.
+    private func check(_ shown: [ColumnMask], areIn bundle: LogBundle) throws(UsageError) {
+        let inBundle = bundle.masking.shown
+        for mask in shown
+        where !inBundle.contains(where: { $0.isEverything || mask.isEverything || $0.column == mask.column }) {
+            throw UsageError(
+                "--unmask \(mask): the bundle has marks in place of such values; only one that is made with --unmask has them"
+            )
+        }
     }
 }
 

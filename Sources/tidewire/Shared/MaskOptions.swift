@@ -1,6 +1,7 @@
 import Console
 import Crypto
 import History
+import Ingest
 import Settings
 import System
 
@@ -28,7 +29,7 @@ enum MaskHelp {
     /// For the DESCRIPTION of commands that show values.
     static let text = """
         MASKS. Values of columns with well-known names (email, password, token, phone, address and others), and of those that \
-        the file of the setting mask_rules names, are not shown, nor is what JSON has under such names: a mark such as \
+        the file of the setting mask_rules names, the hub's (it lies in the log's directory) or the caller's, are not shown, nor is what JSON has under such names: a mark such as \
         *** 1f3a90c2 stands in their place, the same for equal values within one output. --unmask shows them.
         """
 }
@@ -44,9 +45,10 @@ extension AuditNote.Action {
 }
 
 extension Arguments {
-    func masking(_ terminal: Terminal) throws -> Masking {
+    /// - Parameter directory: the log's, with the rules of its hub.
+    func masking(_ terminal: Terminal, ofLog directory: (any StorageDirectory)? = nil) throws -> Masking {
         Masking(
-            try rules(terminal), hiding: try columns(.mask),
+            try rules(terminal, directory), hiding: try columns(.mask),
             showing: try columns(.unmask), key: try maskKey(terminal))
     }
 
@@ -64,8 +66,28 @@ extension Arguments {
 
     private static let shortestKey = 16
 
-    private func rules(_ terminal: Terminal) throws -> MaskRules {
-        guard let path = try configuration(terminal).maskRules else { return .usual }
+    /// The caller's own rules, if he has any, and those of the log's hub: what either masks is masked.
+    private func rules(_ terminal: Terminal, _ directory: (any StorageDirectory)?) throws -> MaskRules {
+        guard let directory, let ofHub = try rules(in: directory) else { return try ownRules(terminal) ?? .usual }
+        return try ownRules(terminal).map { ofHub.joined(with: $0) } ?? ofHub
+    }
+
+    private func rules(in directory: any StorageDirectory) throws -> MaskRules? {
+        let path = "\(directory.path)/\(MaskRulesFile.name)"
+        do {
+            return try MaskRulesFile.read(in: directory).map {
+                try MaskRules(file: String(decoding: $0, as: UTF8.self))
+            }
+        } catch let error as MaskRulesError {
+            throw CommandFailure(
+                .unreachable, "\(path), \(error)", hint: "Correct the file of mask_rules and restart the hub.")
+        } catch {
+            throw CommandFailure(.unreachable, "what the log's hub masks cannot be read: \(error)")
+        }
+    }
+
+    private func ownRules(_ terminal: Terminal) throws -> MaskRules? {
+        guard let path = try configuration(terminal).maskRules else { return nil }
         let text: String
         switch terminal.surroundings.readFile(path) {
         case .bytes(let bytes): text = String(decoding: bytes, as: UTF8.self)

@@ -155,9 +155,9 @@ final class GatewayStage: @unchecked Sendable {
     }
 
     /// The token of a user.
-    func token(of user: Int, _ more: String = "") -> String {
+    func token(of user: Int, _ more: String = "", role: String? = nil) -> String {
         let expiry = Int(Date().timeIntervalSince1970) + 3600
-        let claims = #"{"role":"\#(reader)","exp":\#(expiry),"sub":"\#(Self.user(user))"\#(more)}"#
+        let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"sub":"\#(Self.user(user))"\#(more)}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
     }
 

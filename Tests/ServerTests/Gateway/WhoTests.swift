@@ -17,10 +17,10 @@ import Testing
         CREATE TABLE members (room int, person uuid, PRIMARY KEY (room, person));
         CREATE TABLE ends (id int PRIMARY KEY);
         ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
-        GRANT SELECT ON notes, members, ends TO READER;
+        GRANT SELECT ON notes, members, ends TO READER, OUTSIDER;
         CREATE FUNCTION is_mine(who uuid) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT who = auth.uid() $$;
         ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY shown ON notes FOR SELECT TO READER USING (owner = auth.uid());
+        CREATE POLICY shown ON notes FOR SELECT TO READER, OUTSIDER USING (owner = auth.uid());
         """
 
     fileprivate static let policies = [
@@ -36,6 +36,7 @@ import Testing
     private final class Stay {
         let caller: Caller
         let user: Int
+        let role: String
         let request: String
         let topic: String
         private(set) var ref = ""
@@ -43,8 +44,8 @@ import Testing
         private(set) var heard: [String] = []
         var isThere = true
 
-        init(_ caller: Caller, user: Int, request: String, topic: String) {
-            (self.caller, self.user, self.request, self.topic) = (caller, user, request, topic)
+        init(_ caller: Caller, user: Int, role: String, request: String, topic: String) {
+            (self.caller, self.user, self.role, self.request, self.topic) = (caller, user, role, request, topic)
         }
 
         func join(_ token: String, from position: String? = nil) throws {
@@ -104,7 +105,10 @@ import Testing
         }
 
         func run(_ steps: Int) throws {
-            try join()
+            for _ in 0..<5 {
+                step += 1
+                try join()
+            }
             #expect(try eventually { try records() > 0 })
             for _ in 0..<steps {
                 step += 1
@@ -149,26 +153,35 @@ import Testing
             return count
         }
 
-        private func token(of user: Int) -> String {
-            stage.token(of: user, #","app_metadata":{"room":"\#(user)"}"#)
+        private func token(of stay: Stay) -> String {
+            let user = stay.user
+            return stage.token(of: user, #","app_metadata":{"room":"\#(user)"}"#, role: stay.role)
         }
 
         private func join() throws {
             let request = binding(
                 "notes", random.pick(["*", "*", "INSERT", "UPDATE", "DELETE"]), filter: random.pick(filters))
+            // Of another role nothing is recorded until somebody of it has been there for a moment.
+            let role = Int.random(in: 0..<5, using: &random) == 0 ? stage.outsider : stage.reader
             let stay = Stay(
-                try stage.caller(), user: Int.random(in: 0..<3, using: &random), request: request,
+                try stage.caller(), user: Int.random(in: 0..<3, using: &random), role: role, request: request,
                 topic: "realtime:t\(step)")
-            try stay.join(token(of: stay.user))
+            try stay.join(token(of: stay))
             stays.append(stay)
+            // Before that is written down.
+            for _ in 0..<(role == stage.outsider ? 3 : 0) {
+                step += 1
+                try changeRow()
+            }
         }
 
         private func comeBack() throws {
             guard !lost.isEmpty else { return }
             let before = lost.remove(at: Int.random(in: 0..<lost.count, using: &random))
             let stay = Stay(
-                try stage.caller(), user: before.user, request: before.request, topic: "realtime:t\(step)")
-            try stay.join(token(of: stay.user), from: before.position)
+                try stage.caller(), user: before.user, role: before.role, request: before.request,
+                topic: "realtime:t\(step)")
+            try stay.join(token(of: stay), from: before.position)
             stays.append(stay)
         }
 
@@ -210,7 +223,8 @@ import Testing
                 width: nil, surroundings: .only(),
                 output: { (bytes) throws(OutputFailure) in recorder.output += bytes },
                 errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes })
-            _ = await Program(commands: [WhoCommand(), TailCommand()]).run(words + ["--log", path, "--json"], terminal)
+            _ = await Program(commands: [WhoCommand(), WhyCommand(), TailCommand()]).run(
+                words + ["--log", path, "--json"], terminal)
             return (recorder.output, recorder.errors)
         }
         #expect(errors.isEmpty, "\(words): \(String(decoding: errors, as: UTF8.self))")
@@ -233,15 +247,19 @@ import Testing
     /// How many answers are right, and how many of these are that somebody was sent it; with the database, or the log alone.
     private static func judge(
         _ answers: [[String: Any]], _ name: String, _ play: Play, isWhole: Bool
-    ) -> (right: Int, sent: Int, recorded: Int) {
-        var (right, sent, recorded) = (0, 0, 0)
+    ) -> (right: Int, sent: Int, recorded: Int, unknown: Int) {
+        var (right, sent, recorded, unknown) = (0, 0, 0, 0)
         for stay in play.stays {
             let answer = answers.first { $0["topic"] as? String == stay.topic }
             let outcome = answer?["outcome"] as? String
             // What the catalog said for a moment only nobody wrote down, and it says so. What is recorded does not depend on it.
             let isRecorded = answer?["basis"] as? String == "recorded"
             if !isRecorded, answer?["policies"] as? String ?? "then" != "then" { continue }
-            if !isWhole, !isRecorded, outcome == "unknown" { continue }
+            // Nobody is wronged by that it is not known, as long as that is seldom.
+            if !isRecorded, outcome == "unknown" {
+                unknown += 1
+                continue
+            }
             let isSent = ["sent", "received", "sent_later", "received_later"].contains(outcome)
             let count = stay.heard.count { $0 == name }
             #expect(
@@ -251,7 +269,7 @@ import Testing
             (right, sent) = (right + 1, sent + count)
             if isRecorded { recorded += 1 }
         }
-        return (right, sent, recorded)
+        return (right, sent, recorded, unknown)
     }
 
     @Test(arguments: seeds(1), ["ranges", "full"])
@@ -265,18 +283,121 @@ import Testing
         try stage.awaitLog()
         let logins = ["--database-url", stage.logins.hubURL, "--policy-database-url", stage.logins.policyURL]
         var (right, alone) = ((right: 0, sent: 0), (right: 0, sent: 0))
-        var recorded = 0
+        var (recorded, unknown) = (0, 0)
         let changes = try Self.ask(["tail", "--from", "oldest", "--table", "notes"], stage)
-        for change in changes.shuffled(using: &play.random).prefix(24) {
+        let heard = Set(play.stays.flatMap(\.heard))
+        let shuffled = changes.shuffled(using: &play.random)
+        let told = shuffled.filter { heard.contains(Self.name(of: $0)) }
+        let others = shuffled.filter { !heard.contains(Self.name(of: $0)) }
+        for change in told.prefix(14) + others.prefix(10) {
             let (name, words) = (Self.name(of: change), ["who", "@\(change["offset"] as? Int ?? -1)"])
             let one = Self.judge(try Self.ask(words + logins, stage), name, play, isWhole: true)
             let other = Self.judge(try Self.ask(words, stage), name, play, isWhole: false)
             right = (right.right + one.right, right.sent + one.sent)
             alone = (alone.right + other.right, alone.sent + other.sent)
             recorded += one.recorded + other.recorded
+            unknown += one.unknown
         }
+        #expect(unknown * 4 < right.right, "\(unknown) of \(right.right)")
         #expect((recorded > right.sent) == (scope == "full"), "\(recorded)")
-        #expect(right.sent > 1 && right.right > 100 && alone.sent > 1, "\(right) \(alone)")
+        #expect(right.sent > 1 && right.right > 50 && alone.sent > 1, "\(right) \(alone)")
+    }
+
+    /// A client comes back while a policy shows everything, and takes what it missed so slowly that the policy is repaired
+    /// meanwhile: some of it is never sent.
+    @Test(arguments: ["ranges", "full"]) func `who caught up slowly is not said to have got what he did not`(
+        _ scope: String
+    ) throws {
+        let stage = try GatewayStage(
+            Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n") + ";ALTER TABLE notes ADD pad text",
+            publication: "FOR TABLE notes, members, ends", [(Setting(\.ledger), scope)])
+        defer { stage.stop() }
+        func alter(_ policy: String) throws {
+            try stage.run("ALTER POLICY shown ON notes USING (\(policy))")
+            try stage.awaitCatalog()
+            #expect(eventually { stage.catalogIsNoted })
+        }
+        try alter("true")
+        let request = binding("notes")
+        let first = Stay(try stage.caller(), user: 1, role: stage.reader, request: request, topic: "realtime:first")
+        try first.join(stage.token(of: 1))
+        let heardOf = 4
+        try stage.run(
+            "INSERT INTO notes SELECT n, '\(GatewayStage.user(2))', 0, n, '' FROM generate_series(1, \(heardOf)) n")
+        for _ in 0..<heardOf { _ = try first.caller.first { $0.event == "postgres_changes" } }
+        first.lose()
+        let count = 80
+        for id in 1...count {
+            try stage.run(
+                "INSERT INTO notes VALUES (100 + \(id), '\(GatewayStage.user(2))', 0, \(id), repeat(md5('\(id)'), 12000))"
+            )
+        }
+        try stage.awaitLog()
+        let slow = try stage.caller(receiveBuffer: 4096)
+        let stay = Stay(slow, user: 1, role: stage.reader, request: request, topic: "realtime:slow")
+        try stay.join(stage.token(of: 1), from: first.position)
+        try alter("false")
+        try stage.run("INSERT INTO ends VALUES (1)")
+        try stay.awaitEnd()
+        try stay.leave()
+        #expect(stay.heard.count > 1 && stay.heard.count < count, "\(stay.heard.count)")
+        try stage.awaitLog()
+        let logins = ["--database-url", stage.logins.hubURL, "--policy-database-url", stage.logins.policyURL]
+        var known = 0
+        let changes = try Self.ask(["tail", "--from", "oldest", "--table", "notes"], stage)
+        for change in changes.dropFirst(heardOf) where (change["offset"] as? Int ?? 0) % 4 == 0 {
+            let name = Self.name(of: change)
+            let answers = try Self.ask(["who", "@\(change["offset"] as? Int ?? -1)"] + logins, stage)
+            let answer = try #require(answers.first { $0["topic"] as? String == stay.topic })
+            let outcome = answer["outcome"] as? String ?? ""
+            if outcome == "unknown" { continue }
+            known += 1
+            let isSent = ["sent_later", "received_later"].contains(outcome)
+            #expect(isSent == stay.heard.contains(name), "\(name): \(answer)")
+        }
+        #expect((known > 0) == (scope == "full"), "\(known)")
+    }
+
+    /// Policies alone do not say that somebody was told: the ledger says who was there.
+    @Test func `why says was told of those alone whom the ledger has`() throws {
+        let stage = try GatewayStage(
+            Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
+            publication: "FOR TABLE notes, members, ends")
+        defer { stage.stop() }
+        try stage.run("ALTER POLICY shown ON notes USING (true)")
+        try stage.awaitCatalog()
+        let stays = try [1, 2].map { user in
+            let stay = Stay(
+                try stage.caller(), user: user, role: stage.reader,
+                request: binding("notes", filter: user == 2 ? "room=eq.7" : nil), topic: "realtime:u\(user)")
+            try stay.join(stage.token(of: user))
+            return stay
+        }
+        #expect(eventually { stage.catalogIsNoted })
+        try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 0, 1); INSERT INTO ends VALUES (1)")
+        for stay in stays {
+            try stay.awaitEnd()
+            try stay.leave()
+        }
+        #expect(stays.map(\.heard.count) == [1, 0])
+        try stage.awaitLog()
+        let logins = ["--database-url", stage.logins.hubURL, "--policy-database-url", stage.logins.policyURL]
+        for (user, words, listening) in [
+            (1, "was told: ", "listened"), (2, "would have been told: ", "otherwise"),
+            (3, "would have been told: ", "absent"),
+        ] {
+            let answer = try #require(
+                try Self.ask(
+                    [
+                        "why", "--table", "notes", "--key", "id=1", "--role", stage.reader, "--sub",
+                        GatewayStage.user(user),
+                    ]
+                        + logins, stage
+                ).first)
+            #expect((answer["sentence"] as? String)?.contains(words) == true, "\(answer["sentence"] ?? "")")
+            #expect(
+                answer["listening"] as? String == listening && answer["told"] as? Bool == true, "\(user): \(answer)")
+        }
     }
 }
 

@@ -1,0 +1,43 @@
+import Glibc
+import System
+
+/// The hub's rules of masking, beside the log's segments: every reader of the log obeys them, whatever its own settings are.
+///
+/// A hub writes the file at its start, and removes it where it has no rules. It goes along where the directory is copied.
+public enum MaskRulesFile {
+    public static let name = "mask.rules"
+    private static let unfinished = "mask.rules.new"
+    private static let mostBytes: UInt64 = 16 << 20
+
+    /// Returns the rules of a log's directory as text; nil where its hub has none.
+    public static func read(in directory: any StorageDirectory) throws(SystemError) -> [UInt8]? {
+        do throws(SystemError) {
+            return try directory.open(name, for: .reading).contents(atMost: mostBytes)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw error
+        }
+    }
+
+    /// Copies the file of the setting into a log's directory. A file that cannot be read is an error: nobody could say then
+    /// what is to be masked.
+    static func keep(_ path: String?, in directory: any StorageDirectory) throws(SystemError) {
+        guard let path else {
+            do throws(SystemError) {
+                try directory.remove(name)
+            } catch {
+                if error.code != ENOENT { throw error }
+            }
+            return
+        }
+        let text = try DiskDirectory(Directories.parent(of: path))
+            .open(path.split(separator: "/").last.map(String.init) ?? path, for: .reading).contents(atMost: mostBytes)
+        guard try read(in: directory) != text else { return }
+        let file = try directory.open(unfinished, for: .creating)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        try file.write(unsafe text.span.bytes, at: 0)
+        try file.sync()
+        try directory.rename(unfinished, to: name)
+        try directory.sync()
+    }
+}
