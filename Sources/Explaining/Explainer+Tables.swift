@@ -26,7 +26,7 @@ extension Explainer {
                 publication: settings.publication, mayCompute: !nobodyDecides, nobodyDecides: nobodyDecides,
                 deletesAreStrict: settings.deletesAreStrict)
             let found = try roles.map { role throws(ExplainFailure) in try examine(table, role, means, snapshot) }
-            findings += found.flatMap(\.self).joiningRoles()
+            findings += found.flatMap(\.self).weighed(of: roles).joiningRoles()
         }
         return findings
     }
@@ -56,9 +56,18 @@ extension Explainer {
             let warnings = binding.warnings(for: role, by: means, asksPostgres: asks(binding)).map {
                 var finding = TableFinding(name, role, .notable, $0.text, sql: fix($0.code, binding, role))
                 finding.showsMore = [.rowsRefused, .nothingReadable, .rowsLeftOut].contains($0.code)
+                finding.closed = closed($0.code, binding)
                 return finding
             }
             return [sight(of: binding, role)].compactMap(\.self) + warnings + slowness(of: binding, role, snapshot)
+        }
+    }
+
+    private func closed(_ code: TextCode, _ binding: TableBinding) -> TableFinding.Closed? {
+        switch code {
+        case .rowsRefused where binding.access == .unauthorized, .nothingReadable: .byRights
+        case .policyNotJudged where !(binding.policy?.parts.contains(where: \.isPermissive) ?? true): .byPolicies
+        default: nil
         }
     }
 
@@ -141,6 +150,24 @@ extension Explainer {
                     table, role, .notable,
                     "policy \"\(part.name)\" is left to PostgreSQL for every row, which is slower\(reason)")
             ]
+        }
+    }
+}
+
+extension [TableFinding] {
+    /// A table that is closed to one role and open to another is as somebody meant it; where no policy lets any role see
+    /// anything, nothing ever arrives.
+    fileprivate func weighed(of roles: [String]) -> [TableFinding] {
+        let closedTo = Set(filter { $0.closed != nil }.flatMap(\.roles))
+        return map { finding in
+            guard let closed = finding.closed else { return finding }
+            var weighed = finding
+            if !closedTo.isSuperset(of: roles) {
+                (weighed.weight, weighed.sql, weighed.showsMore) = (.fine, nil, false)
+            } else if closed == .byPolicies {
+                weighed.weight = .wrong
+            }
+            return weighed
         }
     }
 }

@@ -19,6 +19,15 @@ public struct TableFinding: Sendable, Equatable {
     public var sql: String?
     /// The SQL shows somebody what was kept from him.
     public var showsMore = false
+    /// Why the role gets nothing of the table at all; nil where it gets something.
+    var closed: Closed?
+
+    enum Closed: Sendable, Equatable {
+        /// It may not SELECT.
+        case byRights
+        /// No policy is for it.
+        case byPolicies
+    }
 
     init(_ table: String, _ role: String, _ weight: Weight, _ detail: String, sql: String? = nil) {
         self.table = table

@@ -3,6 +3,7 @@ import Change
 import Console
 import EventLog
 import History
+import Settings
 import System
 
 /// `tidewire log accept-loss`
@@ -109,6 +110,16 @@ extension EventLogLoss {
             let damage = cut.problems.filter(\.isDamage).map(\.words).joined(separator: "; ")
             let end = cut.summary.map { "behind @\($0.endOffset)" } ?? "at its beginning"
             lines.append("cut \(cut.path) \(end): \(damage)")
+            let slash = cut.path.lastIndex(of: "/").map { cut.path.index(after: $0) } ?? cut.path.startIndex
+            let file = try? DiskDirectory(Directories.parent(of: cut.path)).open(
+                String(cut.path[slash...]), for: .reading)
+            let kept = cut.summary?.bytes ?? 0
+            let lost = ((try? file?.size()) ?? 0).subtractingReportingOverflow(kept)
+            if !lost.overflow, lost.partialValue > 0 {
+                lines.append(
+                    "all changes behind that are lost, whole ones too: \(SizeText.write(Int64(clamping: lost.partialValue))) "
+                        + "of the segment; \(SizeText.write(Int64(clamping: kept))) stay")
+            }
             lines.append("a gap (log_damaged) and a new epoch follow; clients fetch again")
         }
         if let oldestOffset {

@@ -73,10 +73,12 @@ private struct DoctorStage {
             #expect(lines.contains { line in parts.allSatisfy { line.contains($0) } }, "\(parts): \(lines)")
         }
         await says("fine", "for authenticated", #""state":"ok""#, #"rows as \"own\" says"#)
-        await says(
-            "fine", "for anon", "no policy lets role anon SELECT", "CREATE POLICY … ON public.fine FOR SELECT TO anon")
+        await says("fine", "for anon", #""state":"ok""#, "no policy lets role anon SELECT", #""sql":null"#)
         await says("open", "for anon and authenticated", "no row level security", "ENABLE ROW LEVEL SECURITY")
-        await says("shut", "for authenticated", "no policy lets role authenticated SELECT")
+        await says(
+            "shut", "for authenticated", "no policy lets role authenticated SELECT",
+            #""state":"wrong","required":true"#,
+            "CREATE POLICY … ON public.shut FOR SELECT TO authenticated")
         await says(
             "keyed", "last version is in the server's event log", "ALTER TABLE public.keyed REPLICA IDENTITY FULL;")
         await says("ungranted", "for anon", "Error 401", "GRANT SELECT ON public.ungranted TO anon;")
@@ -96,7 +98,8 @@ private struct DoctorStage {
         #expect(await stage.run("-o", "md").output.hasPrefix("| AREA | STATE |"))
         let script = await stage.run("--fix-sql")
         #expect(script.output.contains("\nALTER TABLE public.keyed REPLICA IDENTITY FULL;\n"), "\(script.output)")
-        #expect(script.output.contains("\n-- to be decided: CREATE POLICY … ON public.fine"))
+        #expect(script.output.contains("\n-- to be decided: CREATE POLICY … ON public.shut"))
+        #expect(!script.output.contains("CREATE POLICY … ON public.fine"), "it is closed to anon alone")
         #expect(
             script.output.contains("\n-- to be decided: GRANT SELECT ON public.ungranted TO anon;"),
             "nobody is shown more unasked")
@@ -141,9 +144,16 @@ private struct DoctorStage {
     }
 
     @Test func `the status is for scripts`() async throws {
-        let stage = try DoctorStage(Self.tables, published: Self.published)
+        let stage = try DoctorStage(Self.tables, published: Self.published.replacing("shut, ", with: ""))
         let usual = await stage.run()
         #expect(usual.exitCode == .ok, "\(usual.output)")
+        // Of the first nobody hears anything, and PostgreSQL refuses updates of the second.
+        for table in ["shut", "keyless"] {
+            try stage.database.run(
+                "CREATE TABLE IF NOT EXISTS \(table) (v int); ALTER PUBLICATION supabase_realtime ADD TABLE \(table)")
+            #expect(await stage.run().exitCode == .notFound, "\(table)")
+            try stage.database.run("ALTER PUBLICATION supabase_realtime DROP TABLE \(table)")
+        }
         #expect(await stage.run("--strict").exitCode == .notFound)
         #expect(await stage.run("--table", "nothing").exitCode == .notFound)
         #expect(await stage.run("--table", "a.b.c").exitCode == .usage)

@@ -242,7 +242,7 @@ public struct DatabaseCheck {
             return [.missing(.publication, name, "does not exist", sql: "CREATE PUBLICATION \(quoted);")]
         }
         let left = zip(["insert", "update", "delete"], flags).filter { $0.1 != "t" }.map(\.0)
-        let tables = try publishedTables(name)
+        let tables = try publishedTables(name, refusesChanges: flags[1] == "t" || flags[2] == "t")
         var found: [Requirement] = [.ok(.publication, name, "\(tables.count) tables")]
         if !left.isEmpty {
             found.append(
@@ -273,7 +273,10 @@ public struct DatabaseCheck {
             isRequired: false, sql: "CREATE PUBLICATION \(name) WITH (publish = 'insert, update, delete, truncate');")
     }
 
-    private func publishedTables(_ publication: String) throws(PostgresError) -> [Requirement] {
+    /// - Parameter refusesChanges: PostgreSQL refuses updates and deletes of tables without a key.
+    private func publishedTables(
+        _ publication: String, refusesChanges: Bool
+    ) throws(PostgresError) -> [Requirement] {
         try ask(
             """
             SELECT format('%I.%I', t.schemaname, t.tablename), c.relrowsecurity, c.relreplident, EXISTS (
@@ -295,7 +298,10 @@ public struct DatabaseCheck {
                     hint: "for whole old rows", sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
             default:
                 return .wrong(
-                    .publication, table, "has no key: PostgreSQL refuses its updates and deletes", isRequired: false,
+                    .publication, table,
+                    refusesChanges
+                        ? "has no key: PostgreSQL refuses its updates and deletes"
+                        : "has no key: its updates and deletes cannot be published", isRequired: refusesChanges,
                     hint: "give it a primary key, or let changes have whole old rows",
                     sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
             }

@@ -135,7 +135,9 @@ struct AskedHub {
         case 401, 403:
             return CommandFailure(
                 .unreachable, "\(address) does not take the token",
-                hint: "It has to be signed with the hub's operator_jwt_secret, and may have expired.")
+                hint:
+                    "It has to be signed with the hub's operator_jwt_secret, and may have expired. Where the hub has no such "
+                    + "setting, its operators' API is closed to everybody: set operator_jwt_secret there.")
         case 404:
             return CommandFailure(
                 .notFound, "\(address) has no project \(project), or does not answer questions to its log",

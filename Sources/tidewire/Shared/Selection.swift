@@ -38,6 +38,9 @@ extension Arguments {
     func query(_ zone: DisplayZone = .utc) throws(UsageError) -> HistoryQuery {
         let now = Clock.unixMicroseconds()
         var query = HistoryQuery(from: try bound(.from, now, zone), to: try bound(.to, now, zone))
+        if case .time(let from)? = query.from, case .time(let to)? = query.to, from > to {
+            throw UsageError("--from is behind --to: such a window has nothing in it")
+        }
         query.tables = try values(of: .table).mapped { (text) throws(UsageError) in
             guard let table = TableName(text) else {
                 throw UsageError("--table \(text): expected table, schema.table or \"Quoted Schema\".\"table\"")
