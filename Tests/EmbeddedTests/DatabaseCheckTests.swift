@@ -63,7 +63,7 @@ import Testing
         ),
         (
             "CREATE TABLE public.bare (a int); ALTER PUBLICATION supabase_realtime ADD TABLE public.bare",
-            "public.bare", .wrong, false
+            "public.bare", .wrong, true
         ),
         (
             "SELECT tidewire.keep_messages(); DO $$ BEGIN EXECUTE (SELECT 'DROP TABLE realtime.messages_' || to_char(timezone('utc', now()), 'YYYY_MM_DD')); END $$",
