@@ -14,6 +14,7 @@ enum LossReason: Hashable {
     case toldBeforeReturn
     case retention
     case otherHistory
+    case unreadable
     /// Changes were read while the channel's bindings were not in place.
     case lateBindings
     case filtersRested
@@ -32,6 +33,7 @@ enum LossReason: Hashable {
         case .toldBeforeReturn: "A message may not have arrived before this channel reconnected"
         case .retention: "The server's event log no longer has everything since this channel was connected"
         case .otherHistory: "The server's event log does not go back to where this channel was connected"
+        case .unreadable: "The server's event log cannot be read from where this channel was connected"
         case .lateBindings: "This channel's bindings were not ready in time"
         case .filtersRested: "This channel's filters rested"
         case .unpublished: "A table was not published for a while"

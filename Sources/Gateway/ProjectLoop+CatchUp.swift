@@ -179,10 +179,9 @@ extension ProjectLoop {
             channel.since = live.pipeline.isOpen ? live.pipeline.frontier : nil
             return cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
         }
-        if channel.wantsSnapshot {
-            channel.snapshot = .wanted
-        } else if channel.join.isAnswered || channel.isReturning {
-            channel.missesUntilBound = .retention
+        if channel.wantsSnapshot { channel.snapshot = .wanted }
+        if !hasEverything(channel), channel.join.isAnswered || channel.isReturning {
+            channel.missesUntilBound = channel.recovery.loss
         }
     }
 

@@ -460,6 +460,7 @@ extension Channel.Recovery {
         switch self {
         case .refused(.olderThanRetention): .retention
         case .refused(.otherEpoch): .otherHistory
+        case .refused(.unreadable): .unreadable
         case .refused(.unknown), .none, .asked, .from: .unknownPosition(isRepeated: false)
         }
     }

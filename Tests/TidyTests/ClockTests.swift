@@ -25,7 +25,7 @@ import Testing
         "Sources/History/Bundle/BundleMaker.swift": "the time of files in a bundle",
         "Sources/Projects/OperatorSignal.swift": "the moment that an answer and the log name",
         "Sources/Projects/ProjectDirector.swift": "when a project was made",
-        "Sources/Projects/RunningProject.swift": "stamps notes in the log; departures, see below",
+        "Sources/Projects/RunningProject.swift": "stamps notes in the log",
         "Sources/Projects/Questions/QuestionDesk.swift": "the age of files that another process left",
         "Sources/Projects/Questions/QuestionRun.swift": "the age of files that another process left",
         // Moments that tokens name.
@@ -38,8 +38,8 @@ import Testing
         "Sources/Messages/MessageIndex.swift": "messages' `inserted_at`",
         "Sources/Messages/MessageLog.swift": "messages' `inserted_at`",
         "Sources/Messages/MessageTableReader.swift": "messages' `inserted_at`",
-        // The grace of clients that are away counts across restarts of the hub.
-        "Sources/Gateway/ProjectLoop+Departures.swift": "when clients left, as it is kept on the disk",
+        // The grace of clients that are away counts across restarts of the hub: read once, when it starts.
+        "Sources/Gateway/Departures.swift": "when clients left, as it is kept on the disk",
         // Commands: what people ask about the past.
         "Sources/Explaining/ExplainedRow.swift": "the moment that somebody asks about",
         "Sources/Explaining/PastCatalogs.swift": "the moment that somebody asks about",

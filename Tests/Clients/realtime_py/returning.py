@@ -126,8 +126,7 @@ MEMBERS = [
     "DROP TABLE IF EXISTS b_members CASCADE",
     "CREATE TABLE b_members (room int, person uuid, PRIMARY KEY (room, person))",
     "ALTER TABLE b_members REPLICA IDENTITY FULL; GRANT SELECT ON b_members TO authenticated",
-    "DROP PUBLICATION IF EXISTS tidewire_internal",
-    "CREATE PUBLICATION tidewire_internal FOR TABLE b_members WITH (publish = 'insert, update, delete, truncate')",
+    "ALTER PUBLICATION tidewire_internal ADD TABLE b_members",
 ]
 ROOMS = published("b_rooms", "id int PRIMARY KEY, room int",
     "ALTER TABLE b_rooms REPLICA IDENTITY FULL; ALTER TABLE b_rooms ENABLE ROW LEVEL SECURITY;"
