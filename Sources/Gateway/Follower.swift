@@ -114,6 +114,7 @@ final class Follower {
         let more = pipeline.run(
             on: loop, until: home.nextExpiry, hears: { home.topics.find($0, isPrivate: $1) != nil },
             tell: { home.heardOfDatabase($0, from: self) })
+        home.tellOfDroppedMessages()
         if pipeline.isHeldByPolicies || pipeline.isHeldByTables { home.lookAgainLater() }
         act(on: pipeline.report())
         if pipeline.unreadable != nil { home.lookAgainLater() }

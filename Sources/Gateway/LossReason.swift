@@ -25,6 +25,8 @@ enum LossReason: Hashable {
     case tokenChanged
     /// The join was interrupted by a gap in history.
     case gap
+    /// A message of the database was larger than the project allows, or beyond its rate.
+    case messageDropped
 
     private var cause: String {
         switch self {
@@ -40,10 +42,19 @@ enum LossReason: Hashable {
         case .removed: "Rows were removed from the server's event log on demand"
         case .tokenChanged: "This channel's token became another user's"
         case .gap: "The server's event log has a gap"
+        case .messageDropped: "A message of the database was too large, or came faster than the project allows"
         }
     }
 
     var message: ClientText { ClientText(.changesMissing, "\(cause): changes may be missing, fetch them again") }
 
-    var isRepeated: Bool { if case .unknownPosition(isRepeated: true) = self { true } else { false } }
+    /// True if it may be told again and again. It is no error then: some clients join again at each error, for as long as they
+    /// last.
+    var mayLast: Bool {
+        switch self {
+        case .unknownPosition(let isRepeated): isRepeated
+        case .messageDropped: true
+        default: false
+        }
+    }
 }

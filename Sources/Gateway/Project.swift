@@ -167,13 +167,17 @@ public final class Project: Sendable {
     /// A loop has not taken what it was sent.
     var isBehind: Bool { mailedBytes.contains { $0.isFull } }
 
-    func isDemoted(_ policy: PolicyBinding) -> Bool { demoted.withLock { $0.contains { $0 === policy } } }
+    /// True if PostgreSQL decides on the policy's rows. Where more policies were demoted than are remembered, it decides on
+    /// all: none is trusted again because it was forgotten.
+    func isDemoted(_ policy: PolicyBinding) -> Bool {
+        demoted.withLock { $0.count >= Limits.maximumDemotedPolicies || $0.contains { $0 === policy } }
+    }
 
-    /// For all loops; until the policy, or what it means, is another.
+    /// Leaves the policy's rows to PostgreSQL on all loops, until the policy, or what it means, is another.
     func demote(_ policy: PolicyBinding) {
         let isNews = demoted.withLock { demoted in
-            if demoted.contains(where: { $0 === policy }) { return false }
-            if demoted.count >= Limits.maximumDemotedPolicies { demoted.removeFirst() }
+            let isKnown = demoted.contains { $0 === policy }
+            if isKnown || demoted.count >= Limits.maximumDemotedPolicies { return false }
             demoted.append(policy)
             return true
         }

@@ -189,15 +189,38 @@ extension ProjectLoop {
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
                 metrics.drops[.tooLarge].add()
                 warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
+                noteDropped(entry, of: batch, follower)
                 continue
             }
-            if follower.isAtEnd, !admits(entry) { continue }
+            if follower.isAtEnd, !admits(entry) {
+                noteDropped(entry, of: batch, follower)
+                continue
+            }
             batch.read(entry) { topic, broadcast in
                 deliver(
                     broadcast, topic, isPrivate: entry.isPrivate, except: nil,
                     origin: entry.offset.map { ($0, follower) })
             }
         }
+    }
+
+    /// Notes the members of a topic for which a message of the database does not come. They are told when the follower has
+    /// ended its turn.
+    private func noteDropped(_ entry: TurnBroadcasts.Entry, of batch: TurnBroadcasts, _ follower: Follower) {
+        batch.read(entry) { name, _ in
+            guard let topic = topics.find(name, isPrivate: entry.isPrivate) else { return }
+            for member in topics.members(of: topic) where member.member.hearsBroadcasts {
+                guard let channel = channels[member.member.channel], channel.isServed(by: follower) else { continue }
+                channelsWithDroppedMessages.insert(channel.place)
+            }
+        }
+    }
+
+    func tellOfDroppedMessages() {
+        for place in channelsWithDroppedMessages.sorted() {
+            if let channel = channels[place] { missed(channel, .messageDropped) }
+        }
+        channelsWithDroppedMessages = []
     }
 
     private func admits(_ entry: TurnBroadcasts.Entry) -> Bool {

@@ -128,7 +128,7 @@ extension ProjectLoop {
         if let timer = channel.lossTimer { loop.cancel(timer) }
         // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
-        tell(channel, isLasting || reason.isRepeated ? .ok : .error, reason.message)
+        tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: token(channel) { .loss(channel: $0, generation: $1) })

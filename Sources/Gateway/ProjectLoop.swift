@@ -66,6 +66,8 @@ final class ProjectLoop {
     var gathering = BroadcastGathering()
     /// Channels that wait for what came before, by ticket.
     var replaysWaiting: [UInt64: Channel] = [:]
+    /// Channels, by place, whose topics' messages of the database were dropped in the turn of a follower.
+    var channelsWithDroppedMessages: Set<UInt32> = []
     /// What waits to know what somebody may do, by ticket.
     var rightsWaiting: [UInt64: RightsWaiting] = [:]
 
