@@ -3,7 +3,7 @@ import Diagnostics
 /// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
 extension Limits {
     /// How long all wait for a transaction to be seen that concerns one table; then only its listeners do.
-    static let heldTablePatience = Duration.milliseconds(200)
+    static let heldTablePatience = Duration.seconds(5)
     /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again. Queueing a delivery is
     /// little work beside sending it, and what is queued together for a socket is sent by one call: the more the better,
     /// until it is a matter of milliseconds.

@@ -197,7 +197,7 @@ public struct Pipeline: ~Copyable {
             entry = EntryProgress()
             isAheadOfParts = false
             generation.settle()
-            if isEarly { gaps.append("the database is followed from now on") }
+            if isEarly { gaps.append(Self.logHasBegun) }
             // Not before: what comes into the log until then is left out, too.
             if let lostPlace { gaps.append(lostPlace.reason) }
             (isEarly, lostPlace) = (false, nil)
@@ -209,6 +209,9 @@ public struct Pipeline: ~Copyable {
             if isFirst, refusedAt == nil { refusedAt = state.position }
         }
     }
+
+    /// What is told when the log begins behind joins that were answered before.
+    public static let logHasBegun = "the database is followed from now on"
 
     /// Where the log is opened. Who was too slow for the log's retention goes on at its end.
     private var beginning: EventLogStart {

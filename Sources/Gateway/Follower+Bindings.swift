@@ -454,10 +454,12 @@ extension Follower {
     }
 
     /// Tells every channel that history has a hole, or begins anew: of rows, and of what the database says to its topic.
-    /// Channels that catch up were promised what is before their join, too.
+    /// Channels that catch up were promised what is before their join, too. Where the log only begins, channels without
+    /// bindings were promised nothing of what was before.
     func tellOfGap(_ reason: String) {
         for place in places {
             guard let channel = channel(at: place) else { continue }
+            if isAtEnd, channel.bindings.isEmpty, reason == Pipeline.logHasBegun { continue }
             guard channel.isOpen else {
                 if !isAtEnd { channel.missesUntilBound = .gap }
                 continue
