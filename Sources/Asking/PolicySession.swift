@@ -15,9 +15,9 @@ public final class PolicySession {
     public let mayMakeFunctions: Bool
     /// Values of `ValueSettings.followed` and `.required` as the session began, by name.
     private let usual: [String: String]
-    /// The values of each role that differ from the session's own; nil for a role that nobody is judged as.
+    /// Values of each role that differ from the session's own; nil for a role under which policies are not evaluated.
     private var surroundings: [String: [String: String]] = [:]
-    /// What databases and roles set when the session began.
+    /// Settings that databases and roles had when the session began, as text; compared later to notice a change.
     private var roleSettings: String?
     private var prepared: Set<String> = []
     /// A policy's function left something in the session that outlives its transaction: what is asked next might be
@@ -115,7 +115,7 @@ public final class PolicySession {
         FROM pg_catalog.pg_prepared_statements s
         """)
 
-    /// Another text whenever a database or a role sets something else.
+    /// Query for a text that changes whenever a database or a role changes its settings.
     private static let roleSettingsText = """
         SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', r.setdatabase, r.setrole, CAST(r.setconfig AS pg_catalog.text)),
             ',' ORDER BY r.setdatabase, r.setrole)
@@ -126,8 +126,8 @@ public final class PolicySession {
     /// `prohibited_sql_statement_attempted`.
     public static let spoiled = "2F003"
 
-    /// Whether the session has the statements that were prepared here, and no others. Where databases and roles set something
-    /// else by now, the session is as good as lost: what it was asked is to be asked in a new one.
+    /// True if the session has the statements that were prepared here, and no others. Throws a lost connection if the settings
+    /// of a database or a role have changed since the session began: the question must then be asked in a new session.
     public func isClean(_ answer: Result<Rows, PostgresError>?) throws(PostgresError) -> Bool {
         if case .success(let rows)? = answer, let row = rows.first, row.count == 4, row[1] == "0",
             row[2] == String(prepared.count)
@@ -157,7 +157,7 @@ public final class PolicySession {
         return ValueSettings.statement(values, isLocal: true)
     }
 
-    /// What the hub's own texts are read and written by, for the transaction it is in.
+    /// Sets the values by which the hub's own texts are read and written, for the current transaction.
     public var ownSettingsStatement: PipelinedStatement { ValueSettings.statement(ValueSettings.own, isLocal: true) }
 
     private func differences(_ values: [String: String]) -> [String: String] {
@@ -170,9 +170,9 @@ public final class PolicySession {
     /// `invalid_parameter_value`, as PostgreSQL says it of a role that does not exist.
     public static let noSuchRole = "22023"
 
-    /// As the database and the role say it, the role in this database before all. False where nobody is judged as the role:
-    /// there is none, or it is set to what policies are not evaluated under. `none` is a word that PostgreSQL takes, and means
-    /// the login, which is nobody's role either.
+    /// Reads the settings of the role: those of the database and of the role, with the role's in this database first. False if
+    /// nothing is judged as the role: the role does not exist, or has settings under which policies are not evaluated. `none`
+    /// is a word that PostgreSQL takes for the login, which is not a client's role either.
     public func readSurroundings(of role: String?) throws(PostgresError) -> Bool {
         guard let role else { return true }
         let exists = try query(

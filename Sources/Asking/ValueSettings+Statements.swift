@@ -1,7 +1,7 @@
 import Postgres
 
 extension ValueSettings {
-    /// For the session.
+    /// Statement that sets the hub's own values for the session.
     public static let ownStatement = statement(own, isLocal: false)
 
     static func statement(_ values: [String: String], isLocal: Bool) -> PipelinedStatement {

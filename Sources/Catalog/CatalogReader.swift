@@ -15,7 +15,7 @@ struct CatalogReader {
     let bench: TrialBench
     let coverage: CoverageWatch
     let definitions: DefinitionBook
-    /// The slot that the log is fed from.
+    /// Slot that the log is fed from.
     let slot: String
     let metrics: ProjectMetrics
 

@@ -23,7 +23,7 @@ struct TableHead {
     /// Of a partitioned table whose partitions have other identities.
     var sureIdentity: String?
     var publishedBy: String
-    /// One of the publication's, and not only one that policies read.
+    /// True if the table is in the publication, not only read by policies.
     var isPublished: Bool { !operations.isEmpty || !publishedBy.isEmpty }
 
     init?(_ row: [String?]) {

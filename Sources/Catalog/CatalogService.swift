@@ -17,9 +17,9 @@ public final class CatalogService: Sendable {
         public var idlePollInterval: Duration
         /// Shared with the stream: whether the hub's own publication is in it.
         public var coverage = StreamCoverage()
-        /// The slot that the log is fed from; empty where nobody knows.
+        /// Slot that the log is fed from; empty if it is unknown.
         public var slot = ""
-        /// The directory in which is kept since when definitions are as they are; nil: that is known for as long as the process lives.
+        /// Directory of the file that records since when definitions are as they are; nil keeps that in memory only.
         public var definitions: (@Sendable () throws(SystemError) -> any StorageDirectory)?
         /// Puts tables that policies read into the hub's own publication.
         public var tendsPublication = true

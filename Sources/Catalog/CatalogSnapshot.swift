@@ -13,7 +13,7 @@ public final class CatalogSnapshot: Sendable {
     public let policies: PolicyBook
     /// Tables whose every change is in the log, from some position on, so that memberships can live on them.
     public let followable: [UInt32: LSN]
-    /// Positions at which members of tables cannot be found out any more.
+    /// Positions at which the members of a table cannot be determined any more.
     public let unknownPasts: UnknownPasts
     public let privilegedRoles: PrivilegedRoles
     /// Another text whenever private channels may be for others than before.

@@ -71,11 +71,11 @@ public struct CatalogColumn: Sendable, Hashable {
     /// The transaction that last defined it. One that writes the column anew in all rows (`ALTER … TYPE … USING`) may leave
     /// everything else as it was, and no change of a row tells of it.
     var definedBy: UInt32 = 0
-    /// Rows that were committed behind this position have the column under its name and type.
+    /// Position behind which committed rows have the column under its present name and type.
     public var since: LSN
-    /// Of an enumeration.
+    /// Labels of the column's type, if it is an enumeration.
     public var labels: [LabelAge]
-    /// Of a type that is made of enumerations or fields: behind this position these are as they are.
+    /// Position behind which the enumerations or fields that the column's type is made of are as they are now.
     public var partsSince: LSN
 
     public init(
@@ -137,11 +137,11 @@ public final class CatalogTable: Sendable {
     public let hasMixedIdentity: Bool
     /// The catalog's rows that put it into the publication: one that was taken out and put in again has others.
     public let publishedBy: String
-    /// The catalog's row of the publication: another one with each change of its options.
+    /// Version of the catalog's row of the publication; it changes with each change of the options.
     public let publicationVersion: String
-    /// Behind this position the log has every change of the table that the publication says.
+    /// Position behind which the log has every change of the table that the publication includes.
     public let publishedSince: LSN
-    /// Behind this position PostgreSQL has sent the columns that are published now, as far as rows had them.
+    /// Position behind which PostgreSQL has sent the columns that are published now, for rows that had them.
     public let listedSince: LSN
     public let dropped: [DroppedColumn]
     /// It is locked, and how its generated columns are computed could not be read.

@@ -53,7 +53,7 @@ final class CatalogWorker: ConnectedWorker {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            // The server then still tells what it would be set to.
+            // With its settings kept, the server still reports what a client's session would have.
             settings: CatalogWorker.sessionSettings, keepsSettings: true, interrupt: inbox.interrupt)
         var none: Set<String> = []
         _ = try connection.pipeline(

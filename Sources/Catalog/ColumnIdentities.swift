@@ -1,17 +1,18 @@
 import Change
 
-/// The table's columns that the columns of a stored schema are.
+/// Maps the columns of a stored schema to the table's present columns.
 ///
-/// A name alone proves nothing: it may have belonged to another column when the row was written. A column is known by its name
-/// where its definition is older than the row, and else by its place, since PostgreSQL sends columns in the order of their
-/// numbers and gives no number twice. What neither tells is unknown.
+/// A name alone is not enough: it may have belonged to another column when the row was written. A column is identified by its
+/// name if its definition is older than the row. Otherwise its place identifies it: PostgreSQL sends columns in the order of
+/// their numbers and never reuses a number. A column that neither identifies is unknown.
 public struct ColumnIdentities: Sendable, Hashable {
     public enum Identity: Sendable, Hashable {
         /// The column in this slot of the table.
         case column(Int)
         /// A column that the table does not have any more.
         case dropped
-        /// Nobody can say which; its value must not be taken for any column's. The slot is one that may lack its value therefore.
+        /// A column that cannot be identified; its value must not be used for any column. The slot, if given, is the one that
+        /// may lack its value for this reason.
         case unknown(Int?)
     }
 
@@ -19,9 +20,9 @@ public struct ColumnIdentities: Sendable, Hashable {
 
     private struct Candidate {
         let number: Int
-        /// Nil where it was dropped.
+        /// Slot of the column in the table; nil if it was dropped.
         let slot: Int?
-        /// Rows may lack it although columns with higher numbers are there.
+        /// True if rows may lack the column although they have columns with higher numbers.
         let isOptional: Bool
     }
 
@@ -63,7 +64,7 @@ public struct ColumnIdentities: Sendable, Hashable {
         self.places = places.map { $0 ?? .unknown(nil) }
     }
 
-    /// Each place has the candidate that is the only one that fits it, whichever of the optional ones are there.
+    /// Assigns a candidate to each place for which it is the only one that fits, whichever optional candidates are present.
     private static func match(
         _ run: Range<Int>, _ candidates: [Candidate], isLast: Bool, _ places: inout [Identity?]
     ) {
@@ -82,33 +83,33 @@ public struct ColumnIdentities: Sendable, Hashable {
             places[place] = candidates[only].slot.map { .column($0) } ?? .dropped
             if let slot = candidates[only].slot { taken.insert(slot) }
         }
-        // Which of them it is nobody knows: all of these lack a value.
+        // No candidate is certain: all of them lack a value.
         var lacking = candidates.compactMap(\.slot).filter { !taken.contains($0) }[...]
         for place in run where places[place] == nil { places[place] = .unknown(lacking.popFirst()) }
     }
 }
 
 extension LSN {
-    /// A definition that is known since this position is that of a row that was committed there.
+    /// True if a definition known since this position applies to a row that was committed at `lsn`.
     public func isBehind(_ lsn: LSN) -> Bool { self == .zero || lsn > self }
 }
 
 extension CatalogColumn {
-    /// What a stored text of an enumeration is now; nil where that cannot be said.
+    /// Returns the present label for a stored text of an enumeration; nil if the label cannot be determined.
     public func label(_ text: String, at lsn: LSN) -> String? {
         let unsure = labels.filter { !$0.since.isBehind(lsn) }
         if labels.contains(where: { $0.text == text && $0.since.isBehind(lsn) }) { return text }
         return unsure.count == 1 ? unsure[0].text : nil
     }
 
-    /// Whether values that were stored by a transaction that was committed there mean what they say.
+    /// True if values stored by a transaction that committed at `lsn` still have the meaning of the present definitions.
     public func isSure(at lsn: LSN) -> Bool {
         partsSince.isBehind(lsn) && labels.allSatisfy { $0.since.isBehind(lsn) }
     }
 }
 
 extension CatalogTable {
-    /// Positions behind which something of the table's rows means something else than before.
+    /// Positions behind which a part of the table's rows means something else than before.
     public var turningPoints: Set<LSN> {
         var points = Set(columns.flatMap { [$0.since, $0.partsSince] + $0.labels.map(\.since) })
         points.formUnion(dropped.map(\.since))

@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import Postgres
 
-/// Label of an enumeration, and the position of PostgreSQL's log behind which rows that have its text mean it.
+/// Label of an enumeration, with the position of PostgreSQL's log behind which rows with its text mean this label.
 public struct LabelAge: Sendable, Hashable {
     public var text: String
     public var since: LSN
@@ -25,30 +25,30 @@ public struct DroppedColumn: Sendable, Hashable {
     }
 }
 
-/// Since when the definitions are as they are of which some tables' rows are made. Empty where nobody else's time counts.
+/// Positions since when the definitions of some tables' rows are as they are. Empty if no time is shared with other processes.
 struct DefinitionAges {
     struct Column {
         var number: Int
-        /// `pg_attribute.xmin`.
+        /// Version of the definition: `pg_attribute.xmin`.
         var version: UInt32
         var isDropped: Bool
         var since: LSN
     }
 
     fileprivate(set) var columns: [UInt32: [Column]] = [:]
-    /// By the enumeration's oid.
+    /// Labels by the enumeration's oid.
     fileprivate(set) var labels: [UInt32: [LabelAge]] = [:]
-    /// Positions behind which composite types have had the fields that they have.
+    /// Positions behind which composite types have their present fields.
     fileprivate(set) var composites: [UInt32: LSN] = [:]
     fileprivate(set) var publications: [UInt32: LSN] = [:]
-    /// Of what was before nobody knows anything.
+    /// Position before which no definition is known.
     fileprivate(set) var begin = LSN.zero
-    /// The publication's own row: its options are in it.
+    /// Version of the publication's own row, which holds its options.
     fileprivate(set) var publicationVersion = ""
 
     func since(_ column: TableAttribute) -> LSN {
         guard let known = columns[column.table]?.first(where: { $0.number == column.number }) else { return .zero }
-        // It became another between two questions: the next reading knows.
+        // The column changed between two queries; the next reading knows it.
         return known.version == column.definedBy ? known.since : .never
     }
 
@@ -61,7 +61,7 @@ extension CatalogReader {
     /// `types` are all that the tables' columns are made of; `published` are those of them that the publication has.
     func ages(of heads: [TableHead], _ types: TypeBook) throws(PostgresError) -> DefinitionAges {
         var ages = DefinitionAges()
-        // Nothing is judged by what an open transaction or a record says.
+        // An open transaction or a record is never used to judge rows.
         guard asked.sharesTime else { return ages }
         let tables = PostgresArray.literal(heads.map { String($0.oid) })
         let kinds = PostgresArray.literal(types.oids.map { String($0) })
@@ -112,7 +112,7 @@ extension CatalogReader {
         return ages
     }
 
-    /// Older than any transaction that the slot is still to send.
+    /// Returns SQL that is true if the row's version is older than every transaction that the slot has still to send.
     private func isFinished(_ row: String) -> String {
         "COALESCE(age(\(row).xmin) > (SELECT age(s.catalog_xmin) FROM pg_replication_slots s WHERE s.slot_name = $1::text), false)"
     }
@@ -139,7 +139,7 @@ extension CatalogReader {
         """
     }
 
-    /// The position comes behind all that the statements before it saw.
+    /// Query whose position comes after everything that the statements before it saw.
     private var momentText: String {
         """
         SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,

@@ -5,52 +5,51 @@ import System
 
 /// A row of PostgreSQL's catalog that gives stored values their meaning.
 enum Definition: Hashable {
-    /// Also one that was dropped: its number is never given again.
+    /// A column, including a dropped one: PostgreSQL never gives its number again.
     case column(table: UInt32, number: Int)
     /// A label of an enumeration, by its oid.
     case label(UInt32)
-    /// What puts a table into the publication.
+    /// The table's membership of the publication.
     case publication(table: UInt32)
 }
 
 /// Positions of PostgreSQL's log behind which each definition is known to be the present one.
 ///
-/// A name in the log means what the catalog says of it only behind that position. The book outlives the process: a
-/// definition that is not in it, or is in it in another version, counts from the reading on that found it. The catalog's
-/// thread owns it.
+/// A name in the log has the catalog's meaning only behind that position. The book outlives the process. A definition that is
+/// not in it, or in another version, counts from the reading that found it. The catalog's thread owns the book.
 final class DefinitionBook {
-    /// The moment at which definitions were read.
+    /// Moment at which definitions were read.
     struct Reading {
-        /// Every transaction that the reading saw was committed before it.
+        /// Position before which every transaction that the reading saw was committed.
         var position: LSN
-        /// Transactions before this one were over.
+        /// First transaction that was still running; all earlier ones had ended.
         var firstRunning: UInt64
-        /// Transactions from this one on had not begun.
+        /// First transaction number that was not yet assigned.
         var firstUnassigned: UInt64
     }
 
     private struct Entry: Equatable {
         var version: String
-        /// Nil while transactions run that may have used the version before.
+        /// Position since when the version counts; nil while transactions run that may have used the version before.
         var since: LSN?
-        /// The first transaction that cannot have; nil where another process noticed the version.
+        /// First transaction that cannot have used the earlier version; nil if another process noticed the version.
         var firstUnassigned: UInt64?
     }
 
     private var entries: [Definition: Entry] = [:]
-    /// Definitions of the reading at hand.
+    /// Definitions found by the present reading.
     private var seen: Set<Definition> = []
     private var written: [Definition: Entry] = [:]
-    /// Tables that are not published, whose publications are no longer remembered, came back behind this position.
+    /// Position behind which unpublished tables returned, if the book no longer remembers their publications.
     private var forgotten = LSN.zero
     private var position = LSN.zero
-    /// The book has what was so behind this position; nil until the first reading.
+    /// Position behind which the book knows the definitions; nil until the first reading.
     private var begin: LSN?
     private var waiting: Set<Definition> = []
     private let openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)?
     private var hasFailed = false
 
-    /// True while something runs that keeps a definition from being certain.
+    /// True while a running transaction keeps a definition from being certain.
     var isWaiting: Bool { !waiting.isEmpty }
 
     init(_ openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)? = nil) {
@@ -75,23 +74,24 @@ final class DefinitionBook {
         return known
     }
 
-    /// Everything is about to be read.
+    /// Begins a reading of all definitions.
     func beginReading() {
         seen = []
         waiting = []
     }
 
-    /// The position behind which a column has been as it is. ALTER TABLE waits until everybody is done with the table: who uses
-    /// it afterwards knows the column as it is.
+    /// Returns the position behind which the column has been as it is. ALTER TABLE waits until nobody uses the table; whoever
+    /// uses it afterwards knows the new column.
     ///
-    /// `finishedBefore`: the version is older than all that is to come behind this position.
+    /// `finishedBefore` is set if the version is older than all transactions to come behind this position.
     func sinceOfColumn(
         _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
     ) -> LSN {
         note(definition, version, reading) { finishedBefore.map { min($0, reading.position) } ?? reading.position }
     }
 
-    /// The same of a label, or of a publication: transactions that run meanwhile may have used what was before.
+    /// Returns the same position for a label or a publication. Transactions that run meanwhile may have used the earlier
+    /// version.
     func sinceOfOther(
         _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
     ) -> LSN {
@@ -105,7 +105,7 @@ final class DefinitionBook {
         return isOver ? reading.position : .never
     }
 
-    /// A table that is seen in the publication for the first time has had no changes in the log from before.
+    /// Returns the same position for a table's publication. A table seen for the first time has no earlier changes in the log.
     func sinceOfPublication(of table: UInt32, version: String, _ reading: Reading) -> LSN {
         let definition = Definition.publication(table: table)
         return sinceOfOther(
@@ -123,7 +123,8 @@ final class DefinitionBook {
         return entry.since ?? .never
     }
 
-    /// All has been read. What was not seen is forgotten, but for tables that left the publication: they may come back.
+    /// Ends the reading. Forgets definitions that were not seen, except those of tables that left the publication: these may
+    /// return.
     func finishReading() {
         let absent = entries.keys.filter { !seen.contains($0) }
         let publications = absent.filter { if case .publication = $0 { true } else { false } }
@@ -163,13 +164,13 @@ final class DefinitionBook {
         }
     }
 
-    /// Lines of text, the last of which is a checksum.
+    /// Text of the file: lines, the last of which is a checksum.
     private func encoded() -> ByteWriter {
         var text = ByteWriter(capacity: 64 * entries.count + 64)
         text.append("forgotten 0 0 \(forgotten.rawValue) -\n")
         text.append("begin 0 0 \(begin?.rawValue ?? 0) -\n")
         for (definition, entry) in entries {
-            // One that is not certain yet is not certain for the next process either.
+            // A definition that is not certain yet is not certain for the next process either.
             let since = entry.since.map { String($0.rawValue) } ?? "?"
             switch definition {
             case .column(let table, let number): text.append("column \(table) \(number) \(since) \(entry.version)\n")
@@ -216,6 +217,6 @@ final class DefinitionBook {
 }
 
 extension LSN {
-    /// Behind everything.
+    /// Position behind all others.
     static let never = LSN(.max)
 }

@@ -54,7 +54,7 @@ struct TypeBook {
         return ages.labels[entry.oid] ?? []
     }
 
-    /// The position behind which all labels and fields are as they are of which values of the type are made.
+    /// Returns the position behind which all labels and fields that values of the type are made of are as they are.
     func since(_ oid: UInt32, _ ages: DefinitionAges, depth: Int = 0) -> LSN {
         guard let entry = entries[oid], depth < TypeBook.maximumDepth else { return .zero }
         if entry.base != 0 { return since(entry.base, ages, depth: depth + 1) }

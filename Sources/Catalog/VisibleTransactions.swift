@@ -2,7 +2,7 @@ import Postgres
 
 /// Transactions whose work a snapshot can see.
 public struct VisibleTransactions: Sendable, Hashable {
-    /// Every transaction with a lower number is visible, or left nothing.
+    /// Number below which every transaction is visible or has had no effect.
     public private(set) var firstRunning: UInt64
     var firstUnassigned: UInt64
     var running: Set<UInt64>

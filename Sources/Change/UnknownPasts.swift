@@ -1,11 +1,11 @@
-/// Positions at which memberships of a table counted as of then, or may have, and cannot be found out any more.
+/// Positions at which memberships of a table mattered, or may have, and can no longer be determined.
 public struct UnknownPast: Sendable, Equatable {
-    /// Position before which nothing is known of any table.
+    /// Position before which the past of the table is unknown.
     fileprivate var knownFrom: LSN = .zero
-    /// Positions from which, and up to which, the table was followed before that was interrupted.
+    /// Positions during which the table was followed, before that was interrupted.
     fileprivate var interrupted: Range<LSN>?
 
-    /// No position at all.
+    /// A past without unknown positions.
     public static let none = UnknownPast()
 
     public func contains(_ position: LSN) -> Bool {
@@ -13,14 +13,14 @@ public struct UnknownPast: Sendable, Equatable {
     }
 }
 
-/// The same of each table.
+/// Unknown pasts of all tables.
 public struct UnknownPasts: Sendable, Equatable {
-    /// Position before which nothing is known of any table; nil until somebody says where the WAL ends.
+    /// Position before which the past of every table is unknown; nil until the end of the WAL is known.
     public var knownFrom: LSN?
-    /// Positions from which, and up to which, tables were followed before that was interrupted.
+    /// Positions during which tables were followed, before that was interrupted.
     public var interrupted: [UInt32: Range<LSN>] = [:]
 
-    /// Nothing of any table.
+    /// Pasts of tables of which every position is known.
     public static let none = UnknownPasts(knownFrom: .zero)
 
     public init(knownFrom: LSN?) { self.knownFrom = knownFrom }
@@ -29,7 +29,7 @@ public struct UnknownPasts: Sendable, Equatable {
         UnknownPast(knownFrom: knownFrom ?? LSN(UInt64.max), interrupted: interrupted[table])
     }
 
-    /// The table was followed from `first` on, and at `last` it is not, or not without a break.
+    /// Records that the table was followed from `first` on and is not followed at `last`, or not without a break.
     public mutating func interrupt(_ table: UInt32, from first: LSN, to last: LSN) {
         guard first < last else { return }
         let known = interrupted[table]

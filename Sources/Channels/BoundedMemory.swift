@@ -1,16 +1,16 @@
-/// A dictionary with a maximum that drops its oldest entries, and owes that to whoever asks: a key it does not have is
-/// `never` known only as long as nothing was dropped.
+/// Dictionary with a maximum size that drops its oldest entries. A missing key is `never` only if nothing was dropped; else it
+/// is `mayBeForgotten`.
 public struct BoundedMemory<Key: Hashable, Value> {
     public enum Recollection {
         case kept(Value)
         case never
-        /// It may have been dropped. Whoever asked must be told what follows from that.
+        /// The key may have been dropped. The caller must tell the client what may be missing.
         case mayBeForgotten
     }
 
     private let maximum: Int
     private var values: [Key: Value] = [:]
-    /// Keys in the order they were remembered, some of which are taken out by now.
+    /// Keys in the order in which they were remembered; some of them have been taken out since.
     private var order: [Key] = []
     private var hasForgotten = false
 
@@ -35,7 +35,7 @@ public struct BoundedMemory<Key: Hashable, Value> {
         return ofAnything
     }
 
-    /// The answer for a key that nothing was remembered for.
+    /// Answer for a key for which nothing was remembered.
     public var ofAnything: Recollection { hasForgotten ? .mayBeForgotten : .never }
 
     /// Removes the entry; the answer for its key is `never` afterwards, or `mayBeForgotten`.
@@ -45,6 +45,6 @@ public struct BoundedMemory<Key: Hashable, Value> {
         return self[key]
     }
 
-    /// Owes everything that is not kept: what was to be remembered could not be.
+    /// Marks every missing key as possibly forgotten, because an entry could not be kept.
     public mutating func forget() { hasForgotten = true }
 }

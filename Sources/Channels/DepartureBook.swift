@@ -42,8 +42,8 @@ public struct DepartureBook: Sendable {
         public let place: Place?
     }
 
-    /// A joining client, as its message numbers and this book tell. The book has a maximum and drops entries, so the only
-    /// answers for a client that goes on are the place it left and `unknown`, which has to be told to the client.
+    /// Answer about a joining client, from its message numbers and this book. The book has a maximum and drops entries. A
+    /// client that continues gets the place it left, or `unknown`, which the client must be told.
     public enum Arrival: Hashable, Sendable {
         /// The client's first message ever: there is nothing that it could have missed.
         case begins
@@ -79,7 +79,7 @@ public struct DepartureBook: Sendable {
         var lastRef: UInt32 = 0
         var key = DepartureKey(high: 0, low: 0)
         var mark = LogMark(epoch: 0, offset: 0)
-        /// Seconds on the clock of whoever keeps the book, which never jumps.
+        /// Expiry in seconds on the clock of the book's owner, which never jumps.
         var expires: Int64 = 0
         var taker = Taker(address: 0, socket: 0)
         /// It had gone, and a restart has given it its time anew.
@@ -105,11 +105,11 @@ public struct DepartureBook: Sendable {
     private var leaving: [(place: UInt32, expires: Int64)] = []
     private var leavingHead = 0
     public private(set) var goneCount = 0
-    /// Entries dropped before their time and clients that found no room, since this was asked last.
+    /// Number of entries dropped before their time and of clients that found no room, since the last question.
     private var evicted = 0
     private var takenByAddress: [UInt32: Int] = [:]
     private var takenBySocket: [UInt32: Int] = [:]
-    /// Decides which entries are looked at for an eviction.
+    /// Seed that decides which entries are considered for an eviction.
     private var lot: UInt64 = 1
     /// What each loop's channels have got that have no mark of their own.
     private(set) var loopMarks: [LogMark?]
@@ -131,7 +131,7 @@ public struct DepartureBook: Sendable {
 
     // MARK: Who is here
 
-    /// Nil where there is no room: its client is `unknown` when it comes back.
+    /// Returns the place of a new entry; nil if there is no room. Its client is `unknown` when it returns.
     public mutating func arrive(
         _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
         now: UInt64
@@ -347,25 +347,25 @@ public struct DepartureBook: Sendable {
         if isGone(place, until: expires) { release(place) }
     }
 
-    /// Its place may be another one's by now.
+    /// True if the place still belongs to the entry that is gone until `expires`; another entry may have taken the place since.
     private func isGone(_ place: UInt32, until expires: Int64) -> Bool {
         entries[Int(place)].standing == .gone && entries[Int(place)].expires == expires
     }
 
-    /// Those that came back or were dropped are taken out of the list of those that are gone before it grows beyond the book.
+    /// Removes entries that came back or were dropped from the list of gone entries, before the list grows beyond the book.
     private mutating func dropPast() {
         guard leaving.count - leavingHead > 2 * maximum + 1024 else { return }
         leaving = leaving[leavingHead...].filter { isGone($0.place, until: $0.expires) }
         leavingHead = 0
     }
 
-    /// How many entries were dropped before their time, and clients found no room, since this was asked last.
+    /// Returns how many entries were dropped before their time, and how many clients found no room, since the last call.
     public mutating func takeEvicted() -> Int {
         defer { evicted = 0 }
         return evicted
     }
 
-    /// One address leaves a quarter of the book to others.
+    /// Largest number of entries that one address may take: three quarters of the book.
     private var maximumOfAddress: Int { max(1, maximum - maximum / 4) }
 
     private mutating func takeFree(for taker: Taker) -> UInt32? {
@@ -383,9 +383,8 @@ public struct DepartureBook: Sendable {
         return free.popLast()
     }
 
-    /// The entry that makes room for another client's: of those that are gone the one whose address, and then whose socket,
-    /// takes most of the book; nil where that is the newcomer itself. A sample is looked at, so that a crowd costs no more
-    /// than a few.
+    /// Returns the entry that makes room for a newcomer: the gone entry whose address, and then whose socket, takes most of the
+    /// book. Nil if that is the newcomer. Only a sample is considered, so that a crowd costs no more than a few.
     private mutating func dispensable(for taker: Taker, onlyOfAddress: Bool) -> UInt32? {
         var best: (place: UInt32, weight: Weight)?
         let newcomer = weight(of: taker)
@@ -403,7 +402,7 @@ public struct DepartureBook: Sendable {
                 best = (place, weight)
                 continue
             }
-            // Of equal takers the one that has gone longest.
+            // Among equal takers, the longest gone.
             let isLonger = expires < entries[Int(known.place)].expires
             if known.weight < weight || known.weight == weight && isLonger { best = (place, weight) }
         }

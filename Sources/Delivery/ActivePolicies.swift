@@ -106,7 +106,8 @@ struct ActivePolicies {
         return verdict
     }
 
-    /// True if nobody knows any more who might see a row that was committed there, where the policy leaves that to PostgreSQL.
+    /// True if nobody can tell any more who might see a row that was committed there, because the policy leaves that to
+    /// PostgreSQL.
     func isUnknown(_ number: UInt32, at position: LSN) -> Bool {
         entries[number]?.policy.isUnknown(at: position) ?? false
     }

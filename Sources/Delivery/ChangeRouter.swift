@@ -145,7 +145,7 @@ struct ChangeRouter: ~Copyable {
         departures.forget(table: oid)
     }
 
-    /// What columns of stored schemas mean is told anew.
+    /// Forgets what the columns of stored schemas mean, so that it is read again.
     mutating func forgetRelations() {
         index.forgetRelations()
         departures.forgetRelations()
@@ -468,7 +468,7 @@ struct ChangeRouter: ~Copyable {
         case pending(PendingQuestion)
         /// A value that it depends on is absent: PostgreSQL could not tell either.
         case unanswerable
-        /// It depends on who was a member then, which nobody knows any more.
+        /// The answer depends on memberships of that time, which are not known any more.
         case unknown
     }
 

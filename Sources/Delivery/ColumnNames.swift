@@ -1,8 +1,8 @@
 import Catalog
 import Change
 
-/// Stretches of PostgreSQL's log in which stored rows mean the same: between two positions at which definitions changed, or at
-/// which it became certain that they have not changed since.
+/// Ranges of PostgreSQL's log in which stored rows have one meaning. A range ends where definitions changed, or where it became
+/// certain that they had not changed.
 struct DefinitionEras {
     private let points: [LSN]
 
@@ -10,7 +10,7 @@ struct DefinitionEras {
         points = tables.reduce(into: Set<LSN>()) { $0.formUnion($1.turningPoints) }.sorted()
     }
 
-    /// The number of the era in which a transaction was committed.
+    /// Returns the number of the era in which a transaction was committed.
     func number(at lsn: LSN) -> Int {
         // Almost always the last one.
         if let last = points.last, lsn > last { return points.count }
@@ -19,8 +19,8 @@ struct DefinitionEras {
 }
 
 extension Relation {
-    /// The schema with the names that its columns have now. A column that is no longer there, or of which nobody knows which
-    /// it is, gets a name that no column has.
+    /// Returns the schema with the present names of its columns. A column that no longer exists, or that cannot be identified,
+    /// gets a name that no column has.
     func renamed(_ identities: ColumnIdentities, in table: CatalogTable, _ fingerprint: UInt64) -> Relation {
         var renamed = self
         var hasUnknownKey = false
@@ -32,7 +32,7 @@ extension Relation {
                 if columns[place].isIdentity { hasUnknownKey = true }
             }
         }
-        // What does not tell rows apart must not be taken for what does.
+        // An incomplete key does not identify rows, so it must not be used as one.
         if hasUnknownKey, identity != .full {
             renamed.identity = .nothing
             for place in columns.indices { renamed.columns[place].isIdentity = false }

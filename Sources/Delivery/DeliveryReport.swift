@@ -6,8 +6,7 @@ public struct DeliveryReport {
     public let changedSets: [LiveSet]
     /// Memberships that PostgreSQL is to be asked for.
     public let unfilledSets: [LiveSet]
-    /// Tables that PostgreSQL has to show a transaction of before their rows are judged, which takes longer than usual, or
-    /// which nobody here waited for.
+    /// Tables whose rows wait until PostgreSQL shows a transaction, for longer than usual, or that nobody here waited for.
     public let held: [HeldTable]
     /// The catalog has been waited for as long as clients are made to: once each time that is so.
     public let isTiredOfWaiting: Bool
@@ -28,7 +27,7 @@ public struct DeliveryReport {
     public let fed: [UInt32]
 }
 
-/// A table whose policies or privileges may have changed before a transaction that PostgreSQL does not show yet.
+/// Table whose policies or privileges may have changed before a transaction that PostgreSQL does not show yet.
 public struct HeldTable: Sendable, Hashable {
     public let table: UInt32
     public let xid: UInt32

@@ -60,7 +60,7 @@ struct EntryProgress {
     var hasCatalog = false
     /// Since when it waits for a catalog.
     var waitingSince: UInt64?
-    /// Tables whose rows have to wait for that, where not all have to.
+    /// Tables whose rows must wait for the transaction; empty if all rows wait.
     var heldTables: Set<UInt32> = []
     /// The change for whose row the log was asked last.
     var recalledAt: UInt32?

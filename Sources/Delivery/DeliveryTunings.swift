@@ -2,7 +2,8 @@ import Diagnostics
 
 /// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// How long all wait for a transaction to be seen that concerns one table; then only its listeners do.
+    /// Time that all changes wait until PostgreSQL shows a transaction that concerns one table. After that, only the table's
+    /// listeners wait.
     static let heldTablePatience = Duration.seconds(5)
     /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again. Queueing a delivery is
     /// little work beside sending it, and what is queued together for a socket is sent by one call: the more the better,
@@ -18,13 +19,13 @@ extension Limits {
     /// What a delivery that waits takes beside its body.
     static let waitingDeliveryBytes = 160
 
-    /// How soon the log is read again that the kernel refused to read, at first and at the latest.
+    /// Pauses before the log is read again after the kernel refused a read: the first one, and the longest.
     static let firstReadingPause = Duration.milliseconds(50)
     static let longestReadingPause = Duration.seconds(2)
-    /// How long somebody who catches up waits for that before he is told to fetch.
+    /// Time that a client that catches up waits for a readable log before the hub tells it to fetch.
     static let pastReadingPatience = Duration.seconds(30)
 
-    /// How long rows are looked for in a log that the kernel refuses to read.
+    /// Time that rows are looked for in a log that the kernel refuses to read.
     static let recallReadingPatience = Duration.seconds(3)
 
     /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.

@@ -10,7 +10,7 @@ struct ForeignColumns {
     let columns: [Int: CatalogColumn]
     /// … and what they were.
     let formerTypes: [Int: UInt32]
-    /// Places whose values nobody may take for any column's.
+    /// Places whose values must not be taken for any column's.
     private let unknown: Set<Int>
     /// Places of enumerations' values whose labels may have had other texts.
     private let relabelled: Set<Int>
@@ -54,7 +54,7 @@ struct ForeignColumns {
         self.converted = converted
         var writer = ByteWriter()
         RelationCodec.encode(converted, to: &writer)
-        // Rows whose labels were made those of now are not rows of the stored schema, though it says the same.
+        // Rows with present labels are not rows of the stored schema, though their schema reads the same.
         if !unknown.isEmpty || !relabelled.isEmpty { writer.append("as of now") }
         fingerprint = RelationCodec.fingerprint(of: writer.bytes)
     }

@@ -402,7 +402,7 @@ public struct LiveMemberships: ~Copyable {
 
     public var isUnwinding: Bool { !unwinding.isEmpty }
 
-    /// Some have waited for it for as long as any may.
+    /// True if some waiters have waited for as long as any may.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
     }

@@ -63,7 +63,7 @@ public final class LiveSet {
     private var answer: Answer?
     /// The log has every change of the table from here on.
     public let followedSince: UInt64
-    /// Positions before that at which it once had them.
+    /// Earlier positions at which the log had every change, before that was interrupted.
     private let unknownPast: UnknownPast
     /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
     private var seen: SeenTransactions?

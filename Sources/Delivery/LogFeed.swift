@@ -32,7 +32,7 @@ struct LogFeed: ~Copyable {
     /// What comes next, where it stands between entries.
     var position: EventLogPosition { reader.position }
 
-    /// The segment that it reads.
+    /// Number of the segment that is being read.
     var segment: UInt64 { reader.segmentHeader.sequence }
 
     deinit { end.removeWaker(waker) }
@@ -75,7 +75,7 @@ struct LogFeed: ~Copyable {
 }
 
 extension EventLogReader {
-    /// Moves to the next entry, of one who looks ahead; false also where that does not read now: what is there is read when its
-    /// turn has come.
+    /// Moves a reader that looks ahead to the next entry. False also if the log does not read there now: the entry is read when
+    /// its turn comes.
     mutating func looksAhead() -> Bool { (try? next()) ?? false }
 }

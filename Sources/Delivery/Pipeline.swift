@@ -34,15 +34,16 @@ public struct Pipeline: ~Copyable {
     private let start: EventLogPosition?
     /// Where the entry begins that is read and not done with.
     private var entryAt: UInt64?
-    /// The log does not have what comes next any more, or it does not read.
+    /// Place where the reader continues, if the log no longer has the next entry or does not read there.
     private var lostPlace: LostPlace?
-    /// The kernel refuses to read the log for now.
+    /// Pause while the kernel refuses to read the log.
     private var pause: ReadingPause?
-    /// Where the log ended when it was first to be read and could not be opened.
+    /// End of the log at the first attempt to read it, if the log could not be opened.
     private var refusedAt: EventLogPosition?
-    /// Words for the operator, while what is committed does not reach clients because the log does not read; no path in them.
+    /// Words for the operator while commits do not reach clients because the log does not read; without paths.
     public private(set) var unreadable: String?
-    /// Of one that catches up: what it was to tell does not read, or not for long. It has to be given up.
+    /// True if a client that catches up can no longer be given its past, because the log does not read, or will not for long.
+    /// The catch-up must be given up.
     public private(set) var hasLostPast = false
     /// Unix microseconds, as they were when the turn began or something was delivered last.
     private var moment: Int64 = 0
@@ -54,10 +55,10 @@ public struct Pipeline: ~Copyable {
     /// Number of the last question to the catalog, and whether its answer is under way.
     private var lastRefresh: UInt64 = 0
     private var isRefreshing = false
-    /// Tables to which no channel listens here for as long as PostgreSQL does not show a transaction of theirs: nobody is
-    /// judged by a catalog that may be older than their rows.
+    /// Tables without listeners here, while PostgreSQL does not show one of their transactions. A catalog that may be older
+    /// than their rows judges nobody.
     public var unheardTables: Set<UInt32> = []
-    /// Of those, what was passed without waiting, to be told.
+    /// Tables among `unheardTables` that were passed without waiting, still to be reported.
     private var passedTables: [HeldTable] = []
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
@@ -125,7 +126,7 @@ public struct Pipeline: ~Copyable {
     // MARK: Reading
 
     private var isReading: Bool { if case .reading = stage { true } else { false } }
-    /// A rule of the hub's own was broken: nobody can be served any more.
+    /// True if a rule of the hub's own was broken, so that nobody can be served any more.
     public var hasFailed: Bool { if case .failed = stage { true } else { false } }
     /// A catalog is waited for with policies that could be read.
     public var isHeldByPolicies: Bool { if case .heldByPolicies = stage { true } else { false } }
@@ -162,7 +163,7 @@ public struct Pipeline: ~Copyable {
             return more
         } catch {
             failed(error, in: feed.segment)
-            // Once the kernel lets it, it goes on where it stands.
+            // The reader continues at its place once the kernel permits it.
             if case .transient = ReadingTrouble(error) { self.feed = consume feed }
             return false
         }
@@ -204,16 +205,16 @@ public struct Pipeline: ~Copyable {
             hasRead()
         } catch {
             failed(error, in: state.segment)
-            // What is committed until it can be opened is not left out.
+            // Commits made before the log can be opened are not left out.
             let isFirst = start == nil && lostPlace == nil && !isEarly
             if isFirst, refusedAt == nil { refusedAt = state.position }
         }
     }
 
-    /// What is told when the log begins behind joins that were answered before.
+    /// Reason that clients are told when the log begins after their joins were answered.
     public static let logHasBegun = "the database is followed from now on"
 
-    /// Where the log is opened. Who was too slow for the log's retention goes on at its end.
+    /// Position at which the log is opened. A reader that was too slow for the log's retention continues at the log's end.
     private var beginning: EventLogStart {
         switch lostPlace {
         case .end: .end
@@ -296,8 +297,8 @@ public struct Pipeline: ~Copyable {
         return try feed.next { wanted.isUseless($0) }
     }
 
-    /// True where another epoch goes on without its gap. A gap takes no offset, so retention may have taken that and nothing else
-    /// that was to come.
+    /// True if another epoch continues without its gap. A gap takes no offset, so retention may have deleted the gap and
+    /// nothing else that was to come.
     private mutating func enters(_ epoch: UInt64) -> Bool {
         guard let before = self.epoch, before != epoch else { return false }
         self.epoch = epoch
@@ -381,7 +382,7 @@ public struct Pipeline: ~Copyable {
         return try match(composed.asBytes, feed, entry, on: loop, &budget)
     }
 
-    /// Names and labels mean what they meant when the transaction was committed.
+    /// Begins a transaction: names and labels have the meaning that they had when it was committed.
     private mutating func beginReading(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws(ByteError) {
         let isOfThisHistory = sources.log.end().map { $0.state.position.epoch == entry.epoch } ?? true
         let lsn = try TransactionPart(feed.payload).commitLSN
@@ -447,7 +448,7 @@ public struct Pipeline: ~Copyable {
         do {
             try applyLaterParts(feed, of: entry)
         } catch {
-            // Half of the transaction is in them: they are filled anew, and taken back to before it.
+            // The memberships have half of the transaction: they are filled again, and taken back to before it.
             memberships.discardAll()
             (self.entry.hasAppliedMemberships, isAheadOfParts) = (false, false)
             throw error
@@ -492,7 +493,7 @@ public struct Pipeline: ~Copyable {
                 isRefused = ReadingTrouble(error) == .transient
             }
             self.feed = consume feed
-            // They are looked at again after a while, and not for ever.
+            // The memberships are unwound again after a while, but not forever.
             if isRefused, !memberships.isTiredOfUnwinding(now) { return [] }
         }
         return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
@@ -759,7 +760,7 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// What the log said of these rows means nothing to this program: they are missing, of which is told.
+    /// Marks the rows of the request as missing, because this program cannot read them in the log; the client is told.
     private mutating func cannotRecall(_ request: RecallRequest, _ error: any Error) {
         Log.shared.error("rows that were looked for in the event log do not read", [.reason("\(error)")])
         router.recall.fill(request, request.rows.map { _ in .missing })
@@ -887,7 +888,7 @@ public struct Pipeline: ~Copyable {
         tables.tell(after: UInt64(microseconds) * 1000)
     }
 
-    /// The log is read: what kept it from that is over.
+    /// Records that the log is read again: the earlier trouble is over.
     private mutating func hasRead() {
         unreadable = nil
         guard let pause = pause.take() else { return }
@@ -895,8 +896,8 @@ public struct Pipeline: ~Copyable {
         Log.shared.info("the event log is read again", [.duration(.nanoseconds(Int64(clamping: lasted)))])
     }
 
-    /// The smallest thing is given up: nothing at all where the kernel refuses only for now; what retention was faster
-    /// with; of a damaged segment what is left of it. Whoever misses something by that is told.
+    /// Gives up as little as possible after an error. It gives up nothing if the kernel refuses only for now, the deleted part
+    /// if retention was faster, and the rest of a damaged segment. Clients that miss something are told.
     private mutating func failed(_ error: any Error, in segment: UInt64) {
         sources.watcher?(stage.name, "log error")
         switch ReadingTrouble(error) {
@@ -931,7 +932,7 @@ public struct Pipeline: ~Copyable {
             unreadable = Self.words(for: error)
             return
         }
-        // One past must not keep its clients waiting for good.
+        // A client that catches up must not wait forever.
         if start != nil, now - known.began > Limits.pastReadingPatience.wholeNanoseconds {
             Log.shared.error("a part of the event log cannot be read for long", [.reason("\(error)")])
             hasLostPast = true
@@ -940,7 +941,7 @@ public struct Pipeline: ~Copyable {
         unreadable = Self.words(for: error)
     }
 
-    /// Without a path: it goes to whoever can reach the port.
+    /// Returns the words without a path, as they go to whoever can reach the port.
     private static func words(for error: any Error) -> String {
         let code: Int32? =
             switch error {
@@ -969,7 +970,7 @@ public struct Pipeline: ~Copyable {
         return hasSeen(xid) || isUnheard(tables, xid) ? nil : xid
     }
 
-    /// True if nobody here is concerned. Otherwise the tables are noted as those whose rows wait.
+    /// True if the tables concern nobody here. Otherwise notes them as tables whose rows wait.
     private mutating func isUnheard(_ tables: Set<UInt32>, _ xid: UInt32) -> Bool {
         guard tables.isSubset(of: unheardTables) else {
             entry.heldTables = tables
@@ -983,16 +984,16 @@ public struct Pipeline: ~Copyable {
         defer { passedTables = [] }
         guard case .awaitingCatalog(let xid?, _) = stage, let since = entry.waitingSince, sources.catalog.isCurrent,
             sources.time.monotonicNanoseconds() - since > Limits.heldTablePatience.wholeNanoseconds,
-            // What is before a gap may be a transaction that the server has never heard of.
+            // The server may not know a transaction from before a gap.
             epoch == sources.log.end()?.state.position.epoch
         else { return passedTables }
         return passedTables + entry.heldTables.sorted().map { HeldTable(table: $0, xid: xid) }
     }
 
-    /// The entry at hand waits for the sake of some tables only.
+    /// True if the current entry waits for some tables only.
     public var isHeldByTables: Bool { stage.awaitsCatalog && !entry.heldTables.isEmpty }
 
-    /// Goes on where an entry waited for tables to which nobody listens here any more.
+    /// Continues an entry that waited for tables to which nobody listens here any more.
     public mutating func readOnUnheard() {
         guard isHeldByTables, entry.heldTables.isSubset(of: unheardTables) else { return }
         stage = .reading
@@ -1000,7 +1001,7 @@ public struct Pipeline: ~Copyable {
         entry.waitingSince = nil
     }
 
-    /// Those of the tables that the entry has rows of.
+    /// Returns the given tables that have rows in the entry.
     private func tables(_ feed: borrowing LogFeed, among tables: Set<UInt32>) throws(ByteError) -> Set<UInt32> {
         if tables.isEmpty { return [] }
         var found: Set<UInt32> = []

@@ -1,9 +1,9 @@
 import Diagnostics
 
-/// Pause of a reader of the event log while the kernel refuses to read: it stays where it is and tries again, at first
-/// soon, then less often.
+/// Pause of a reader of the event log while the kernel refuses to read. The reader keeps its place and tries again, first soon,
+/// then less often.
 struct ReadingPause {
-    /// When the kernel refused first, in monotonic nanoseconds.
+    /// Time at which the kernel first refused, in monotonic nanoseconds.
     let began: UInt64
     private var length: UInt64
     private(set) var until: UInt64
@@ -14,18 +14,18 @@ struct ReadingPause {
         until = now + length
     }
 
-    /// It was tried again in vain.
+    /// Doubles the pause, up to its maximum, after another try failed.
     mutating func lengthen(at now: UInt64) {
         length = min(length * 2, Limits.longestReadingPause.wholeNanoseconds)
         until = now + length
     }
 }
 
-/// Where a reader goes on when it lost its place.
+/// Place where a reader continues after it lost its own.
 enum LostPlace {
-    /// At the log's end: retention deleted what came next.
+    /// The log's end, because retention deleted the next entry.
     case end
-    /// Behind this segment, what is left of which does not read.
+    /// The entry behind this segment, whose rest does not read.
     case segment(UInt64)
 
     /// Words for those who are told that changes may be missing.

@@ -18,7 +18,7 @@ public struct RecallRequest: Sendable {
     let end: UInt64
     let changes: UInt32
 
-    /// How what is found is to be read.
+    /// Way in which the rows that are found are read.
     struct Reading: Sendable {
         var tables: [UInt32: CatalogTable] = [:]
         /// Position of the transaction at hand; zero where the log's positions are of another history.

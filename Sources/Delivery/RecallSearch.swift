@@ -93,7 +93,7 @@ struct RecallSearch {
         read(at: request.reading.moment)
     }
 
-    /// Schemas are read as they were meant by transactions of that position.
+    /// Reads schemas by their meaning for transactions of the position.
     private mutating func read(at lsn: LSN) {
         era = eras.number(at: lsn)
         finders = [:]
@@ -110,7 +110,8 @@ struct RecallSearch {
         }
     }
 
-    /// What the log has of a table from before it was published as it is may have been overtaken unseen.
+    /// Starts on a transaction. Rows of a table from before its present publication are dropped: they may have been overwritten
+    /// without a trace in the log.
     private mutating func begin(at position: LSN) {
         let lsn = request.reading.moment == .zero ? .zero : position
         if eras.number(at: lsn) != era { read(at: lsn) }
@@ -204,7 +205,7 @@ struct RecallSearch {
             events[place] = .version(change.relation, relation, tuple, lacks: lacks)
             return
         }
-        // The schema's columns have other names for whoever asks.
+        // The request has other names for the schema's columns.
         let known = try finders[change.relation]?.unsure?.rewritten(tuple.asTuple, [:]) ?? tuple
         let source = ComposedRow.Source(tuple: known, relation: relation)
         events[place] = .version(row.relation, own, try ComposedRow.compose(own, from: [source]), lacks: lacks)

@@ -45,7 +45,7 @@ private final class RecallWorker: AskingWorker {
     let inbox: Inbox<PlainLine<RecallJob>>
     /// Its files are opened here, where their descriptors are used.
     private let lookup: RecallLookup
-    /// Nobody beats it: it is waited for as long as was asked.
+    /// Times the pauses between tries. No thread beats it, so a wait lasts as long as was asked.
     private let pauses = Pulse()
 
     init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>, _ metrics: ProjectMetrics) {
@@ -63,7 +63,7 @@ private final class RecallWorker: AskingWorker {
         }
     }
 
-    /// Tries again for a while where the kernel refuses to read.
+    /// Tries again for a while if the kernel refuses to read.
     private func answers(_ request: RecallRequest) -> [RecallAnswer] {
         let deadline = Clock.monotonicNanoseconds() + Limits.recallReadingPatience.wholeNanoseconds
         while true {
@@ -91,7 +91,8 @@ public final class RecallLookup {
         self.openLog = openLog
     }
 
-    /// An answer for each row, in order. Nil where the kernel refuses to read for now; on the last try they are missing.
+    /// Returns an answer for each row, in order. Nil if the kernel refuses to read for now; on the last try the rows are
+    /// missing.
     public func answers(_ request: RecallRequest, isLastTry: Bool) -> [RecallAnswer]? {
         let start = time.monotonicNanoseconds()
         defer { metrics.recallSeconds.record(time.monotonicNanoseconds() - start) }

@@ -169,7 +169,7 @@ struct RowRecall {
         tellingAll = 0
         guard follows(relation.oid) else { return .untold }
         if isBroken {
-            // Something may have happened to the row that never came; nor is it to be remembered.
+            // The log may lack a change of the row, so the row is not remembered either.
             if names[relation.oid] != nil { forget(relation.oid) }
             guard isLacking else { return .untold }
             found[.missing].add()

@@ -10,12 +10,12 @@ struct SchemaRegistry {
         let number: UInt64
     }
 
-    /// As the log has them.
+    /// Schemas as the log stores them.
     private var stored: [UInt64: Relation] = [:]
-    /// With the names that their columns have now.
+    /// Relations with the present names of their columns.
     private var relations: [UInt64: Relation] = [:]
     private var identities: [UInt64: ColumnIdentities] = [:]
-    /// As those know it who are judged.
+    /// Catalog that the policies are judged by.
     private var catalog: CatalogSnapshot?
     private var eras = DefinitionEras([])
     private var era = 0
@@ -37,8 +37,8 @@ struct SchemaRegistry {
     /// Of those whose rows are messages to topics.
     private(set) var messages = MessageLayouts()
 
-    /// Each segment has all schemas that it needs, so those of older ones can be forgotten.
-    /// True where they are: what others know of them is to be told anew.
+    /// Enters a segment, and forgets the schemas of older ones: each segment has all schemas that it needs. True if schemas were
+    /// forgotten, so that their other readers must be told of them again.
     mutating func enter(segment: UInt64) -> Bool {
         guard segment != self.segment else { return false }
         self.segment = segment
@@ -77,7 +77,7 @@ struct SchemaRegistry {
 
     private func table(_ oid: UInt32) -> CatalogTable? { declared[oid]?.table ?? catalog?.related(oid) }
 
-    /// A transaction is about to be read. True where names or labels mean something else than in the one before.
+    /// Begins a transaction. True if names or labels have another meaning than in the one before.
     mutating func begin(at lsn: LSN, isOfThisHistory: Bool) -> Bool {
         moment = isOfThisHistory ? lsn : .zero
         let now = eras.number(at: moment)
@@ -92,14 +92,14 @@ struct SchemaRegistry {
         for (fingerprint, relation) in stored { restate(fingerprint, relation) }
     }
 
-    /// Tables whose rows are looked for, as the transaction at hand is read.
+    /// Returns the reading of tables whose rows are looked for, with the meaning of the transaction at hand.
     func lookback(_ tables: some Sequence<UInt32>) -> RecallRequest.Reading {
         let known = Dictionary(tables.compactMap { table in self.table(table).map { (table, $0) } }) { first, _ in first
         }
         return RecallRequest.Reading(tables: known, moment: moment)
     }
 
-    /// Rows of the table that were committed there may not be what the log had of them before.
+    /// True if rows of the table that were committed there may differ from the log's earlier versions.
     func isBroken(_ oid: UInt32) -> Bool { !(table(oid)?.publishedSince.isBehind(moment) ?? true) }
 
     func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
@@ -203,7 +203,7 @@ extension CatalogTable {
             })
     }
 
-    /// Rows of the table that were remembered may be others.
+    /// True if the remembered rows of the table may be others.
     fileprivate func isReadOtherwise(than before: CatalogTable?) -> Bool {
         guard let before, before !== self else { return false }
         return turningPoints != before.turningPoints || columns.map(\.name) != before.columns.map(\.name)

@@ -15,7 +15,8 @@ final class PendingQuestion {
     /// A filter's part and a policy's: what one of them denies need not wait for the other.
     private var missing: Int
     private var hasFailedPart = false
-    /// Whoever is told of a policy's failure on rows that his filter matches learns what is in rows that he may not see.
+    /// True if a policy's failure counts as a denial. A subscriber that was told of a failure on rows that its filter matches
+    /// would learn about rows that it may not see.
     private let hidesFailures: Bool
     /// Those whose first waiting delivery may go on when it is answered.
     var listeners: [UInt32] = []
@@ -26,8 +27,8 @@ final class PendingQuestion {
         self.hidesFailures = hidesFailures
     }
 
-    /// The policy failed on the row: PostgreSQL shows it to nobody. With a filter that is no, as it is for rows that the filter
-    /// leaves out.
+    /// Records that the policy failed on the row, which PostgreSQL then shows to nobody. With a filter this counts as no, as
+    /// for rows that the filter excludes.
     func fail() { take(hidesFailures ? false : nil) }
 
     /// A part's answer; nil when it could not be found out.

@@ -334,12 +334,12 @@ public enum Limits {
 
     /// Each that is in use has threads and connections of its own. A timer names one in ten bits.
     public static let maximumProjects = 1000
-    /// A project that cannot be started is tried again after so long, which doubles from the first to the second.
+    /// Pause before a project that cannot be started is tried again; it doubles from the first value to the second.
     public static let shortestProjectRetry = Duration.seconds(1)
     public static let longestProjectRetry = Duration.seconds(60)
-    /// Names of deleted projects that nobody answers for; the oldest beyond that are names like any other again.
+    /// Number of names of deleted projects that no project answers for. Beyond it, the oldest are ordinary names again.
     public static let maximumDeletedNames = 10_000
-    /// Of operators, that wait for the one that is being carried out for the same project.
+    /// Operators' requests that may wait for the one that runs for the same project.
     public static let maximumWaitingOperations = 100
     /// Operators' questions to event logs: so many processes answer them, for so long, and give so much; others wait.
     public static let questionsAtOnce = 2
@@ -354,15 +354,15 @@ public enum Limits {
     public static let maximumCensusEntries = 1000
     public static let maximumCensusAges = 32
     public static let censusPatience = Duration.seconds(5)
-    /// An operator's token that holds longer is none: it counts milliseconds, or for ever.
+    /// Longest validity of an operator's token. A longer one is refused: it counts milliseconds, or never ends.
     public static let longestOperatorToken = Duration.seconds(20 * 366 * 86_400)
-    /// Told to whoever is answered that something is not there for the moment (HTTP's Retry-After).
+    /// Value of HTTP's Retry-After in answers about something that is not available for the moment.
     public static let retryAfter = Duration.seconds(1)
     /// What an operator asked for is waited for, and then given up.
     public static let operatorAnswerLimit = Duration.seconds(180)
     /// The file of stored projects; one project takes some kilobytes.
     public static let maximumProjectFileBytes = 64 << 20
-    /// Of a label of a host name (RFC 1035 §2.3.4).
+    /// Length of a label of a host name (RFC 1035 §2.3.4).
     public static let maximumProjectNameBytes = 63
     /// What describes one project to the API, its levels and the members of one object in it.
     public static let maximumProjectBodyBytes = 256 << 10

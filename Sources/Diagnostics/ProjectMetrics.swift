@@ -97,7 +97,7 @@ public final class ProjectMetrics: Sendable {
         case answers
         /// It is told first what rows there are.
         case snapshot
-        /// PostgreSQL does not show a commit yet that concerns a table of its own.
+        /// A commit on a table that the channel listens to is not visible in PostgreSQL yet.
         case standby
 
         public static let labelName = "reason"

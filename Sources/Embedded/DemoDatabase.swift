@@ -9,7 +9,7 @@ public struct DemoDatabase: Sendable {
         public let id: String
     }
 
-    /// Somebody who sees the orders of all by a claim, `app_metadata.staff`.
+    /// Person who sees everybody's orders by a claim, `app_metadata.staff`.
     public static let staff = Person(name: "cleo", id: "00000000-0000-4000-8000-00000000c1e0")
 
     public static let people = [

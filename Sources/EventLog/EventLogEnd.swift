@@ -43,7 +43,7 @@ public final class EventLogEnd: Sendable {
         var state: State
         var wakers: [(id: UInt64, wake: @Sendable () -> Void)] = []
         var nextWaker: UInt64 = 0
-        /// Number of the newest segment that a reader cannot read on in.
+        /// Number of the newest segment that a reader cannot read to its end.
         var unreadable: UInt64 = 0
     }
 
@@ -65,12 +65,12 @@ public final class EventLogEnd: Sendable {
         for waker in wakers { waker.wake() }
     }
 
-    /// Asks the writer to begin another segment than that one, what is left of which does not read.
+    /// Asks the writer to begin a segment after that one, whose rest does not read.
     public func askForSegment(behind segment: UInt64) {
         shared.withLock { $0.unreadable = max($0.unreadable, segment) }
     }
 
-    /// A reader waits for another segment than the one that is written to.
+    /// True if a reader waits for a segment after the one that is written to.
     public var isSegmentWanted: Bool { shared.withLock { $0.unreadable >= $0.state.segment } }
 
     /// Calls `wake` on the writer's thread after each move of the end. It must not block: signal an eventfd, no more.

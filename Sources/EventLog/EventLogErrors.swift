@@ -43,7 +43,7 @@ public struct EventLogDamage: Error, Sendable, Equatable {
     public let position: UInt64
     /// What was found there; a fixed phrase, never data.
     public let finding: String
-    /// Number of the segment that it is in; nil where it is in another file.
+    /// Number of the segment with the trouble; nil if it is in another file.
     public let segment: UInt64?
 
     public init(path: String, position: UInt64, finding: String, segment: UInt64? = nil) {
@@ -89,13 +89,13 @@ extension EventLogError: CustomStringConvertible {
     }
 }
 
-/// Smallest thing that a reader gives up when it cannot read on. Whatever else is served goes on being served.
+/// Smallest unit that a reader gives up when it cannot read on. Everything else is served as before.
 public enum ReadingTrouble: Sendable, Equatable {
-    /// Nothing: the kernel refuses for now. The reader stays where it is and tries again after a while.
+    /// A read that the kernel refuses for now. The reader keeps its place and tries again after a while.
     case transient
-    /// One reader's past: retention deleted it.
+    /// The past of one reader, which retention deleted.
     case past
-    /// What is left of one segment, whose number is known where its own bytes are at fault. Other segments may read.
+    /// The rest of one segment, with its number if the segment's own bytes are at fault. Other segments may read.
     case segment(UInt64?)
     /// The whole log, for this process: it belongs to another source or another writer.
     case log
@@ -113,7 +113,7 @@ public enum ReadingTrouble: Sendable, Equatable {
 extension EventLogError {
     public var trouble: ReadingTrouble {
         switch self {
-        // Whatever the reason is, somebody may put an end to it.
+        // Any reason may pass once somebody acts on it.
         case .failure, .missing: .transient
         case .damaged(let damage): .segment(damage.segment)
         case .outsideRetention: .past

@@ -19,7 +19,7 @@ public struct EventLogOptions: Sendable {
     /// because the file system has nothing to note.
     public var preparesSegments = true
     public var now: @Sendable () -> Int64 = { Clock.unixMicroseconds() }
-    /// Nanoseconds that pass whatever is done to that clock; with them a step of it makes no segment older than it is.
+    /// Nanoseconds on the monotonic clock, so that a step of the wall clock makes no segment older than it is.
     public var monotonic: (@Sendable () -> UInt64)?
     /// Where a new log begins: not at zero when it is a copy of a part of another.
     public var firstOffset: UInt64 = 0

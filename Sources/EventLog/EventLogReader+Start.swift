@@ -60,7 +60,7 @@ extension EventLogReader {
             do {
                 return try choice.header(oldest).baseOffset
             } catch .damaged(let damage) {
-                // What it begins with cannot be read; what follows can.
+                // The damaged first segment is skipped; a later one may read.
                 do { oldest = try choice.sequence(for: .behindSegment(oldest)) } catch { throw .damaged(damage) }
             }
         }

@@ -13,7 +13,7 @@ public enum EventLogStart: Sendable, Equatable {
     case time(Int64)
     /// What is written from now on.
     case end
-    /// The first segment behind the one of this number: what is left of that one cannot be read.
+    /// First segment behind the one of this number, whose rest cannot be read.
     case behindSegment(UInt64)
 }
 
@@ -49,7 +49,7 @@ private struct Prelude {
 /// (another process, or no writer at all) at the last whole transaction in the files. It never writes. One thread uses it
 /// at a time.
 ///
-/// After an error it stands where it stood before: where the kernel refuses only for now, the same call is made again.
+/// The reader keeps its place after an error. If the kernel refuses only for now, repeat the same call.
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
@@ -378,7 +378,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
-            // Whatever may fail comes before it is entered.
+            // Everything that may fail is done before the segment is entered.
             let extent = try extent(of: header.sequence)
             let isPassable = passes && header.epoch == epoch && extent.isSealed
             let uselessEnd = isPassable ? try uselessEnd(of: file, header, isUseless) : nil

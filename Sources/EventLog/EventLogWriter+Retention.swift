@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// The time at which a log was opened and what has passed since then: a step of the wall clock is no part of it.
+/// Clock that adds the time since the log was opened to the time of its opening. A step of the wall clock does not change it.
 struct SteadyClock: Sendable {
     private let wall: Int64
     private let began: UInt64
@@ -14,7 +14,7 @@ struct SteadyClock: Sendable {
         began = monotonic()
     }
 
-    /// Microseconds since 1970.
+    /// Present time in microseconds since 1970.
     var now: Int64 { wall + Int64(clamping: (monotonic() - began) / 1000) }
 }
 

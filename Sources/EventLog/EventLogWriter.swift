@@ -20,11 +20,11 @@ public final class EventLogWriter {
     var sealed: [SegmentSummary]
     private var active: ActiveSegment
     private var spare: SpareSegment?
-    /// On the monotonic clock.
+    /// Time at which the present segment began, on the monotonic clock.
     private var segmentBegan: UInt64
-    /// Clock by which no segment grows old faster than time passes; nil without a monotonic clock.
+    /// Clock by which no segment ages faster than time passes; nil without a monotonic clock.
     let steadyClock: SteadyClock?
-    /// When segments were sealed by that clock, those of this process.
+    /// Times at which this process sealed segments, by that clock.
     var sealedAt: [UInt64: Int64] = [:]
     /// A rename that is not known to be durable yet.
     private var directoryNeedsSync = false

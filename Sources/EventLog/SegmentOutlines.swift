@@ -53,7 +53,7 @@ public final class SegmentOutlines {
             let start = outline.end
             try reading { () throws(SystemError) in try Self.extend(&outline, file, header, to: limit) }
             bytesRead += outline.end - start
-            // Behind what does not read there may be the last word on a row.
+            // The unreadable part may hold the last version of a row.
             let size = try reading { () throws(SystemError) in try file.size() }
             guard outline.end >= min(limit, size) else {
                 throw files.damage(header.sequence, at: outline.end, "bytes that are no entry")

@@ -155,8 +155,8 @@ extension Explainer {
 }
 
 extension [TableFinding] {
-    /// A table that is closed to one role and open to another is as somebody meant it; where no policy lets any role see
-    /// anything, nothing ever arrives.
+    /// Returns the findings with their weights. A table that is closed to some roles only is intended; one that no policy opens
+    /// to any role is wrong.
     fileprivate func weighed(of roles: [String]) -> [TableFinding] {
         let closedTo = Set(filter { $0.closed != nil }.flatMap(\.roles))
         return map { finding in

@@ -17,10 +17,10 @@ extension Explanation {
         return result
     }
 
-    /// Rights, filter and policies alone do not say that somebody was there.
+    /// Words for a conclusion from rights, filter and policies alone, which do not tell that somebody was connected.
     private static let wouldHaveBeen = "would have been"
 
-    /// The same, where the ledger has it that he listened and was sent it.
+    /// Returns the explanation of a user who, by the ledger, listened and was sent the change.
     public func confirmed() -> Explanation {
         var result = self
         if isTold {

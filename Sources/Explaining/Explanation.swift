@@ -190,7 +190,7 @@ public enum ExplainedTruth: Sendable, Hashable {
 /// Why there is no explanation.
 public enum ExplainFailure: Error, Sendable, Equatable {
     case databaseAway
-    /// The log has the catalog of then, and in it nothing of the role: nobody had asked about it.
+    /// The log has the catalog of that time, but no record of the role: nobody had asked about it.
     case roleNotRecorded(String)
     /// A truncate, or a message.
     case noRow

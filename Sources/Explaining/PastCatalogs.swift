@@ -20,7 +20,7 @@ public struct PastCatalogs {
         return catalogs.chosen
     }
 
-    /// Places behind one and up to another where the catalog may have become another, in their order.
+    /// Returns the places behind one and up to another at which the catalog may have changed, in order.
     public static func turns(of log: HistoryLog, after first: UInt64, through last: UInt64) throws -> [UInt64] {
         var turns: Set<UInt64> = []
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])

@@ -19,13 +19,13 @@ public struct TableFinding: Sendable, Equatable {
     public var sql: String?
     /// The SQL shows somebody what was kept from him.
     public var showsMore = false
-    /// Why the role gets nothing of the table at all; nil where it gets something.
+    /// Reason why the role sees no row of the table; nil if it sees some.
     var closed: Closed?
 
     enum Closed: Sendable, Equatable {
-        /// It may not SELECT.
+        /// The role may not SELECT.
         case byRights
-        /// No policy is for it.
+        /// The role has no policy.
         case byPolicies
     }
 

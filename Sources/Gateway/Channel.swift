@@ -97,7 +97,7 @@ final class Channel {
     /// Whose policies count for its bindings; nil until one needs them.
     var holder: Holder?
     var listener: UInt32?
-    /// Tables for whose sake it is parked, until PostgreSQL shows what the log has of them.
+    /// Tables that the channel is parked for, until PostgreSQL shows their transactions.
     var heldBy: Set<UInt32> = []
     /// Errors in the parameters, to be said after the reply.
     var complaints: [ClientText] = []
@@ -124,13 +124,13 @@ final class Channel {
     var joinTimer: TimerID?
     /// When the bindings are asked for again.
     var bindTimer: TimerID?
-    /// The client is told of this loss when the timer has ended.
+    /// Loss that the client is told when the timer has ended.
     var untoldLoss: LossReason?
     /// Left out of changes with its session.
     var isResting = false
     /// It was told of what never comes of tables that were out of the publication, as far as that was noticed before here.
     var knowsRepublishedUpTo: UInt64 = 0
-    /// Of this loss the client is told when its bindings are in place: until then more is missing.
+    /// Loss that the client is told when its bindings are in place. Until then, more is missing.
     var missesUntilBound: LossReason?
     /// What it was told of generated columns that could not be computed: each thing once.
     var toldOfUncomputed: Set<ClientText> = []

@@ -18,7 +18,7 @@ public struct ChannelCensus: Sendable {
         var role: [UInt8]
         var subject: [UInt8]
         var isPrivate: Bool
-        /// As clients write them, in JSON, but for the values of filters.
+        /// Bindings as clients write them, in JSON, with the values of filters masked.
         var bindings: [UInt8]
         /// Up to where it was sent what there is; nil for one that is not answered yet.
         var sent: UInt64?

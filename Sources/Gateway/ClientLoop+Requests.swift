@@ -281,8 +281,8 @@ extension ClientLoop {
         return condition
     }
 
-    /// Returns the project of the host name that a request asks for, or what the settings say of names that are no project's.
-    /// One that is known and does not run is nobody else's.
+    /// Returns the project of the host name that a request asks for. For a name without a project, the settings decide. A known
+    /// project that does not run is never replaced by another.
     func project(of request: HTTPRequest) throws(NotServed) -> Project {
         let host = request.host?.text ?? ""
         switch shared.directory.project(
@@ -308,7 +308,7 @@ extension ClientLoop {
         guard mayReadMetrics(request) else { return HTTPResponse(HTTPStatus.forbidden) }
         shared.process.look(at: loop.now)
         let projects = shared.directory.all
-        // Of those that do not run there are zeros: what is alerted on is there for them too.
+        // Projects that do not run show zeros, so that alerts on them still work.
         let absent = shared.directory.absent.map { absent in
             ProjectMetrics(of: absent.name == shared.settings.mainProject ? nil : absent.name)
         }
@@ -415,14 +415,14 @@ extension ClientLoop {
     }
 }
 
-/// Why a request is not served by any project.
+/// Reason why no project serves a request.
 enum NotServed: Error {
-    /// For the moment, in words: its project does not run.
+    /// The project does not run at the moment; the text says why.
     case unavailable(String)
-    /// No project is meant.
+    /// The request is not for any known project.
     case unknown
 
-    /// Answer of paths that have the reference's form.
+    /// Response for paths that have the reference's form.
     var response: HTTPResponse {
         switch self {
         case .unavailable(let sentence): .message(.serviceUnavailable, sentence)
@@ -439,7 +439,7 @@ enum NotServed: Error {
 }
 
 extension HTTPHeader {
-    /// Every answer of status 503 has one.
+    /// Value of Retry-After, which every answer of status 503 has.
     static let retryAfter = HTTPHeader("retry-after", "\(Limits.retryAfter.wholeSeconds)")
 }
 

@@ -15,7 +15,7 @@ public final class Departures: Sendable {
     private let book: Mutex<DepartureBook>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
-    /// Clock of the book: Unix seconds as they were when the process began, which go on without jumps from there.
+    /// Clock of the book: Unix seconds at the start of the process, continued by the monotonic clock.
     private let clock: SteadySeconds
     private let secret: DepartureBook.Secret
     /// Nil where it is kept in memory alone.
@@ -85,7 +85,7 @@ public final class Departures: Sendable {
     /// Known again on its own socket, where nobody else comes, whatever its login.
     func socketKey(of channel: Channel) -> DepartureKey { hash([], channel) }
 
-    /// Key of a client that comes back with another socket; nil for those who could not be told from others.
+    /// Returns the key of a client that comes back with another socket; nil if it cannot be told from others.
     func key(of channel: Channel) -> DepartureKey? {
         guard let identity = identity(of: channel) else { return nil }
         return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel)
@@ -213,8 +213,7 @@ public final class Departures: Sendable {
     }
 }
 
-/// Seconds since 1970 as they were at one moment, which go on from there by the monotonic clock: a step of the wall clock
-/// does not change them.
+/// Seconds since 1970 at one moment, continued by the monotonic clock. A step of the wall clock does not change them.
 private struct SteadySeconds: Sendable {
     private let base: Int64
 

@@ -453,9 +453,9 @@ extension Follower {
         pipeline.channel(of: listener).flatMap { channel(at: $0) }
     }
 
-    /// Tells every channel that history has a hole, or begins anew: of rows, and of what the database says to its topic.
-    /// Channels that catch up were promised what is before their join, too. Where the log only begins, channels without
-    /// bindings were promised nothing of what was before.
+    /// Tells every channel that history has a gap or begins anew, for rows and for the database's messages to its topic.
+    /// Channels that catch up were promised the time before their join, too. Where the log only begins,
+    /// channels without bindings were promised nothing of the time before.
     func tellOfGap(_ reason: String) {
         for place in places {
             guard let channel = channel(at: place) else { continue }

@@ -122,7 +122,7 @@ final class Follower {
         return more
     }
 
-    /// What it was to tell is not told any more.
+    /// True if the remaining changes of the catch-up are not delivered any more.
     var isLost: Bool { !isAtEnd && (pipeline.hasLostPast || pipeline.hasFailed) }
 
     private func holdUp(_ rebound: Rebinding.Progress) {

@@ -45,14 +45,14 @@ public final class Gateway: Sendable {
         shared.directory.add(project)
     }
 
-    /// Names of projects that are known and do not run: they are answered so, and never by another project.
+    /// Announces names of known projects that do not run. Clients are told so, and never reach another project.
     public func announce(_ names: [String], _ absence: ProjectAbsence) { shared.directory.announce(names, absence) }
 
-    /// Names of projects that were deleted: nobody answers for them.
+    /// Remembers names of deleted projects, so that no other project answers for them.
     public func remember(deleted names: [String]) { shared.directory.remember(deleted: names) }
 
-    /// Its clients are sent away, and told that it is stopping if they come back. When it returns, no loop knows of the
-    /// project any more.
+    /// Removes the project and sends its clients away. A client that comes back is told that the project is stopping. Returns
+    /// when no loop knows of the project any more.
     public func remove(_ project: Project) {
         shared.directory.remove(project)
         for mailbox in mailboxes { mailbox.post(.left(project)) }

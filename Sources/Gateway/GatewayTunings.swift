@@ -15,11 +15,11 @@ extension Limits {
     static let standingsPerStep: UInt32 = 1024
     static let standingStepInterval = Duration.milliseconds(10)
 
-    /// Topics of a socket whose client was connected before, of which is remembered that they were joined on it. A topic beyond
-    /// that is told again that the hub does not know what its client has received.
+    /// Number of topics per socket that are remembered as joined by a client that was connected before. For a topic beyond
+    /// this, the client is told again that the hub does not know what it received.
     static let joinedTopics = 256
-    /// Channels of a socket that ended before it, of which is remembered what their clients were sent. A channel that joins again
-    /// beyond that is told that the hub does not know.
+    /// Number of ended channels per socket whose sent positions are remembered. A channel beyond this that joins again is told
+    /// that the hub does not know.
     static let endedChannels = 256
 
     /// Where the hub ends, a loop's clients are sent away at least this fast.

@@ -1,7 +1,7 @@
 import Catalog
 import Protocol
 
-/// Why a channel may lack changes, as its client is told with `ChangesMissing`.
+/// Reason why a channel may lack changes, as its client is told with `ChangesMissing`.
 enum LossReason: Hashable {
     /// PostgreSQL gave no answer about a filter or policy.
     case undecided
@@ -10,7 +10,7 @@ enum LossReason: Hashable {
     /// - Parameter isRepeated: it was told so on its socket before, where a client that joins again at each error would do so
     ///   for good.
     case unknownPosition(isRepeated: Bool)
-    /// It reconnected before it had certainly received something that it was told.
+    /// The client reconnected before it had certainly received a message that it was sent.
     case toldBeforeReturn
     case retention
     case otherHistory
@@ -21,7 +21,7 @@ enum LossReason: Hashable {
     case unpublished
     /// Entries were removed from the log on demand.
     case removed
-    /// The channel's token became another person's.
+    /// The channel's token was replaced by another person's.
     case tokenChanged
     /// The join was interrupted by a gap in history.
     case gap

@@ -13,7 +13,7 @@ public protocol Operators: Sendable {
     ) -> HTTPResponse?
 }
 
-/// A client that waits for an answer, until it leaves: then nobody needs to go on with it.
+/// Client that waits for an answer. When it leaves, the work is no longer needed.
 public final class WaitingClient: Sendable {
     private let left = Atomic<Bool>(false)
 

@@ -75,7 +75,7 @@ public final class Project: Sendable {
     private let demoted = Mutex<[PolicyBinding]>([])
     /// A loop failed to read the log: clients are refused.
     let cannotRead = Atomic<Bool>(false)
-    /// Why loops cannot read the log now, by their numbers.
+    /// Reasons why loops cannot read the log now, by loop number.
     let unreadable = Mutex<[Int: String]>([:])
     private let loopsLeft = Atomic<Int>(0)
     let admissions = Admissions()

@@ -1,17 +1,17 @@
 import Settings
 import Synchronization
 
-/// Why a project that is known serves nobody at the moment.
+/// Reason why a known project serves nobody at the moment.
 public enum ProjectAbsence: String, Sendable, CaseIterable {
     case starting
-    /// Its clients are being sent away: it is reloaded, changed or deleted.
+    /// The project is reloaded, changed or deleted, and its clients are being sent away.
     case stopping
-    /// It could not be started, and is tried again.
+    /// The project could not be started, and the hub tries again.
     case failed
-    /// Its description names no database.
+    /// The project's description names no database.
     case unconfigured
 
-    /// For clients.
+    /// Sentence for clients.
     var sentence: String {
         switch self {
         case .starting: "the project is starting"
@@ -22,19 +22,18 @@ public enum ProjectAbsence: String, Sendable, CaseIterable {
     }
 }
 
-/// All projects that are known, running or not, by the names that hosts have for them. A name that is known is never
-/// answered by another project.
+/// All known projects, running or not, by the names that hosts use for them. Another project never answers for a known name.
 final class ProjectDirectory: Sendable {
     enum Entry {
         case running(Project)
         case absent(ProjectAbsence)
-        /// It was deleted: its clients, which go on trying, are nobody else's.
+        /// The project was deleted. Its clients, which go on trying, are not given to another project.
         case deleted
     }
 
     private struct Entries {
         var byName: [String: Entry] = [:]
-        /// Where there is one project, and no more.
+        /// The only project; nil if there are more or fewer than one.
         var only: Entry?
     }
 
@@ -45,7 +44,7 @@ final class ProjectDirectory: Sendable {
         case known(Project)
         /// The name is no project's, and this one answers for all such.
         case standIn(Project)
-        /// The project that is meant does not run.
+        /// The project exists but does not run.
         case absent(ProjectAbsence)
         case none
     }
@@ -75,7 +74,7 @@ final class ProjectDirectory: Sendable {
         }
     }
 
-    /// Nil for a name that no project has.
+    /// Returns the entry of a name; nil if no project has it.
     func entry(named name: String) -> Entry? {
         entries.withLock { entries in
             if case .deleted = entries.byName[name] { nil } else { entries.byName[name] }
@@ -107,14 +106,14 @@ final class ProjectDirectory: Sendable {
         }
     }
 
-    /// These names are known from now on, all at once; those of projects that run stay theirs.
+    /// Makes the names known, all at once, as absent. Names of running projects stay theirs.
     func announce(_ names: [String], _ absence: ProjectAbsence) {
         change { entries in
             for name in names where entries[name]?.project == nil { entries[name] = .absent(absence) }
         }
     }
 
-    /// Nobody answers for these names until there are such projects again.
+    /// Marks names of deleted projects: no project answers for them until one of that name exists again.
     func remember(deleted names: [String]) {
         change { entries in
             for name in names where entries[name]?.project == nil { entries[name] = .deleted }

@@ -16,7 +16,7 @@ public struct ProjectHealthReport: Sendable, Equatable {
     /// In words, what may become a loss if nobody does anything.
     public var warning: String?
 
-    /// Why it does not run at all; nil where it does.
+    /// Reason why the project does not run; nil if it runs.
     public private(set) var absence: ProjectAbsence?
 
     /// How many projects there are and how many of them are not ready, where there are several.
@@ -41,7 +41,7 @@ public struct ProjectHealthReport: Sendable, Equatable {
         self.trouble = trouble
     }
 
-    /// A project that does not run.
+    /// Creates the report of a project that does not run.
     init(absent absence: ProjectAbsence) {
         self.init(isStreaming: false, isLogWritable: false, isCatalogKnown: false, clients: 0, trouble: nil)
         isLogReadable = false

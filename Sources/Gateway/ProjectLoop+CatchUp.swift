@@ -80,13 +80,15 @@ extension ProjectLoop {
         return nil
     }
 
-    /// It hears everything since it was here: a replay of the last messages would be told twice, and end further on.
+    /// Drops the channel's replay. A channel that receives everything since its position would get the last messages twice, and
+    /// the replay would end later.
     private func forgetReplay(of channel: Channel) {
         guard channel.conversation.details?.hasReplayed == true else { return }
         channel.conversation.detailed().forgetReplay()
     }
 
-    /// It is told to fetch: what the log has of its topic by now it may have heard, and a loop may yet be about to read it.
+    /// Skips past messages for a channel that is told to fetch. It may have received some of its topic's messages, and the loop
+    /// may be about to read others.
     private func passOverMessages(_ channel: Channel) {
         guard channel.conversation.details?.hasReplayed != true,
             let end = project.delivery.log.end()?.state.position.offset
@@ -151,8 +153,7 @@ extension ProjectLoop {
         return hasBoarded
     }
 
-    /// The past that the follower was to tell does not read: its channels go on with those at the log's end, and nobody
-    /// else hears of it.
+    /// Ends a follower whose past does not read. Its channels continue at the log's end, and no other client is told.
     private func giveUp(_ follower: Follower) {
         for place in follower.passengers.sorted() {
             guard let channel = channels[place] else { continue }
@@ -170,12 +171,13 @@ extension ProjectLoop {
 
     private func retentionOvertook(_ channel: Channel) { refuse(channel, .olderThanRetention) }
 
-    /// What was missed cannot be told: that is in the join's reply, or, where that is out, told as a loss.
+    /// Refuses a channel's resume because the missed changes cannot be sent. The refusal is in the join's reply, or is sent as
+    /// a loss if the reply is already out.
     private func refuse(_ channel: Channel, _ refusal: LogStanding.Refusal) {
         channel.recovery = .refused(refusal)
         channel.since = nil
         if let feed = channel.session.feed, channel.isOpen {
-            // Where it goes on when it has fetched.
+            // Position at which the channel continues after its fetch.
             channel.since = live.pipeline.isOpen ? live.pipeline.frontier : nil
             return cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
         }

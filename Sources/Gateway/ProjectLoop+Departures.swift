@@ -46,9 +46,9 @@ extension Channel {
 extension ProjectLoop {
     // MARK: Coming
 
-    /// Decides what a joining channel hears of the time before its join, before its bindings are placed: nothing can refuse
-    /// the join any more. A client object that was connected before gets everything since then, or is told that changes
-    /// may be missing.
+    /// Decides what a joining channel receives of the time before its join. It runs before the channel's bindings are placed,
+    /// when nothing can refuse the join any more. A client object that was connected before receives everything since then, or
+    /// is told that changes may be missing.
     func resumeFromKnownPosition(_ channel: Channel) {
         let session = channel.session
         guard session.feed == nil else { return }
@@ -70,7 +70,7 @@ extension ProjectLoop {
             channel.knowsRepublishedUpTo = 0
             goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
         case .unknown:
-            // A channel that its client left on this socket and joins again begins.
+            // A topic that its client left on this socket and joins again begins anew.
             if case .kept = session.joinedTopics[channel.topic] { return }
             tellThatPastIsUnknown(channel)
         }
@@ -84,16 +84,16 @@ extension ProjectLoop {
         case .kept, .mayBeForgotten: isRepeated = true
         }
         channel.session.joinedTopics.remember((), for: channel.topic)
-        // Who says where it was is answered in the reply.
+        // The reply answers a channel that named its position.
         guard channel.recovery == .none, !hasEverything(channel) else { return }
         channel.missesUntilBound = .unknownPosition(isRepeated: isRepeated)
     }
 
-    /// It begins with all rows there are, and what the database said to its topic was said to everybody: of that a public
-    /// channel with a snapshot is promised nothing.
+    /// True if the channel misses nothing by joining late: it begins with all rows that exist, in a snapshot. The database's
+    /// messages to a public channel's topic went to everybody, and a public channel with a snapshot is promised none.
     func hasEverything(_ channel: Channel) -> Bool { channel.wantsSnapshot && !channel.conversation.isPrivate }
 
-    /// By what the entries of a channel's client are counted.
+    /// Returns the address and socket against which the entries of a channel's client count.
     private func taker(_ channel: Channel) -> DepartureBook.Taker {
         let connection = channel.session.connection
         var socket = KeyHash(seed: UInt64(clients.number))
@@ -179,7 +179,7 @@ extension ProjectLoop {
     func hasEnded(_ channel: Channel, comesBack: Bool) {
         apart.remove(channel.place)
         restated.remove(channel.place)
-        // It was not told that something may be missing: it is when it joins again.
+        // The channel was not told of its loss: it is told when it joins again.
         if comesBack, channel.missesUntilBound != nil { channel.session.joinedTopics.take(channel.topic) }
         guard let departures = project.settings.departures else {
             if comesBack, channel.isOpen { channel.session.ended.forget() }
@@ -455,7 +455,7 @@ extension EventLogPosition {
 }
 
 extension Channel.Recovery {
-    /// What a client hears that cannot go on where it was.
+    /// Loss to report to a client that cannot continue from its position.
     var loss: LossReason {
         switch self {
         case .refused(.olderThanRetention): .retention
@@ -467,7 +467,7 @@ extension Channel.Recovery {
 }
 
 extension PeerAddress {
-    /// Whoever may have many addresses of one network has one here: an IPv4 address, the first half of an IPv6 one.
+    /// Key by which addresses of one subscriber are counted as one: an IPv4 address, or the first half of an IPv6 one.
     fileprivate var subscriber: UInt32 {
         var hash = KeyHash(seed: isIPv6 ? 6 : 4)
         hash.combine(network)

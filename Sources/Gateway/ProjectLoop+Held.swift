@@ -5,14 +5,14 @@ import Diagnostics
 import EventLog
 import Net
 
-/// Tables that the log has a transaction of which PostgreSQL does not show yet, because its commit waits for a standby.
-/// Whether a policy or privilege changed before it can be asked only when it is visible.
+/// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby. Whether a
+/// policy or privilege changed before the transaction can be asked only once it is visible.
 struct HeldTables {
-    /// The transactions of each.
+    /// Hidden transactions of each table.
     var transactions: [UInt32: Set<UInt32>] = [:]
-    /// All channels that listen to them are parked.
+    /// True if all channels that listen to these tables are parked.
     var isComplete = true
-    /// Channels were bound since that was looked at.
+    /// True if channels were bound since the last check.
     var hasNewListeners = false
 
     var isEmpty: Bool { transactions.isEmpty }
@@ -20,8 +20,8 @@ struct HeldTables {
     var unheard: Set<UInt32> { isComplete ? Set(transactions.keys) : [] }
 }
 
-/// Commits that wait hold up the listeners of their own tables only: their channels are parked at that place of the log, and
-/// come back from there when PostgreSQL shows the commits. All others go on.
+/// Parking for waiting commits. Only listeners of the commit's own tables are parked, at that place of the log. They continue
+/// from there when PostgreSQL shows the commits. All others go on.
 extension ProjectLoop {
     func hold(_ found: [HeldTable]) {
         if found.isEmpty { return }
@@ -30,7 +30,7 @@ extension ProjectLoop {
         lookAgainLater()
     }
 
-    /// False while somebody listens to such a table who cannot be parked yet: nothing is read then.
+    /// False while a listener of such a table cannot be parked yet; the log is not read then.
     func holdsAllConcerned() -> Bool {
         defer { heldTables.hasNewListeners = false }
         guard !heldTables.isEmpty else { return true }
@@ -60,7 +60,7 @@ extension ProjectLoop {
         loop.turnAgain()
     }
 
-    /// Channels go on whose tables' transactions are all visible by now.
+    /// Continues the channels whose tables' transactions are all visible now.
     func releaseHeldTables() {
         guard !heldTables.isEmpty else { return }
         // Behind a gap PostgreSQL may be another that does not know them.
@@ -79,14 +79,14 @@ extension ProjectLoop {
             unpark(channel)
         }
         guard !heldTables.isEmpty else { return }
-        // Where all who are bound are parked, nobody else has the catalog looked at often.
+        // If every bound channel is parked, nothing else makes the catalog be checked often.
         project.catalog.refresh(seeing: nil) { _ in }
         lookAgainLater()
     }
 }
 
 extension Channel {
-    /// Tables whose policies or privileges decide what it hears.
+    /// Tables whose policies or privileges decide what the channel receives.
     fileprivate var tablesJudgedBy: Set<UInt32> {
         var tables: Set<UInt32> = []
         for binding in bindings {

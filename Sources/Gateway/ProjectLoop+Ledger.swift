@@ -242,7 +242,7 @@ extension Channel {
     /// As clients write them.
     var bindingsForLedger: [UInt8] { listedBindings { $0 } }
 
-    /// As clients write them, but for the values of filters: of those the ledger tells, masked.
+    /// Bindings as clients write them, with the values of filters masked. The ledger shows such values masked too.
     var bindingsForCensus: [UInt8] {
         let bounds = Filter.Bounds(
             bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,

@@ -37,7 +37,7 @@ final class ProjectLoop {
     var apart: Set<UInt32> = []
     /// Channels whose marks are to be written down anew.
     var restated: Set<UInt32> = []
-    /// Tables of which PostgreSQL does not show a commit yet that the log has.
+    /// Tables with a commit in the log that PostgreSQL does not show yet.
     var heldTables = HeldTables()
     /// Channels that began with a snapshot, and may have in it what the log has yet to come to.
     var leavingOut: Set<UInt32> = []
@@ -45,7 +45,7 @@ final class ProjectLoop {
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false
-    /// Why the log does not read at its end, as it was told last.
+    /// Reason last reported why the log does not read at its end.
     private var unreadable: String?
     /// Where channels stand is looked at, from the first on that this is about.
     var standingSweep: StandingSweep?
@@ -218,8 +218,8 @@ final class ProjectLoop {
 
     // MARK: Ends
 
-    /// What is committed reaches clients late while the log does not read: nobody is sent away for that, and everybody can
-    /// see it.
+    /// Publishes that the log does not read at the moment, so that its changes reach clients late. Nobody is disconnected
+    /// unless reading has failed for good.
     func noteReading() {
         if live.pipeline.hasFailed, !project.cannotRead.exchange(true, ordering: .relaxed) {
             disconnectAll(.internalError, "the event log cannot be read")

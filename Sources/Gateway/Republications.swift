@@ -33,7 +33,7 @@ struct Republications: Equatable {
         noticed = noticed.filter { present.contains($0.key) }
     }
 
-    /// By what the table is published and with which options. Records of older versions have only the first.
+    /// Returns the table's publications and options. Records of older versions have only the publications.
     private static func mark(of table: CatalogTable) -> String { table.publishedBy + "|" + table.publicationVersion }
 
     private static func most(of tables: Int) -> Int { max(1024, 2 * tables) }

@@ -35,7 +35,7 @@ final class Session {
     /// From when its head is read until it is answered.
     var incoming: IncomingRequest?
     var body: HTTPBodyReader?
-    /// For whoever works on an operator's answer.
+    /// Client that waits for an operator's answer.
     var waiting: WaitingClient?
     var version = SerializerVersion.v1
     var wantsCompression = false
@@ -64,7 +64,7 @@ final class Session {
     var receipt = SocketReceipt()
     /// The numbers of its first message and of the highest; 0 for none.
     private(set) var firstRef: UInt32 = 0
-    /// Topics that a client which was connected before has joined on this socket.
+    /// Topics that a client that was connected before has joined on this socket.
     var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     private(set) var lastRef: UInt32 = 0
     /// Channels that ended, and not by a word of the client's: it most often joins again.

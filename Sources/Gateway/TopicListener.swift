@@ -97,7 +97,7 @@ final class ConversationDetails {
     var pastEnd: UInt64 = 0
     /// The offset that it was told it stands at, by a marker or by what it heard before one was due.
     var markedAt: UInt64 = 0
-    /// Messages of the past were asked for and looked up: `pastEnd` says up to where.
+    /// True if past messages were asked for and looked up, up to `pastEnd`.
     private(set) var hasReplayed = false
     /// To be told once its join is answered.
     var pastMessages: [ArchivedMessage] = []
@@ -137,7 +137,7 @@ final class ConversationDetails {
         pastEnd = end
     }
 
-    /// As if no messages of the past had been asked for.
+    /// Discards the replayed messages, as if the client had not asked for past messages.
     func forgetReplay() {
         hasReplayed = false
         pastMessages = []

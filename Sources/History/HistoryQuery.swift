@@ -236,7 +236,7 @@ final class PreparedRelation {
     func fulfils(_ change: RecordedChange) -> Bool {
         guard let conditions else { return false }
         return conditions.allSatisfy { column, condition in
-            // By what is shown of it: nobody finds out by guessing what is not.
+            // Compares the shown value, so that guesses do not reveal what is masked.
             let shown = change.value(of: column).map { masked.shown($0, at: column) }
             return condition.holds(for: shown, type: known.relation.columns[column].typeOID)
         }

@@ -99,9 +99,10 @@ public struct Attendance: Sendable {
     public var renewals: [RecordedNote] = []
     /// What it was told to be missing.
     public var losses: [RecordedNote] = []
-    /// Place in the log by which it had certainly come to the end of what it came back to; nil where nobody wrote that down.
+    /// Place in the log by which the client had certainly reached the end of its catch-up; nil if nobody recorded that.
     public internal(set) var caughtUpBy: UInt64?
-    /// Place in the log by which it had certainly come past the change that the book is about; nil likewise.
+    /// Place in the log by which the client had certainly passed the change that the book is about; nil if nobody recorded
+    /// that.
     public internal(set) var passedBy: UInt64?
 
     init(_ joined: RecordedNote) { self.joined = joined }
@@ -119,16 +120,16 @@ public struct Attendance: Sendable {
         renewals.last { $0.note.offset <= offset } ?? joined
     }
 
-    /// Place in the log by which it had certainly come to a change of before its return, or to one that was committed before it
-    /// had caught up: whatever held until then may have decided whether it was sent the change. Nil where it was there at the
-    /// change.
+    /// Place in the log by which the client had certainly reached a change from before its return, or one committed before it
+    /// had caught up. Rights at any time until then may have decided whether it was sent the change. Nil if the client was
+    /// connected at the change.
     public func catchUpEnd(to offset: UInt64) -> UInt64? {
         guard since < joined.place, joined.note.event != .stands, !isAnswer else { return nil }
         if let caughtUpBy, caughtUpBy <= offset { return nil }
         return passedBy ?? .max
     }
 
-    /// With what claims it may have come to a change while it caught up.
+    /// Returns the notes with the claims that the client may have had when it reached a change while it caught up.
     public func holders(at offset: UInt64, through place: UInt64) -> [RecordedNote] {
         let first = holder(at: offset)
         return [first] + renewals.filter { $0.place > first.place && $0.place <= place && $0.note.offset > offset }
@@ -195,7 +196,7 @@ public struct AttendanceBook: Sendable {
     private var reached: [UInt64: LedgerNote] = [:]
     /// By loop: of which changes its deliveries are not all recorded.
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
-    /// Place of the first note that only a ledger with joins has.
+    /// Place of the first note that is written only by a ledger with joins.
     private var keptFrom: UInt64?
     /// So many channels that came and went, and requests, are not in the log: there was no room.
     public private(set) var strangers: UInt64 = 0
@@ -222,7 +223,7 @@ public struct AttendanceBook: Sendable {
         add(RecordedNote(note: note, epoch: 0, place: place))
     }
 
-    /// Whether joins were being written down at an offset: who is not in the book then was not there.
+    /// True if joins were being recorded at the offset. A client that is not in the book then was not connected.
     public func isKept(at offset: UInt64) -> Bool { keptFrom.map { $0 <= offset } ?? false }
 
     /// In the order of their joins.
@@ -263,7 +264,7 @@ public struct AttendanceBook: Sendable {
         return reached.offset
     }
 
-    /// All that its loop serves has come to an offset.
+    /// Records that everything that the channel's loop serves has reached an offset.
     private mutating func come(_ place: Int, _ reached: RecordedNote) {
         guard let attendance = known[place], attendance.loop == UInt64(reached.note.channel),
             reached.note.time > attendance.joined.note.time

@@ -14,7 +14,7 @@ struct BeginningFile {
 
     let directory: any StorageDirectory
 
-    /// Nil where it is not there, or says nothing: then the slot counts as another log's.
+    /// Returns the file's content; nil if it is missing or empty. The slot then counts as another log's.
     func read() throws(SystemError) -> String? {
         guard let file = try directory.openIfThere(Self.name) else { return nil }
         var bytes = ByteWriter(capacity: Self.maximumBytes)

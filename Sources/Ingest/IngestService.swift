@@ -52,8 +52,8 @@ public final class IngestService: Sendable {
     /// That nothing is read from the database for a while.
     public let pause: StreamPause
 
-    /// Opens the log, which throws when it is in use or damaged, and starts to follow the slot. Where the machine has no room
-    /// or no descriptors for that now, or the disk fails, the service waits, and says so.
+    /// Opens the log, which throws if it is in use or damaged, and starts to follow the slot. If the machine has no room or no
+    /// descriptors now, or the disk fails, the service waits and reports that.
     public init(_ settings: Settings) throws {
         let metrics = settings.replication.metrics
         let notes = WaitingNotes(metrics)
@@ -200,7 +200,7 @@ public final class IngestService: Sendable {
     }
 }
 
-/// The log as the ingest thread has it. The locks go with it.
+/// Log of the ingest thread. Its locks go with it.
 private struct OpenedLog {
     let sink: LogSink
     let lock: any StorageLock

@@ -88,7 +88,7 @@ struct LineageFile {
 }
 
 extension StorageDirectory {
-    /// The file for reading; nil where there is none.
+    /// Returns the file for reading; nil if there is none.
     func openIfThere(_ name: String) throws(SystemError) -> (any StorageFile)? {
         do throws(SystemError) {
             return try open(name, for: .reading)

@@ -68,7 +68,7 @@ final class LogScrubber: Sendable {
         do throws(EventLogError) {
             guard try readWhole(segment) else { return }
         } catch {
-            // Another time: nothing is known of it.
+            // Tries again later: the refused read says nothing about the segment.
             if error.trouble == .transient { return rest(Self.idleNanoseconds) }
             finding = "\(error)"
         }

@@ -83,7 +83,7 @@ public final class LogSink: TransactionSink {
         }
     }
 
-    /// What cannot be read now is not what is not there.
+    /// Runs a read of a file of the log. A failed read is an error; only an absent file counts as absent.
     private static func opening<T>(_ body: () throws(SystemError) -> T) throws(EventLogError) -> T {
         do throws(SystemError) {
             return try body()
@@ -403,7 +403,7 @@ public final class LogSink: TransactionSink {
         upkeep.answer(wish)
     }
 
-    /// What is written to a segment that readers cannot read on in reaches nobody: the next one begins.
+    /// Begins the next segment if readers cannot read the present one: its changes would reach nobody.
     private func rollWhenUnreadable(_ writer: EventLogWriter) throws {
         guard writer.end.isSegmentWanted, !writer.isInsideTransaction else { return }
         try stalling {

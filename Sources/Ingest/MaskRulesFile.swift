@@ -1,15 +1,15 @@
 import Glibc
 import System
 
-/// The hub's rules of masking, beside the log's segments: every reader of the log obeys them, whatever its own settings are.
+/// Masking rules of the hub, beside the log's segments. Every reader of the log obeys them, whatever its own settings are.
 ///
-/// A hub writes the file at its start, and removes it where it has no rules. It goes along where the directory is copied.
+/// A hub writes the file at its start, and removes it if it has no rules. The file is copied with the directory.
 public enum MaskRulesFile {
     public static let name = "mask.rules"
     private static let unfinished = "mask.rules.new"
     private static let mostBytes: UInt64 = 16 << 20
 
-    /// Returns the rules of a log's directory as text; nil where its hub has none.
+    /// Returns the rules of a log's directory as text; nil if its hub has none.
     public static func read(in directory: any StorageDirectory) throws(SystemError) -> [UInt8]? {
         do throws(SystemError) {
             return try directory.open(name, for: .reading).contents(atMost: mostBytes)
@@ -19,7 +19,7 @@ public enum MaskRulesFile {
         }
     }
 
-    /// Copies the file of the setting into a log's directory. A file that cannot be read is an error: nobody could say then
+    /// Copies the file of the setting into a log's directory. A file that cannot be read is an error, because nobody could tell
     /// what is to be masked.
     static func keep(_ path: String?, in directory: any StorageDirectory) throws(SystemError) {
         guard let path else {

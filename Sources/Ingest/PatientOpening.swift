@@ -5,9 +5,9 @@ import Replication
 import Synchronization
 import System
 
-/// Something that is opened when a hub starts: at once, or as soon as the machine lets it.
+/// Something opened when the hub starts: at once, or as soon as the machine allows.
 ///
-/// Whoever starts the hub tries first, and is told of mistakes; the thread that needs it waits for the rest.
+/// The starting thread tries first and reports mistakes; the thread that needs the result waits for the rest.
 final class PatientOpening<Opened>: @unchecked Sendable {
     // Guarded by use: the starting thread tries before the other one begins, and never looks again.
     private var opened: Opened?
@@ -16,7 +16,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
 
     init(_ open: @escaping () throws -> Opened) { self.open = open }
 
-    /// Tries once. Throws what somebody has to put right before there is any use in another try.
+    /// Tries once. Throws an error that somebody has to fix before another try can succeed.
     func attempt(_ status: ReplicationStatus) throws {
         do {
             opened = try open()
@@ -27,7 +27,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
         }
     }
 
-    /// What was opened, now or after a while; nil once it is no longer wanted.
+    /// Waits until it is opened, and returns the result; nil once nobody wants it any more.
     func take(_ status: ReplicationStatus) -> Opened? {
         var pause = Limits.firstOpeningPause.wholeNanoseconds
         while opened == nil, ending.value == 0 {
@@ -45,11 +45,11 @@ final class PatientOpening<Opened>: @unchecked Sendable {
         return opened
     }
 
-    /// Nobody waits for it any more.
+    /// Ends the wait.
     func end() { ending.beat() }
 }
 
-/// Which troubles of a start may pass without anybody changing what was asked for.
+/// Troubles of a start that may pass without a change of the settings.
 private enum StartTrouble {
     static func code(of error: any Error) -> Int32? {
         switch error {
@@ -60,7 +60,7 @@ private enum StartTrouble {
         }
     }
 
-    /// Others use up what the machine has, or its disk fails for a while.
+    /// True if the trouble may pass: others use up the machine's resources, or the disk fails for a while.
     static func passes(_ code: Int32) -> Bool {
         [EIO, EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT].contains(code)
     }
@@ -69,7 +69,7 @@ private enum StartTrouble {
 }
 
 extension Limits {
-    /// How soon a log is opened again that could not be opened when the hub started, at first and at the latest.
+    /// Pauses before a log is opened again that could not be opened when the hub started: the first one, and the longest.
     static let firstOpeningPause = Duration.milliseconds(100)
     static let longestOpeningPause = Duration.seconds(5)
 }

@@ -113,7 +113,7 @@ struct PolicyTable {
         set { answers[place(row, claims)] = newValue }
     }
 
-    /// The policy fails there, whenever it is evaluated.
+    /// Records that the policy fails on the row, whenever it is evaluated.
     mutating func fail(_ row: Int, _ claims: Int) {
         self[row, claims] = nil
         failed.insert(place(row, claims))

@@ -83,7 +83,7 @@ public struct PredicateIndex: ~Copyable {
             fingerprint, RelationMap(table: table, relation: relation, slots: slots, foreign: foreign))
     }
 
-    /// Forgets all relations: what their columns mean is told anew.
+    /// Forgets all relations, whose columns are described again.
     public mutating func forgetRelations() { relations.removeAll() }
 
     // MARK: Subscriptions
@@ -345,7 +345,7 @@ public struct PredicateIndex: ~Copyable {
     /// The question for PostgreSQL where a node's filter could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 
-    /// Whether a node's members have a filter.
+    /// True if the node's members have a filter.
     public func hasFilter(_ node: MatchedNode) -> Bool { store.predicate(of: node.number)?.hasFilter ?? true }
 
 }

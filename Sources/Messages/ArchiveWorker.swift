@@ -14,7 +14,7 @@ final class ArchiveWorker: AskingWorker {
     private let table: MessageTableReader
     private var log: MessageLog
     private var lastTrouble: String?
-    /// Nobody beats it: it is waited for as long as was asked.
+    /// Times the pauses between tries. No thread beats it, so a wait lasts as long as was asked.
     private let pauses = Pulse()
     /// Somebody has asked: until then nothing is read.
     private var isAwake = false

@@ -60,7 +60,8 @@ struct MessageLog {
         end = state.position
     }
 
-    /// Nil where a segment is damaged, unless it is the one that is written to: those around it are read all the same.
+    /// Runs a read of a segment; nil if the segment is damaged, unless it is the one that is written to. Others are read all
+    /// the same.
     private mutating func skipping<T>(_ isLast: Bool, _ body: (inout MessageLog) throws -> T) throws -> T? {
         do {
             return try body(&self)
@@ -205,7 +206,7 @@ struct MessageLog {
         index.prepend(segment)
     }
 
-    /// A sealed segment, read to its end; nil where there is none.
+    /// Reads a sealed segment to its end; nil if there is none.
     private mutating func whole(_ sequence: UInt64) throws -> MessageIndex.Segment? {
         let files = try files()
         guard let reader = try SegmentReader(directory: files, segment: sequence, limit: nil) else { return nil }
@@ -288,7 +289,7 @@ struct MessageLog {
                 do {
                     read = try Self.message(&reader, found, layouts, query)
                 } catch  where !isTransient(error) {
-                    // As where retention took it: the newer ones are told.
+                    // Newer messages are returned, as if retention had deleted this one.
                     Log.shared.error("a message in the event log cannot be read", [.reason("\(error)")])
                     index.forget(upTo: found.now.segment)
                     return (messages.reversed(), false)

@@ -17,7 +17,7 @@ extension Limits {
 
     /// How far behind the log's end the places of messages may be while nobody asks.
     static let archiveInterval = Duration.seconds(2)
-    /// How soon a log is read again that the kernel refused to read.
+    /// Pause before a log is read again that the kernel refused to read.
     static let archiveReadingPause = Duration.milliseconds(100)
     /// What the table's answer may take.
     static let replayStatementTimeout = Duration.seconds(2)

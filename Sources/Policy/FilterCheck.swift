@@ -180,7 +180,7 @@ extension FilterCheck {
         }
     }
 
-    /// Whether the database has the text: PostgreSQL refuses one that its encoding does not have.
+    /// True if the database certainly has the text: PostgreSQL refuses a text that its encoding does not have.
     private func isSure(of text: [UInt8]) -> Bool { settings.text.encoding == .utf8 || text.allSatisfy { $0 < 0x80 } }
 
     private func word(_ condition: FilterCondition, _ type: TypeFacts) throws(FilterRefusal) -> TruthWord {

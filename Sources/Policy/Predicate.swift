@@ -175,7 +175,7 @@ extension Predicate {
         return verdict
     }
 
-    /// Whether it is of a subscription's filter, and not of a policy alone.
+    /// True if the predicate is of a subscription's filter, not of a policy alone.
     public var hasFilter: Bool { filterStart != nil }
 
     /// The verdict of the filter alone, whatever the policy says: PostgreSQL is asked about each of them by itself.

@@ -1,18 +1,18 @@
-/// How the database writes and folds text, as far as the process may do with text what PostgreSQL does.
+/// Rules by which the database writes and folds text, as far as the process may handle text like PostgreSQL.
 ///
-/// All text comes to the process in UTF-8. PostgreSQL counts, cuts and orders it in the database's own encoding.
+/// All text reaches the process in UTF-8. PostgreSQL counts, cuts and orders it in the database's own encoding.
 public struct TextRules: Sendable, Hashable {
     public enum Encoding: Sendable, Hashable {
         case utf8
-        /// Different texts have different forms in UTF-8: equality is that of the bytes. Characters and order are PostgreSQL's
-        /// to say.
+        /// An encoding in which different texts have different UTF-8 forms: equality is that of the bytes. PostgreSQL decides
+        /// about characters and order.
         case oneToOne
-        /// Two texts may have one form in UTF-8: PostgreSQL alone compares them.
+        /// An encoding in which two texts may have one UTF-8 form: only PostgreSQL compares them.
         case other
     }
 
     public var encoding: Encoding
-    /// Under the database's own ctype `lower` and `upper` map the 26 letters to each other as in C: not so in Turkish.
+    /// True if `lower` and `upper` map the 26 letters to each other under the database's own ctype, as in C. Turkish does not.
     public var foldsASCIIPlainly: Bool
 
     public init(_ encoding: Encoding, foldsASCIIPlainly: Bool) {
@@ -20,14 +20,14 @@ public struct TextRules: Sendable, Hashable {
         self.foldsASCIIPlainly = foldsASCIIPlainly
     }
 
-    /// The rules of a usual database.
+    /// Rules of a usual database.
     public static let plainUTF8 = TextRules(.utf8, foldsASCIIPlainly: true)
-    /// The rules of a database nothing is known of.
+    /// Rules of a database about which nothing is known.
     public static let unknown = TextRules(.other, foldsASCIIPlainly: false)
 }
 
 extension TextRules.Encoding {
-    /// An encoding by the name that `getdatabaseencoding` gives.
+    /// Creates the encoding from the name that `getdatabaseencoding` gives.
     public init(server name: String) {
         switch name {
         case "UTF8": self = .utf8
@@ -40,7 +40,7 @@ extension TextRules.Encoding {
 }
 
 extension Function {
-    /// The function, where the process does with texts of the encoding what PostgreSQL does.
+    /// Returns the function if the process treats texts of the encoding like PostgreSQL; otherwise nil.
     func exact(on arguments: [TypeFacts], _ encoding: TextRules.Encoding) -> Function? {
         switch encoding {
         case .utf8: self
@@ -52,7 +52,7 @@ extension Function {
 }
 
 extension Function.Operation {
-    /// Whether it only holds whole texts against each other, or hands them on.
+    /// True if the operation only compares whole texts, or passes them on.
     fileprivate var takesTextsAsWholes: Bool {
         switch self {
         case .compare(let comparison, let comparator, _): !comparison.isOrder || comparator.kind == .enumeration
@@ -69,7 +69,7 @@ extension Function.Operation {
 }
 
 extension TypeFacts {
-    /// Whether all its values are written in ASCII, which is the same in every encoding.
+    /// True if all the type's values are written in ASCII, which is the same in every encoding.
     var isWrittenInASCII: Bool {
         switch shape {
         case .array(let element): element.isWrittenInASCII

@@ -1,23 +1,23 @@
-/// Settings of databases and roles by which PostgreSQL reads and writes values, and what each is to the hub.
+/// Settings of databases and roles by which PostgreSQL reads and writes values, and their effect on the hub.
 ///
 /// The hub writes and reads values by its own settings (`Connection.outputSettings`). While a policy is evaluated the settings
 /// are those of a client's session: the hub's texts mean the same under all that are `followed`.
 public enum ValueSettings {
-    /// Settings under which an expression may have another value, and the hub's texts have not.
+    /// Settings under which an expression may have another value, while the hub's texts keep theirs.
     public static let followed: Set<String> = writing.union([
         "search_path", "timezone", "lc_time", "lc_numeric", "default_text_search_config",
     ])
-    /// The ones under which values are written as other texts.
+    /// Settings under which values are written as other texts.
     private static let writing: Set<String> = [
         "datestyle", "intervalstyle", "bytea_output", "extra_float_digits", "xmlbinary",
     ]
-    /// Settings under which the hub's own texts would mean something else, with the value that they must have. Nobody is let
-    /// read by policies where a client's session has another one.
+    /// Settings under which the hub's own texts would mean something else, with the value that each must have. Policies let
+    /// nobody read if a client's session has another value.
     public static let required = [
         "array_nulls": "on", "xmloption": "content", "standard_conforming_strings": "on",
         "transform_null_equals": "off",
     ]
-    /// Values that a session of the hub's has where it reads and writes texts.
+    /// Values of the hub's own sessions in which it reads and writes texts.
     public static let own = [
         "datestyle": "ISO, MDY", "intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "3",
         "xmlbinary": "base64", "timezone": "UTC", "lc_monetary": "C", "array_nulls": "on", "xmloption": "content",
@@ -43,11 +43,11 @@ public enum ValueSettings {
     private static let names = (writing.union(required.keys)).sorted().map { Quoted.literal($0) }.joined(
         separator: ", ")
 
-    /// What the answer to `question` comes to.
+    /// Settings that differ from the hub's own, found by the answer to `question`.
     public struct Differences: Sendable, Equatable {
-        /// `DateStyle = ISO, DMY`: values are written or read in another way than by the hub.
+        /// Settings, such as `DateStyle = ISO, DMY`, under which values are written or read in another way than by the hub.
         public private(set) var followed: [String] = []
-        /// Nobody is let read by policies.
+        /// Settings under which policies let nobody read.
         public private(set) var refused: [String] = []
 
         public init() {}
@@ -64,7 +64,7 @@ public enum ValueSettings {
         }
     }
 
-    /// Whether the hub's own value means the same.
+    /// True if the value has the same meaning as the hub's own.
     public static func isUsual(_ name: String, _ value: String) -> Bool {
         let value = value.lowercased().filter { $0 != " " }
         switch name {

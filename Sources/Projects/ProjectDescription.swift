@@ -52,7 +52,7 @@ public struct ProjectDescription: Sendable, Equatable {
             updatedAt: now, fields: fields, extensions: extensions, unknown: old?.unknown ?? JSONObject())
     }
 
-    /// Projects that were stored before names were looked at keep theirs.
+    /// Returns the project's name after checks. A stored project keeps its name, even if new ones may not have it.
     private func checkedName(isNew: Bool, _ mistakes: inout ProjectMistakes) -> String {
         guard let externalID else {
             let isBlank = [nil, .null, .string("")].contains(members["external_id"])
@@ -71,8 +71,8 @@ public struct ProjectDescription: Sendable, Equatable {
         return externalID
     }
 
-    /// Whether a host name can begin with it (RFC 1123 §2.1, and `_`, which resolvers take). Digits alone would be part of an
-    /// address.
+    /// True if a host name can begin with the text (RFC 1123 §2.1; `_` is allowed, since resolvers take it). Digits alone are
+    /// not allowed: they would be part of an address.
     static func isHostLabel(_ name: String) -> Bool {
         let bytes = Array(name.utf8)
         func isPlain(_ byte: UInt8) -> Bool { (97...122).contains(byte) || (48...57).contains(byte) }
@@ -91,7 +91,7 @@ public struct ProjectDescription: Sendable, Equatable {
             switch members[field.name] {
             case nil: fields[field.name] = old?.fields[field.name] ?? field.initial(defaults)
             case .null, .string(""): fields[field.name] = field.initial(defaults)
-            // What was taken once is taken again.
+            // A stored value may be sent again unchanged.
             case let given? where given == old?.fields[field.name]: fields[field.name] = given
             case let given?:
                 fields[field.name] = field.cast(given)

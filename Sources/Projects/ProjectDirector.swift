@@ -18,21 +18,21 @@ public struct NoDatabase: Error, CustomStringConvertible {
 
 /// Starts and ends projects, as the settings, the store and operators want it.
 ///
-/// In: operations from any thread. Out: their answers, from a thread of the project that they concern: ending a project waits
-/// for its threads and its clients.
+/// In: operations from any thread. Out: their answers, from a thread of the project concerned, since ending a project waits for
+/// its threads and its clients.
 public final class ProjectDirector: Operators {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
     private struct Running {
         var byName: [String: RunningProject] = [:]
-        /// Projects that could not be started, by how often in a row.
+        /// Projects that could not be started, with the number of failures in a row.
         var failures: [String: Int] = [:]
         var free: [UInt32] = []
         var next: UInt32 = 0
     }
 
     let api: TenantsAPI
-    /// Has the keys as they were read last.
+    /// Planner with the keys as they were last read.
     private let planning: Mutex<ProjectPlanner>
     private let store: ProjectStore
     private let configured: ProjectRecord?
@@ -42,8 +42,7 @@ public final class ProjectDirector: Operators {
     /// From when all else is there.
     private let questions = Mutex<QuestionDesk?>(nil)
 
-    /// Starts every project there is, side by side. One that cannot be started is said in the log and tried again; the others
-    /// run.
+    /// Starts every project, side by side. A project that cannot be started is logged and tried again; the others run.
     public init(_ planner: ProjectPlanner, on gateway: Gateway) throws {
         let configuration = planner.configuration
         planning = Mutex(planner)
@@ -80,8 +79,8 @@ public final class ProjectDirector: Operators {
 
     // MARK: Starting
 
-    /// Each has been tried once when this returns. Throws where there is none but the settings' own that could run: the
-    /// reason is the program's then.
+    /// Starts all projects and returns after each has been tried once. Throws if only the settings' own project could run and
+    /// it failed: the error is then the program's reason.
     private func startAll() throws {
         let own = planner.configuration.projectName
         var names = store.all.map(\.externalID)
@@ -107,8 +106,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Starts the project as it is described now. Where that fails it is tried again later, until it runs or is described
-    /// otherwise.
+    /// Starts the project as it is described now. If that fails, tries again later until it runs or its description changes.
     private func attempt(_ name: String) -> (any Error)? {
         do {
             guard let plan = plan(name) else {
@@ -150,14 +148,13 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Doubles from the shortest to the longest, with a little chance.
+    /// Returns the delay, which doubles from the shortest to the longest, with a small random part.
     static func delay(afterFailures count: Int) -> Duration {
         let doubled = Limits.shortestProjectRetry * (1 << min(max(0, count - 1), 16))
         return min(doubled, Limits.longestProjectRetry) * Double.random(in: 0.8...1.0)
     }
 
-    /// What the project is made of, by the store or else by the settings; nil without a database, or where there is no such
-    /// project.
+    /// Plan of the project, from the store or else from the settings; nil if the project does not exist or has no database.
     private func plan(_ name: String) -> ProjectPlan? {
         if let record = store.record(named: name) { return planner.stored(record) }
         return isConfigured(name) ? planner.configured : nil
@@ -203,7 +200,7 @@ public final class ProjectDirector: Operators {
             return ask(.question(question), of: record, for: client, then: later) { run in { run.answer() } }
         case .erasure(let question, let record):
             let ingest = project(record.externalID)?.ingest
-            // Who leaves has asked for it all the same.
+            // The erasure goes on although its client leaves.
             return ask(.question(question), of: record, for: WaitingClient(), then: later) { run in
                 { ErasureRun(run: run, ingest: ingest).answer() }
             }
@@ -227,7 +224,7 @@ public final class ProjectDirector: Operators {
     }
 
     private func perform(_ operation: TenantsOperation, then answer: @escaping Answer) {
-        // What is known at once waits for nothing.
+        // Health is answered at once, without waiting for other operations.
         if case .health(let name) = operation { return answer(health(name)) }
         lanes.add(operation.project) { [self] isGivenUp in
             answer(isGivenUp ? TenantsAPI.failed("the hub is busy or ending") : carryOut(operation))
@@ -291,7 +288,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// In words that it could not be.
+    /// Restarts the project; returns words for a failure, or nil.
     private func restarted(_ name: String) -> String? {
         stop(name)
         running.withLock { _ = $0.failures.removeValue(forKey: name) }
@@ -304,7 +301,7 @@ public final class ProjectDirector: Operators {
         let staysConfigured = isConfigured(name) && planner.configured != nil
         do throws(ProjectStoreError) {
             guard let record = try store.remove(name, remembering: !staysConfigured) else { return TenantsAPI.done }
-            // Another description of the settings' own project went.
+            // Only a stored description was removed; the settings' own project restarts.
             if staysConfigured {
                 return restarted(name).map(TenantsAPI.failed) ?? TenantsAPI.done
             }
@@ -395,7 +392,7 @@ public final class ProjectDirector: Operators {
         lanes.close()
     }
 
-    /// Ends all projects side by side, when clients and loops are gone already.
+    /// Ends all projects side by side, once clients and loops are gone.
     public func endAll() {
         var threads: [BackgroundThread] = []
         for project in running.withLock({ Array($0.byName.values) }) {
@@ -417,13 +414,13 @@ public final class ProjectDirector: Operators {
     }
 }
 
-/// A project's work was given up before it began.
+/// Error for a project's work that was given up before it began.
 private struct HubIsBusy: Error, CustomStringConvertible {
     var description: String { "the hub has no thread for it" }
 }
 
 extension TenantsOperation {
-    /// Name of the project that it concerns.
+    /// Name of the project that the operation concerns.
     fileprivate var project: String {
         switch self {
         case .upsert(let description): description.externalID ?? ""

@@ -22,7 +22,7 @@ struct ProjectField {
     let kind: Kind
     /// Encrypted in the file and in answers.
     let isSecret: Bool
-    /// What is said of a value that is none of this field.
+    /// Message about a value that is invalid for this field.
     let mistake: String
     /// What stands there when nothing was given; nil for what may be missing.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
@@ -199,7 +199,7 @@ extension ProjectField {
         !text.isEmpty && !text.utf8.contains(0)
     }
 
-    /// What signs tokens of HS256 is as long as its hash (RFC 7518 §3.2).
+    /// True if the secret that signs HS256 tokens is at least as long as the hash (RFC 7518 §3.2), and has no zero byte.
     @Sendable
     private static func isSoundSecret(_ text: String) -> Bool {
         text.utf8.count >= ShortSecret.soundBytes && !text.utf8.contains(0)

@@ -22,7 +22,8 @@ public struct ProjectHealth: Sendable, Equatable {
         self.node = node
     }
 
-    /// The hub holds on to the database also where nobody is connected; the reference, which does not, is healthy then.
+    /// True while the database is connected and changes stream. The hub keeps its database connection without any client; the
+    /// reference, which does not, is healthy then.
     public var isHealthy: Bool { isDatabaseConnected && isReplicating }
 
     /// 200 whether healthy or not: the body tells.

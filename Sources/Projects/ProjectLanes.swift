@@ -2,11 +2,11 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Work on projects: what concerns one is done in order, one thing after the other, and never waits for another's.
+/// Work on projects. Work on one project runs in order, one thing after the other, and never waits for another's.
 ///
-/// In: work from any thread, for now or for later. A project that has work has a thread for as long as that takes.
+/// In: work from any thread, for now or for later. A project with work has a thread for as long as the work takes.
 final class ProjectLanes: Sendable {
-    /// Called once. It is given up where the hub ends, is busy, or has no thread for it.
+    /// Work that runs once. It is given up if the hub ends, is busy, or has no thread for it.
     typealias Work = @Sendable (_ isGivenUp: Bool) -> Void
 
     fileprivate struct Lane {
@@ -16,7 +16,7 @@ final class ProjectLanes: Sendable {
 
     fileprivate struct State {
         var lanes: [String: Lane] = [:]
-        /// By project: work for a moment of the monotonic clock.
+        /// Scheduled work by project, each with a time of the monotonic clock.
         var later: [String: (at: UInt64, work: Work)] = [:]
         var isClosed = false
     }
@@ -25,7 +25,8 @@ final class ProjectLanes: Sendable {
     private let pulse = Pulse()
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    /// On the main thread: what is started from a socket loop has that loop's descriptors.
+    /// Starts the dispatching thread. Call it on the main thread: a thread started from a socket loop would have that loop's
+    /// descriptors.
     init() throws(SystemError) {
         let thread = try BackgroundThread("projects") { [self] in dispatch() }
         self.thread.withLock { $0 = thread }
@@ -36,7 +37,7 @@ final class ProjectLanes: Sendable {
         if isTaken { pulse.beat() } else { work(true) }
     }
 
-    /// In the place of what the project was to have done later until now.
+    /// Schedules work for later, replacing earlier scheduled work of the project.
     func add(_ name: String, atMonotonic time: UInt64, _ work: @escaping Work) {
         state.withLock { state in
             if !state.isClosed { state.later[name] = (time, work) }
@@ -44,7 +45,7 @@ final class ProjectLanes: Sendable {
         pulse.beat()
     }
 
-    /// Gives up what has not begun, and waits for what has.
+    /// Gives up work that has not begun, and waits for work that has.
     func close() {
         state.withLock { state in
             state.isClosed = true

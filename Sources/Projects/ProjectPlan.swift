@@ -82,7 +82,7 @@ public struct ProjectPlanner: Sendable {
         }
     }
 
-    /// Two projects on one slot take changes from each other. One that was stored so may stay so.
+    /// Checks the slot: two projects on one slot take changes from each other. A project that was stored so may stay so.
     func checkSlot(
         of new: ProjectRecord, replacing old: ProjectRecord?, beside others: [ProjectRecord]
     ) throws(ProjectMistakes) {

@@ -11,7 +11,8 @@ import Snapshots
 import System
 
 extension ProjectServices {
-    /// Starts them, or none where one of them cannot be. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
+    /// Starts all services, or none if one of them cannot start. `policies` is the login by which PostgreSQL is asked about
+    /// policies; nil is the hub's own.
     init(
         _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
         janitor: MessagesJanitor, messagesHours: Int, keepsCatalogs: Bool
@@ -65,7 +66,7 @@ extension ProjectServices {
     }
 }
 
-/// Services that run while others are yet to be started: a start that is tried again and again leaves no threads behind.
+/// Services that run while others are yet to be started. A start that is tried again and again leaves no threads behind.
 private final class ServicesStarting {
     private var stops: [() -> Void] = []
     var isComplete = false

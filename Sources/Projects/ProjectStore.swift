@@ -63,7 +63,7 @@ public final class ProjectStore: Sendable {
         state.withLock { state in state.records.first { $0.isNamed(externalID) } }
     }
 
-    /// Names of projects that were deleted and are not there again.
+    /// Names of deleted projects that do not exist again.
     var deleted: [String] { state.withLock { $0.deleted } }
 
     // MARK: Changing
@@ -109,7 +109,7 @@ public final class ProjectStore: Sendable {
         }
     }
 
-    /// Removes the project, durably before this returns, and returns it; nil when there was none of that name.
+    /// Removes the project durably and returns it; nil if none has that name.
     ///
     /// - Parameter isRemembered: whether nobody is to answer for its name from now on.
     func remove(
@@ -259,7 +259,7 @@ extension ProjectRecord {
         description.externalID.map(isNamed) ?? false
     }
 
-    /// Byte by byte: Swift takes two spellings of an accented letter for one, which a host name is not.
+    /// Compares names byte by byte. Swift treats two spellings of an accented letter as one, but a host name does not.
     func isNamed(_ name: String) -> Bool { externalID.utf8.elementsEqual(name.utf8) }
 }
 

@@ -17,10 +17,10 @@ struct SlotPlace: Sendable {
         return own == theirs
     }
 
-    /// Whether both are surely the same slot: of one name on one server, whatever the database, as slots are the server's.
+    /// True if both are certainly the same slot: one name on one server, whatever the database, as slots belong to the server.
     func isSame(as other: SlotPlace) -> Bool { slot == other.slot && server != nil && server == other.server }
 
-    /// Host and port as the address has them; nil for a text that libpq does not read.
+    /// Host and port of the address; nil for a text that libpq does not read.
     private var server: [String]? {
         guard let parameters = try? target.parameters() else { return nil }
         func last(_ name: String) -> String? { parameters.last { $0.0 == name }?.1 }

@@ -10,7 +10,7 @@ public struct LogStanding: Sendable {
         case otherEpoch = "epoch_changed"
         /// The log has not come to that position.
         case unknown = "unknown_position"
-        /// What the log has from that position on is damaged, or the disk does not read it.
+        /// The log is damaged from that position on, or the disk does not read it.
         case unreadable = "log_unreadable"
     }
 

@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// Since when the log has every change of the tables that make members, by what each is published.
+/// Positions since when the log has every change of the tables that make members, by how each is published.
 ///
 /// A pure value: `MembershipRecord` keeps it.
 public struct MembershipNotes: Sendable, Equatable {
@@ -17,7 +17,7 @@ public struct MembershipNotes: Sendable, Equatable {
         }
     }
 
-    /// How a table is published, as text that differs when it left the publication and came back.
+    /// Text for the way a table is published. It changes when the table leaves the publication and returns.
     public typealias Mark = String
 
     private struct Following: Sendable, Equatable {
@@ -25,25 +25,25 @@ public struct MembershipNotes: Sendable, Equatable {
         var since: LSN
     }
 
-    /// The hub's own publication in the stream: its number, and the position from which the log has its changes.
+    /// Publication of the hub in the stream: its number, and the position from which the log has its changes.
     struct Publication: Sendable, Equatable {
         var number: UInt32
         var since: LSN
     }
 
-    /// Nil while the stream is without it.
+    /// Publication in the stream; nil while the stream does not carry it.
     var publication: Publication?
     private var followings: [Entry: Following] = [:]
     public private(set) var unknownPasts = UnknownPasts.none
 
-    /// Nothing was followed yet.
+    /// Notes of a new log, in which no table was followed yet.
     static let ofNewLog = MembershipNotes()
-    /// Something was followed, and nobody knows what.
+    /// Notes of a log whose followed tables are unknown.
     static let unknown = MembershipNotes(unknownPasts: UnknownPasts(knownFrom: nil))
 
     private init(unknownPasts: UnknownPasts = .none) { self.unknownPasts = unknownPasts }
 
-    /// For whoever looks at one moment alone: these tables have been followed all along.
+    /// Returns notes for a reader of a single moment, for which these tables have always been followed.
     public static func always(_ tables: [UInt32]) -> MembershipNotes {
         var notes = MembershipNotes()
         for table in tables {
@@ -68,8 +68,8 @@ public struct MembershipNotes: Sendable, Equatable {
 
     // MARK: What happens
 
-    /// Takes what is published just now, where the WAL ends at `position`; `settled` are the entries of which no transaction is
-    /// left that began before they were published so.
+    /// Records the tables published now, when the WAL ends at `position`. `settled` are the entries without a transaction left
+    /// that began before they were published.
     public mutating func take(_ published: [Entry: Mark], settled: Set<Entry>, at position: LSN) {
         if unknownPasts.knownFrom == nil { unknownPasts.knownFrom = position }
         for (entry, following) in followings where !isKept(entry, following, published) {
@@ -84,7 +84,8 @@ public struct MembershipNotes: Sendable, Equatable {
         }
     }
 
-    /// The stream may have been without the hub's own publication since the table was followed by it.
+    /// True if the table is published as before. If it is in the hub's own publication, the stream must also have carried that
+    /// since the table was followed.
     private func isKept(_ entry: Entry, _ following: Following, _ published: [Entry: Mark]) -> Bool {
         guard published[entry] == following.mark else { return false }
         return !entry.isOwn || publication.map { following.since >= $0.since } ?? false
@@ -110,7 +111,7 @@ extension MembershipNotes {
         return text
     }
 
-    /// Nil where it is not whole.
+    /// Creates the notes from their stored form; nil if it is incomplete.
     init?(encoded bytes: RawSpan) {
         let lines = bytes.text.split(separator: "\n").map { $0.split(separator: " ") }
         guard lines.first == ["version", "1"], lines.last?.first == "checksum" else { return nil }

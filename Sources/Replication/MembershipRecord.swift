@@ -4,15 +4,15 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Since when the log has every change of the tables that make members: for the stream and the catalog, and across restarts.
+/// Record of when the log has every change of the tables that make members, for the stream and the catalog, across restarts.
 ///
-/// A file beside the log's segments, replaced as a whole. What is new in it is on the disk before anybody relies on it. Where it
-/// is missing or damaged nothing is known of what was before: nobody is judged by memberships of that time, and who may miss
-/// something for that is told.
+/// The file lies beside the log's segments and is replaced as a whole. New entries are on the disk before anybody relies on
+/// them. If the file is missing or damaged, earlier memberships are unknown: nobody is judged by them, and clients that may
+/// miss something are told.
 public final class MembershipRecord: Sendable {
     private struct State {
         var notes = MembershipNotes.ofNewLog
-        /// Nil where it is kept in memory alone.
+        /// Directory of the file; nil if the record is kept in memory only.
         var directory: (any StorageDirectory)?
     }
 
@@ -24,7 +24,7 @@ public final class MembershipRecord: Sendable {
 
     public var notes: MembershipNotes { state.withLock { $0.notes } }
 
-    /// Takes up what an earlier process wrote down. `isNew`: the log has begun with this process, or is about to.
+    /// Reads the record of an earlier process. `isNew`: the log has begun with this process, or is about to.
     func open(in directory: any StorageDirectory, isNew: Bool) {
         let notes = isNew ? .ofNewLog : Self.read(directory)
         state.withLock { $0 = State(notes: notes, directory: directory) }
@@ -49,7 +49,7 @@ public final class MembershipRecord: Sendable {
             [.path(name), .error(reason)])
     }
 
-    /// Nothing of it is changed where that cannot be written down.
+    /// Changes the notes. If the change cannot be written to the disk, the notes stay unchanged.
     public func change(_ body: (inout MembershipNotes) -> Void) throws(SystemError) {
         try state.withLock { state throws(SystemError) in
             var notes = state.notes

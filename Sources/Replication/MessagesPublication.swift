@@ -134,7 +134,7 @@ struct MessagesPublication {
 }
 
 extension Connection {
-    /// Which publication has the name now; nil where there is none.
+    /// Returns the number of the publication that has the name now; nil if there is none.
     func publicationNumber(_ name: String) throws(PostgresError) -> UInt32? {
         let rows = try query("SELECT oid FROM pg_catalog.pg_publication WHERE pubname = $1", [name])
         return rows.first?.first.flatMap { $0 }.flatMap { UInt32($0) }

@@ -212,7 +212,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         return listed
     }
 
-    /// The disk's refusal to write something down beside the log is waited for, as that of the log is.
+    /// Runs a write beside the log. A refusal of the disk stalls the stream, as for the log itself.
     private func noting(_ body: () throws(SystemError) -> Void) throws(StorageStall) {
         do throws(SystemError) { try body() } catch {
             throw StorageStall(operation: error.operation, path: error.subject, reason: error.reason, hint: "")

@@ -28,7 +28,7 @@ public final class StreamCoverage: Sendable {
 
     public let publication: String
     private let state = Mutex(State())
-    /// What is known of its tables, where they make members.
+    /// Record of its tables, if they make members.
     public let record = MembershipRecord()
 
     public init(publication: String = StreamCoverage.memberships) { self.publication = publication }
@@ -70,7 +70,7 @@ public final class StreamCoverage: Sendable {
 
     // MARK: Across restarts
 
-    /// Takes up what an earlier process wrote down beside the log. The publication counts as followed since then until the
+    /// Reads the record that an earlier process wrote beside the log. The publication counts as followed since then, until the
     /// stream finds otherwise.
     public func open(in directory: any StorageDirectory, isNew: Bool) {
         record.open(in: directory, isNew: isNew)
@@ -78,10 +78,10 @@ public final class StreamCoverage: Sendable {
         state.withLock { $0 = State(number: kept.number, since: kept.since) }
     }
 
-    /// True if a stream has still to find out whether it can go on with the publication.
+    /// True if a stream must still find out whether it can continue with the publication.
     var isKept: Bool { state.withLock { $0.since != nil && !$0.isListed } }
 
-    /// The publication is this one now (nil: it is not there). The one that the log has followed up to this position can be
+    /// Sets the present publication (nil: it does not exist). The one that the log has followed up to this position can be
     /// listed from there on.
     func resume(_ number: UInt32?, at position: LSN) {
         state.withLock { state in
@@ -94,7 +94,7 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Writes down what holds when a stream begins, before it begins.
+    /// Records the state of the stream before it begins.
     func keep(isListed: Bool, at position: LSN) throws(SystemError) {
         let (number, since) = state.withLock { ($0.number, $0.since ?? position) }
         try record.change { notes in
@@ -102,7 +102,7 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// History has a gap: what was known before does not count.
+    /// Drops earlier knowledge after a gap in history.
     func forget() throws(SystemError) {
         try record.change { $0 = .unknown }
         state.withLock { $0 = State(isListed: $0.isListed) }
@@ -119,7 +119,7 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Zero where nobody asked.
+    /// Number of the publication; zero until it has been asked for.
     public var number: UInt32 { state.withLock { $0.number } }
 
     func isListable(at position: LSN) -> Bool { state.withLock { $0.seenAt.map { position >= $0 } ?? false } }

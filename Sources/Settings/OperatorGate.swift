@@ -54,7 +54,7 @@ public struct OperatorGate: Sendable {
 /// One secret of operators.
 private struct OperatorKey: Sendable {
     let verifier: TokenVerifier
-    /// Seconds.
+    /// Longest validity of a token in seconds; nil if it need not end.
     let longest: Int64?
     let isOfClients: Bool
 

@@ -4,24 +4,24 @@ import Diagnostics
 import EventLog
 import System
 
-/// Finds the first commit of the log that a snapshot does not see. It belongs to one thread.
+/// Finder of the first commit in the log that a snapshot does not see. It belongs to one thread.
 ///
-/// A snapshot does not show everything up to some place in the log, since a commit is logged before it is visible. It does
-/// show everything before the first commit that it does not see.
+/// A snapshot does not show everything up to some place in the log, since a commit is logged before it is visible. It shows
+/// everything before the first commit that it does not see.
 struct CommitTail {
     let open: @Sendable () throws(SystemError) -> any StorageDirectory
     let end: @Sendable () -> EventLogEnd?
     let settled: SettledPosition
 
-    /// A place in the log from which to look for commits that a snapshot does not see, found before it is taken.
+    /// Place in the log from which to look for commits that a snapshot does not see, found before the snapshot is taken.
     struct Beginning {
         fileprivate let directory: any StorageDirectory
         fileprivate let end: EventLogEnd
-        /// Nil is the log's first entry.
+        /// Position before which all commits are visible; nil for the log's first entry.
         fileprivate let settled: EventLogPosition?
     }
 
-    /// What can be asked of PostgreSQL about its transactions.
+    /// Questions to PostgreSQL about its transactions.
     protocol Asking {
         /// Returns a transaction number above that of every transaction that has begun.
         func nextTransaction() throws(SnapshotRefusal) -> UInt64
@@ -29,7 +29,8 @@ struct CommitTail {
         func oldestRunning() throws(SnapshotRefusal) -> UInt64
     }
 
-    /// Finds where to begin, before a snapshot is taken. Throws where a commit may be hidden in what retention has removed.
+    /// Finds the place to begin before a snapshot is taken. Throws if a commit may be hidden in a part that retention has
+    /// removed.
     func beginning(asking server: some Asking) throws -> Beginning {
         guard let end = end() else { throw SnapshotRefusal.logNotBegun }
         let directory = try open()
@@ -78,7 +79,7 @@ struct CommitTail {
         while try reader.next() {
             guard isWanted() else { throw SnapshotRefusal.cancelled }
             let entry = reader.entry
-            // What the log lacks there may be a commit that waits.
+            // The gap may hide a waiting commit.
             if entry.kind == .gap, entry.epoch != beginning.settled?.epoch { throw SnapshotRefusal.unsettled }
             guard entry.kind == .transaction else { continue }
             if entry.offset >= goal.offset { break }

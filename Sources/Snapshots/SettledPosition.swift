@@ -36,7 +36,7 @@ final class SettledPosition: Sendable {
         }
     }
 
-    /// Moves the position forward. A file that cannot be written is left as it was: what it says still holds.
+    /// Moves the position forward. A file that cannot be written stays as it was; its position is still valid.
     func advance(to position: EventLogPosition, in directory: any StorageDirectory) {
         known.withLock { known in
             guard known.position.map({ $0.offset < position.offset || $0.epoch != position.epoch }) ?? true,
@@ -58,7 +58,7 @@ final class SettledPosition: Sendable {
         return EventLogPosition(bytes.bytes.text.dropLast())
     }
 
-    /// Not synced: an older position holds as well, and a file that a power cut left empty is none.
+    /// Writes the position without a sync: an older position is valid too, and an empty file after a power cut counts as none.
     private static func write(_ position: EventLogPosition, in directory: any StorageDirectory) throws(SystemError) {
         var text = ByteWriter(capacity: maximumBytes)
         text.append("\(position)\n")

@@ -23,8 +23,8 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     /// A standby does not say which transactions it shows.
     case standby
     case logNotBegun
-    /// A transaction that began before the log's first entry has not ended: the snapshot may miss what it did, and the log
-    /// has it no more.
+    /// A transaction that began before the log's first entry has not ended. The snapshot may miss its changes, and the log does
+    /// not have them.
     case unsettled
     case busy
     /// PostgreSQL failed on it, with that code.

@@ -83,7 +83,7 @@ final class SnapshotSession: CommitTail.Asking {
         }
     }
 
-    /// A standby lets nobody write: `feature_not_supported`.
+    /// SQLSTATE of a standby, which lets nobody write: `feature_not_supported`.
     private static let isInRecovery = "0A000"
 
     // MARK: Reading

@@ -9,9 +9,9 @@ extension Limits {
     static let snapshotTries = 3
     /// Nothing is tried for so long after the database could not be reached.
     static let snapshotRest = Duration.seconds(1)
-    /// Changes of the log that a snapshot may look through; before it looks through more, it waits until it need not.
+    /// Number of changes of the log that a snapshot may look through. Beyond it, the snapshot waits until it need not.
     static let snapshotLookbackChanges: UInt64 = 16_384
-    /// How long it waits for all transactions that ran when it was asked for.
+    /// Time that a snapshot waits for the transactions that were running when it was asked for.
     static let snapshotSettlingPatience = Duration.seconds(1)
     static let snapshotSettlingInterval = Duration.milliseconds(5)
 }

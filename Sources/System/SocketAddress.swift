@@ -37,7 +37,7 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
     }
 
-    /// All of an IPv4 address, also of one that an IPv6 socket shows, and the network part of an IPv6 one.
+    /// Whole IPv4 address, also if an IPv6 socket shows it; or the network part of an IPv6 address.
     public var network: UInt64 { isIPv6 && high == 0 ? low : high }
 
     public var isAny: Bool { high == 0 && low == 0 }

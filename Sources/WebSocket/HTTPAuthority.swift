@@ -1,12 +1,12 @@
-/// Host and port that a request is for (RFC 3986 §3.2): what its target names, or else its Host header. The one place
-/// where a host is read.
+/// Host and port of a request (RFC 3986 §3.2): those of its target, or else of its Host header. The only place where a host is
+/// read.
 public struct HTTPAuthority: Equatable, Sendable {
-    /// As it came.
+    /// Text as it was received.
     public let text: String
-    /// First label of a name, in lower case; nil for an address, which has no labels.
+    /// First label of the name in lower case; nil for an address, which has no labels.
     public let label: String?
 
-    /// Nil for a text that is no host with or without a port.
+    /// Creates the authority; nil if the text is no host with or without a port.
     init?(_ text: String) {
         let bytes = Array(text.utf8)
         guard bytes.allSatisfy(HTTPSyntax.isHostCharacter), let host = Self.host(bytes), !host.isEmpty else {
@@ -16,7 +16,7 @@ public struct HTTPAuthority: Equatable, Sendable {
         label = Self.isAddress(host) ? nil : Self.firstLabel(host)
     }
 
-    /// The bytes before the port, with the brackets of an IPv6 address; nil where what follows is no port.
+    /// Returns the bytes before the port, with the brackets of an IPv6 address; nil if the rest is no port.
     private static func host(_ bytes: [UInt8]) -> ArraySlice<UInt8>? {
         let end: Int
         if bytes.first == UInt8(ascii: "[") {
@@ -41,7 +41,7 @@ public struct HTTPAuthority: Equatable, Sendable {
         return digits.isEmpty || UInt16(String(decoding: digits, as: UTF8.self)) != nil
     }
 
-    /// What stands in brackets: an IPv6 address, or one of a version to come (`v1.…`).
+    /// True if the text in brackets is an IPv6 address, or one of a future version (`v1.…`).
     private static func isLiteral(_ bytes: ArraySlice<UInt8>) -> Bool {
         guard let first = bytes.first else { return false }
         if first | 32 == UInt8(ascii: "v") { return !bytes.contains(UInt8(ascii: "[")) }
@@ -52,8 +52,8 @@ public struct HTTPAuthority: Equatable, Sendable {
         return isAddress && bytes.contains(UInt8(ascii: ":"))
     }
 
-    /// In brackets, or with a last label that is a number, as browsers tell IPv4 addresses from names (URL Standard,
-    /// "ends in a number checker").
+    /// True if the host is in brackets, or has a number as its last label. Browsers tell IPv4 addresses from names in this way
+    /// (URL Standard, "ends in a number checker").
     private static func isAddress(_ host: ArraySlice<UInt8>) -> Bool {
         if host.first == UInt8(ascii: "[") { return true }
         let last = host.split(separator: UInt8(ascii: ".")).last ?? []

@@ -47,8 +47,9 @@ struct HTTPHeaderFields {
 
     // MARK: What the head says about the message
 
-    /// RFC 9112 §3.2: exactly one Host; two readings of where a request goes are worse than none. A target in absolute form
-    /// takes its place (§3.2.2), so that nobody who looks at the header reads another host.
+    /// Returns the request's host. Requires exactly one Host header (RFC 9112 §3.2): two readings of a request's destination
+    /// are worse than none. A target in absolute form replaces the Host (§3.2.2), so no other reader of the header sees another
+    /// host.
     mutating func host(_ version: HTTPVersion, authority: HTTPAuthority?) throws(HTTPRefusal) -> HTTPAuthority? {
         guard let index = fields.firstIndex(where: { $0.name == "host" }) else {
             guard version == .http10 else { throw HTTPRefusal(.badRequest, "the request has no Host header") }

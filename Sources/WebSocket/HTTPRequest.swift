@@ -54,7 +54,7 @@ public struct HTTPRequest: Equatable, Sendable {
     public let version: HTTPVersion
     /// The names in lower case. A header that came more than once stands here once, its values joined by commas.
     public let headers: [HTTPHeader]
-    /// Host and port as the client named them; the target's own if it names one. Nil for HTTP/1.0 without any.
+    /// Host and port that the client named; those of the target if it names one. Nil for HTTP/1.0 without any.
     public let host: HTTPAuthority?
     public let body: HTTPBodyLength
 

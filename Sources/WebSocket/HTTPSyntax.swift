@@ -27,8 +27,8 @@ enum HTTPSyntax {
     /// What a header's value is made of: no control characters, so neither a bare CR nor a NUL gets further than here.
     static func isValueCharacter(_ byte: UInt8) -> Bool { byte == tab || (byte >= 32 && byte != 127) }
 
-    /// `uri-host [":" port]` without what would make it a path, a list or a name with a password (RFC 3986 §3.2), and without
-    /// the percent sign, by which one host could be written in two ways.
+    /// True for a character of `uri-host [":" port]`, except those of a path, a list or a name with a password (RFC 3986 §3.2).
+    /// The percent sign is excluded too: one host could be written in two ways.
     static func isHostCharacter(_ byte: UInt8) -> Bool {
         if isDigit(byte) || isLetter(byte) { return true }
         switch byte {

@@ -201,7 +201,8 @@ private struct DevCard {
             """
     }
 
-    /// Good for a year, like the keys of a project; with a session of its own, by which the hub knows a client again.
+    /// Returns a token that is valid for a year, like the keys of a project. Its own session lets the hub recognise a client
+    /// again.
     private func token(role: String, person: DemoDatabase.Person?, isOfStaff: Bool = false) -> String {
         let now = Clock.unixMicroseconds() / 1_000_000
         var claims = JSONLine()

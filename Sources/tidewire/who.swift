@@ -358,7 +358,7 @@ final class Judges {
         self.isOfNow = isOfNow
     }
 
-    /// Those who judge by what the catalog became behind one place and up to another.
+    /// Returns judges for the catalogs that came into force after one place and up to another.
     func judges(after first: UInt64, through last: UInt64) throws -> [Explainer?] {
         if isOfNow { return [] }
         return try PastCatalogs.turns(of: log, after: first, through: last).map { try judge(at: $0) }
@@ -417,14 +417,15 @@ private struct Verdicts {
         self.isJudged = isJudged
     }
 
-    /// Whether a client was sent it, which may have come back and caught up meanwhile: then nobody wrote down when it came to
-    /// the change, and what held at any time until it had certainly passed it may have decided.
+    /// Returns whether the client was sent the change. Nobody recorded when a client that was catching up reached the change.
+    /// The verdict is unknown if rights, policies or its token at different times until it had certainly passed the change give
+    /// different answers.
     mutating func verdict(
         of bindings: [ListedBinding], _ attendance: Attendance, at place: UInt64, _ judge: Explainer?, _ judges: Judges?
     ) throws -> Verdict {
         let first = try verdict(of: bindings, attendance.holder(at: change.offset), judge)
         guard let judges, let end = attendance.catchUpEnd(to: change.offset) else { return first }
-        // From its return on: the note of that may come into the log behind what became another then.
+        // The range begins at its return: the note of that may reach the log after the change of rights.
         let others = try judges.judges(after: place, through: end)
         for holder in attendance.holders(at: change.offset, through: end) {
             for other in [judge] + others {
@@ -438,7 +439,7 @@ private struct Verdicts {
     private static let changedMeanwhile =
         "what it may see became another while it caught up, and when it came to the change is not recorded (ledger = full records it)"
 
-    /// By the first binding that it is for, or else of the last one why not.
+    /// Returns the verdict of the first binding that matches, or else the reason why the last one does not.
     private mutating func verdict(
         of bindings: [ListedBinding], _ holder: RecordedNote, _ judge: Explainer?
     ) throws -> Verdict {
@@ -493,7 +494,7 @@ private struct Verdicts {
         }
     }
 
-    /// A database that is away is no answer where it was all that there was to ask.
+    /// Throws if the database is unreachable and it was the only one to ask.
     func checkThatSomebodyAnswered() throws {
         guard isAway, answers == 0 else { return }
         throw CommandFailure(

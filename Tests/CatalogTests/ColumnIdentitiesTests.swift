@@ -5,9 +5,9 @@ import Testing
 
 @testable import Catalog
 
-/// Which column of a table a column of a stored schema is.
+/// Mapping of a stored schema's columns to the columns of a table.
 @Suite(.within(minutes: 5)) struct ColumnIdentitiesTests {
-    /// A table through its life: what its rows looked like, and which numbers their columns had.
+    /// History of a table: the schemas of its rows and the numbers of their columns.
     private struct Life {
         private(set) var live: [(number: Int, name: String, since: LSN)] = []
         private(set) var dropped: [DroppedColumn] = []
@@ -65,7 +65,7 @@ import Testing
         for name in names.prefix(3) { life.add(name) }
         life.step()
         for _ in 0..<12 {
-            // Positions do not tell in which order things happened between two looks at the catalog.
+            // Positions do not show the order of changes between two readings of the catalog.
             if Int.random(in: 0..<3, using: &random) == 0 { life.step() }
             let free = names.filter { name in !life.live.contains { $0.name == name } }
             let place = Int.random(in: 0..<life.live.count, using: &random)

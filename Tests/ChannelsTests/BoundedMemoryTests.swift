@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 1)) struct BoundedMemoryTests {
-    /// Against a model that drops nothing: a key is never said to be unknown that was remembered and not taken.
+    /// Compares with a model that drops nothing: a key that was remembered and not taken is never reported as `never`.
     @Test(arguments: seeds(50)) func `what was dropped is owed`(seed: Seed) {
         var random = SeededRandom(seed: seed)
         var memory = BoundedMemory<Int, Int>(maximum: 8)

@@ -7,7 +7,7 @@ import Testing
 /// A book to write in where an expectation looks at what is answered.
 private final class Shelf {
     var book: DepartureBook
-    /// Who comes next.
+    /// Client that arrives next.
     var taker = DepartureBook.Taker(address: 1, socket: 1)
 
     init(_ book: DepartureBook) { self.book = book }
@@ -241,7 +241,7 @@ private final class Shelf {
         DepartureBook.Taker(address: address, socket: number)
     }
 
-    /// Arrives and departs; false where there is no room.
+    /// Lets a client arrive and depart; false if there is no room.
     @discardableResult
     private func pass(_ key: UInt64, of taker: DepartureBook.Taker, _ book: Shelf, until: Int64 = 60) -> Bool {
         book.taker = taker
@@ -280,7 +280,7 @@ private final class Shelf {
         #expect((0..<25).allSatisfy { isKnown(UInt64($0), book) })
     }
 
-    /// The book is small and clients come and go; the only answers are the place that a client left and `unknown`.
+    /// Keeps the book small while clients come and go. The only answers are the place that a client left and `unknown`.
     @Test(arguments: 0..<100) func `whoever the book has dropped is unknown, and not new`(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         let book = Shelf(DepartureBook(maximum: 16, loops: 1))

@@ -12,7 +12,7 @@ private struct Order: LiveRow {
 }
 
 extension EndToEndPrograms {
-    /// `tidewire dev` as a newcomer takes it: what it prints is given to the library with its defaults.
+    /// Use of `tidewire dev` by a newcomer: its printed values are given to the library with its defaults.
     @Suite(.serialized) struct DevTests {
         @Test func `each printed token begins with the rows there are, and is known again`() throws {
             let directory = TemporaryDirectory.make("dev")
@@ -49,7 +49,7 @@ extension EndToEndPrograms {
                 customers[name] = try onThisThread {
                     let client = Tidewire(url: url, key: token, token: token)
                     var batches = client.live(Order.self, window: .immediate).makeAsyncIterator()
-                    // Before its rows an anonymous visitor is told that no policy lets him see any.
+                    // An anonymous visitor is told, before any rows, that no policy lets him see any.
                     while let batch = await batches.next() {
                         #expect(batch.mustRefetch == nil, "\(name): \(batch.problems)")
                         if let rows = batch.rows { return Set(rows.map(\.customer)).count }

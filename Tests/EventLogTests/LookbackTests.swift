@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    /// Whoever looked on would take an older version of a row for its last one.
+    /// Damages a segment: a reader that continued would take an older version of a row for its last one.
     @Test(arguments: [true, false])
     func `what does not read of a segment is told, and never left out`(hasIndexes: Bool) throws {
         let storage = FaultyStorage()
@@ -86,13 +86,13 @@ import Testing
         #expect(whole.segments.count > 3 && whole.relations == whole.segments.count)
         var random = SeededRandom(seed: 7)
         for name in try storage.names() where name.hasSuffix(".segment") {
-            // The schema's own bytes, and any.
+            // Byte 200 lies in the schema; the other one is random.
             let size = try #require(storage.bytes(of: name)).count
             for byte in [200, Int.random(in: 64..<min(size, 1_000), using: &random)] {
                 let damaged = storage.copy()
                 damaged.flipBit(byte * 8 + 3, in: name)
                 #expect(throws: EventLogError.self, "\(name) byte \(byte)") {
-                    // Of segments that are passed over nothing but the schemas is looked at.
+                    // Only the schemas of passed-over segments are read.
                     _ = try all(outlines(damaged), before: end, key: byte == 200 ? 1_000_000 : nil)
                 }
             }

@@ -4,17 +4,17 @@ import System
 import TestSupport
 import Testing
 
-/// Every open and every read of a reader that fails, one after the other: "not now" is never "never".
+/// Fails every open and every read of a reader, one after the other: "not now" is never taken for "never".
 @Suite(.within(minutes: 5)) struct ReadFaultTests {
-    /// Not ENOENT: of a segment it says that retention took it.
+    /// Error codes of a refused read. ENOENT is absent: for a segment it means that retention took it.
     private static let codes = [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, EIO, EACCES]
 
-    /// How a reader goes about the log.
+    /// Ways in which a reader reads the log.
     private enum Way: CaseIterable, CustomTestStringConvertible {
         case plain, passingOver, matching
         var testDescription: String { "\(self)" }
 
-        /// Of what lies around that more may be shown.
+        /// True if the entry must be shown. Entries around it may be shown too.
         func isWanted(_ entry: Seen, _ wish: PassingOverTests.Wish) -> Bool {
             switch self {
             case .plain: true
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    /// One kind of call that fails, after so many that succeed, so often.
+    /// Fault of one kind of call: it fails a number of times after a number of successes.
     private struct Fault {
         var isOfOpen: Bool
         var after: Int
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// Tries again for as long as the kernel says no; anything else is a failure of the test.
+    /// Tries again as long as the kernel refuses; any other error fails the test.
     private static func insisting<T>(_ fault: Fault?, _ body: () throws(EventLogError) -> T) throws -> T {
         var refusals = 0
         while true {
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    /// What a reader shows from there on, from its opening on.
+    /// Returns the entries that a reader shows, from its opening on.
     private static func read(
         _ way: Way, _ storage: FaultyStorage, _ end: EventLogEnd?, _ start: EventLogStart, _ fault: Fault? = nil
     ) throws -> [Seen] {
@@ -99,7 +99,7 @@ import Testing
         _ seed: Seed, _ way: Way
     ) throws {
         let storage = FaultyStorage()
-        // Small segments, and some that are read in several pieces, of which transactions lie in two.
+        // Uses small segments, or large ones that are read in pieces, with transactions that span two segments.
         let isLarge = seed.number % 2 == 0
         let options = testOptions(segmentBytes: isLarge ? 250_000 : 12_000)
         let writer = try EventLogWriter(directory: storage, options: options)

@@ -84,7 +84,7 @@ import Testing
         }
         let last = segments[segments.count - 1].sequence
         #expect(throws: EventLogError.self) { try readAll(storage, from: .behindSegment(last)) }
-        // Whoever comes back to what can be read does not fail for what cannot.
+        // A client that returns to a readable part does not fail because another part is unreadable.
         storage.flipBit(40, in: name(1))
         #expect(try EventLogReader.oldestOffset(in: storage, end: writer.end) == segments[1].firstOffset)
     }

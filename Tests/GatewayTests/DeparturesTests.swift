@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// The book of where clients stood, kept in a directory.
+/// Book of clients' places, kept in a directory.
 @Suite(.within(minutes: 1)) struct DeparturesTests {
     private let directory = MemoryDirectory()
     private let key = DepartureKey(high: 1, low: 2)
@@ -17,7 +17,7 @@ import Testing
         try Departures(loops: 1, scope: .sessions, grace: grace, in: directory, time: time)
     }
 
-    /// A client that was there comes back, as its message number says.
+    /// True if the hub recognises the returning client by its message number.
     private func comesBack(to departures: Departures) -> Bool {
         if case .goesOn = departures.arrival(key, of: taker, firstRef: 9, on: 0, now: 0) { true } else { false }
     }
@@ -74,7 +74,7 @@ import Testing
     }
 }
 
-/// Two clocks that a test moves apart.
+/// Pair of clocks that a test moves apart.
 private final class SteppedTime: TimeSource, @unchecked Sendable {
     var unix: Int64 = 1_700_000_000
     var monotonic: UInt64 = 1000

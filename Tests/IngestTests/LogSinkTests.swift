@@ -106,7 +106,7 @@ import Testing
         #expect(try #require(sink.segments.first).sequence > UInt64(before))
     }
 
-    /// Set right forwards it goes at twice the speed of time for a while, and what is there looks as old as that.
+    /// Sets a slow clock right: it runs at twice the speed of time for a while, and existing segments look as old as that.
     @Test(arguments: [48, 24 * 365] as [Int64])
     func `what is younger than the retention's age stays when a clock that was behind is set right`(hours: Int64) throws
     {
@@ -233,7 +233,7 @@ private final class TwoClocks: TimeSource {
                 }
                 faults.code = EMFILE
             }
-            // It is told, or nothing comes of it.
+            // The opening reports the trouble, or has no effect.
             let sink: LogSink
             do throws(EventLogError) {
                 sink = try LogSink(directory: storage, options: Self.options)
@@ -285,7 +285,7 @@ private final class TwoClocks: TimeSource {
         let status = ReplicationStatus()
         let opening = PatientOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EACCES) }
         #expect(throws: SystemError.self) { try opening.attempt(status) }
-        // And one that is no longer wanted ends.
+        // An opening that is no longer wanted ends.
         let ended = PatientOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EMFILE) }
         try ended.attempt(status)
         ended.end()

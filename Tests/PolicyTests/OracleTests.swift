@@ -13,7 +13,7 @@ import Testing
         #expect(oracle.asked > 0 && oracle.asked * 2 < oracle.cases)
     }
 
-    /// What an encoding does not have is no value there.
+    /// Uses only texts that the encoding has: others are no values there.
     @Test(arguments: ServerEncoding.others) func `every verdict is that of a database in another encoding`(
         encoding: ServerEncoding
     ) throws {
@@ -135,13 +135,13 @@ final class Oracle {
         return texts
     }
 
-    /// Whether it is a text, and a value of the type, also where the encoding lacks something.
+    /// True if the text is a value of the type, also in an encoding that lacks some characters.
     private func takes(_ text: String, _ type: String = "text") -> Bool {
         encoding == .utf8
             || (try? database.connection.query("SELECT $1::text, CAST($1::text AS \(type))", [text])) != nil
     }
 
-    /// A value that the database has.
+    /// Returns a constant that the database has.
     private func constant(_ subject: Subject, _ comparison: FilterOperator) -> String {
         while true {
             let value = anyConstant(subject, comparison)

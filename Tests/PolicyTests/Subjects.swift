@@ -46,7 +46,7 @@ extension Subject {
         return plain
     }
 
-    /// Its type and its collation are there whatever the database's encoding is.
+    /// True if its type and its collation exist in every database encoding.
     var isOfEveryEncoding: Bool {
         column.type.oid < 16_384 && (sqlCollation.isEmpty || sqlCollation == " COLLATE \"C\"")
     }

@@ -64,7 +64,7 @@ import WebSocket
             client: client)
     }
 
-    /// Its process takes a processor from others' questions.
+    /// Ends the question's process, which would take a processor from other questions.
     @Test func `a question ends with the client that asked it`() throws {
         let log = TemporaryDirectory.make("data") + "/log"
         try FileManager.default.createDirectory(atPath: log, withIntermediateDirectories: true)
@@ -74,10 +74,10 @@ import WebSocket
         let thread = try BackgroundThread("question") { answer.set(run.answer().status) }
         #expect(eventually { FileManager.default.fileExists(atPath: mark) })
         client.leave()
-        // One that takes too long is answered with 503.
+        // A question that takes too long is answered with 503.
         #expect(answer.wait() == .internalServerError)
         thread.join()
-        // One that waits for its turn is not begun.
+        // A question that waits for its turn is not begun.
         #expect(try self.run("exit 0", for: client, log: log).answer().status == .internalServerError)
         #expect(try self.run("exit 0", for: WaitingClient(), log: log).answer().status == .ok)
     }

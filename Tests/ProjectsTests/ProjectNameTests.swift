@@ -6,7 +6,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-/// What projects may be called, signed with and reached by: what cannot work is refused when it is described.
+/// Rules for project names, secrets and addresses: a description that cannot work is refused.
 @Suite(.within(minutes: 5)) struct ProjectNameTests {
     private static let good = [
         "a", "shop", "s-1", "s_1", "7", "a7", "7a", "xn--w-uga", "abcdefghijklmnopqrst",
@@ -26,7 +26,7 @@ import WebSocket
     @Test func `a new project's name is the first label of a host`() throws {
         for name in Self.good { #expect(try mistakes(tenant(name)) == nil, "\(name)") }
         for name in Self.bad { #expect(try mistakes(tenant(name))?.contains("external_id") == true, "\(name)") }
-        // One that is there is changed by the name it has.
+        // An existing project is changed under its own name.
         var old = try recorded(tenant("app"))
         old = ProjectRecord(
             id: old.id, externalID: "Sh.op", insertedAt: 0, updatedAt: 0, fields: old.fields, extensions: old.extensions
@@ -56,7 +56,7 @@ import WebSocket
             let said = try mistakes(tenantText().replacing(usual, with: secret(count)))
             #expect(said == (isGood ? nil : #"{"errors":{"jwt_secret":["must have 32 bytes or more"]}}"#), "\(count)")
         }
-        // One that was stored when nobody looked may be said again, and not be exchanged for such.
+        // A weak secret that was stored earlier may be repeated, but not be set anew.
         var old = try recorded(tenantText())
         old.fields["jwt_secret"] = .string("short")
         #expect(try mistakes(#"{"external_id":"app","jwt_secret":"short"}"#, replacing: old) == nil)
@@ -112,14 +112,14 @@ import WebSocket
             }
         }
         #expect(try put("s-1"))
-        // Names that are one in a slot's letters, or in its first 63 bytes.
+        // Names that give the same slot: by its letters, or by its first 63 bytes.
         #expect(try !put("s_1") && put("s_1", host: "other.example"))
         let long = String(repeating: "x", count: 60)
         #expect(try put(long + "a") && !put(long + "b"))
         #expect(try put(long + "b", #","slot_name":"mine""#) && !put("third", #","slot_name":"mine""#))
-        // The settings' own, also in another database of the server.
+        // The slot of the settings' own project, also in another database of the server.
         #expect(try !put("fourth", #","slot_name":"tidewire""#))
-        // The same said again, and another's after it has gone.
+        // The same project again, and another one after it has gone.
         #expect(try put("s-1"))
         #expect(try store.remove("s-1") != nil)
         #expect(try put("fourth", #","slot_name":"tidewire_s_1""#))

@@ -189,7 +189,7 @@ import WebSocket
         var health = ProjectHealth(
             isDatabaseConnected: false, isReplicating: false, clients: 3, region: "us-east-1", node: "tidewire@h")
         #expect(!health.isHealthy)
-        // Nobody who is connected makes a database that is away a healthy one.
+        // No connected client makes a project healthy while its database is away.
         health.clients = 0
         #expect(!health.isHealthy)
         health.isDatabaseConnected = true
@@ -242,7 +242,7 @@ import WebSocket
         #expect(try admits(OperatorGate([Secret("a")], withdrawn: nil, clients: Secret("b")), claims))
     }
 
-    /// Whoever finds a token has it for as long as it holds.
+    /// Refuses tokens that live too long: whoever finds a token can use it until it expires.
     @Test func `takes no token that does not end, or not in a lifetime`() throws {
         let gate = OperatorGate([Secret("a")], withdrawn: nil, clients: nil)
         for end in [
@@ -251,7 +251,7 @@ import WebSocket
             #expect(try !admits(gate, "{\(end)}"), "\(end)")
         }
         #expect(try admits(gate, #"{"exp":2200000000}"#))
-        // A scraper's may.
+        // A scraper's token may.
         let metrics = OperatorGate([Secret("a")], within: nil, withdrawn: nil, clients: nil)
         #expect(try admits(metrics, "{}"))
     }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-/// What is known of followed tables, as it is written beside the log.
+/// Stored form of the knowledge about followed tables.
 @Suite(.within(minutes: 5)) struct MembershipNotesTests {
     private static func notes(_ random: inout SeededRandom) -> MembershipNotes {
         var notes = Bool.random(using: &random) ? MembershipNotes.ofNewLog : .unknown
@@ -65,7 +65,7 @@ import Testing
         notes.take([entry: "b"], settled: [entry], at: LSN(300))
         #expect(notes.tables == [5: LSN(300)])
         #expect([110, 299].allSatisfy { notes.unknownPasts.of(5).contains(LSN($0)) })
-        // Never before it was followed.
+        // The past before it was followed is never unknown.
         #expect([109, 300].allSatisfy { !notes.unknownPasts.of(5).contains(LSN($0)) })
         #expect(!notes.unknownPasts.of(6).contains(LSN(200)))
     }

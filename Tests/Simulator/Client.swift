@@ -152,7 +152,7 @@ final class Client {
     /// It asks for nothing beyond what clients ask for, as those do that people have.
     var isPlain: Bool { number % 2 == 1 }
 
-    /// The hub can tell from its token that it comes back.
+    /// True if the client's token has a session, so that the hub recognises it when it returns.
     private var hasSession: Bool { isPlain && number % 4 == 1 }
 
     var isConnected: Bool { descriptor != nil }

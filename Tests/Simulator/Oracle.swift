@@ -218,9 +218,9 @@ final class Oracle: Hearing {
     private(set) var tally = Tally()
     /// Before the first change.
     fileprivate static let nothing = -1
-    /// Whether the hub's own account has it that a topic's channel was sent the change at an offset.
-    /// A part of the log is damaged, or was a moment ago.
+    /// True if a part of the log is damaged, or was a moment ago.
     var mayBeUnreadable: () -> Bool = { false }
+    /// True if the hub's own account says that a topic's channel was sent the change at an offset.
     var isInLedger: ((String, UInt64) -> Bool)?
     /// Told of all that is heard.
     var trace: ((String) -> Void)?
@@ -341,8 +341,8 @@ final class Oracle: Hearing {
         }
     }
 
-    /// The hub ended at a moment. With the power, or its directory, it may have forgotten who was there; otherwise it knows
-    /// what it had written down.
+    /// Records the end of the hub. If the power or its directory was lost, the hub may have forgotten its clients; otherwise it
+    /// knows what it had written down.
     func hubEnded(power: Bool, hasForgotten: Bool = false) {
         for case let line? in lines.joined() {
             for (key, absent) in line.absent {
@@ -389,8 +389,8 @@ final class Oracle: Hearing {
         listening.heardNoFurther(than: first - 1)
     }
 
-    /// It goes on as if it had never been away, from what the hub knew to have been heard at least: it hears everything since
-    /// then, or is told that something may be missing.
+    /// Continues a client as if it had never been away, from what the hub knew that it had heard at least. The client hears
+    /// everything since then, or is told that something may be missing.
     private func goOn(_ listening: Listening, as absent: Absent) {
         let former = absent.listening
         let reached = absent.isOneOfTwo ? Reached() : former.known.reached
@@ -399,7 +399,7 @@ final class Oracle: Hearing {
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
                 optionalTo: former.optionalTo ?? 0, reached: reached, heard: former.heard, said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
-        // Also where the hub may have forgotten it: it is told then.
+        // The client is told, also if the hub may have forgotten it.
         if absent.isUncertain { listening.reached = Reached() }
         listening.isOwedGap = former.isOwedGap
         let isFromAnywhere = absent.isOneOfTwo || absent.isUncertain

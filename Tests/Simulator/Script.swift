@@ -20,7 +20,7 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The channel's token is another person's.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
-        /// It is cut for longer than the hub keeps its place, or nearly so.
+        /// The connection is cut for longer than the hub keeps its place, or nearly so.
         case sleep(client: Int, seed: UInt64, milliseconds: UInt64)
         /// It is cut, and the hub does not hear of it for so long.
         case vanish(client: Int, milliseconds: UInt64)
@@ -31,10 +31,10 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The disk takes so many more, then refuses two.
         case failWrites(after: Int)
         case failSyncs(after: Int)
-        /// For so long no file can be opened for reading, or none can be read.
+        /// Opens, or reads, of files fail for a number of milliseconds.
         case failOpens(milliseconds: UInt64)
         case failReads(milliseconds: UInt64)
-        /// A bit of a sealed segment is another for so long: then it is restored from a backup.
+        /// A bit of a sealed segment is flipped for a while; then it is restored from a backup.
         case rot(seed: UInt64, milliseconds: UInt64)
         case beAway(milliseconds: UInt64)
         case loseAnswers(milliseconds: UInt64)
@@ -42,7 +42,7 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The log lets go of what is older, though somebody may be there.
         case retain(milliseconds: UInt64)
         case crash(power: Bool)
-        /// The wall clock is set, so that it is ahead by so much, or behind.
+        /// The wall clock is set ahead by an amount, or behind.
         case setWallClock(aheadBy: Int64)
         /// Everything comes to rest, and what was heard is held against what had to be.
         case settle
@@ -187,7 +187,7 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
         return .freezeLoop(loop: Int(seed % UInt64(Simulation.loopCount)), milliseconds: min(milliseconds, 2_000))
     case ..<88: return .freezeStream(milliseconds: min(milliseconds, 2_000))
     case ..<90 where shape.failsReads:
-        // As long as a crowd of sockets has all descriptors, or a disk is hung up.
+        // The pause lasts as long as a crowd of sockets holds all descriptors, or a disk hangs.
         switch seed % 4 {
         case 0: return .failReads(milliseconds: milliseconds)
         case 1: return .rot(seed: seed, milliseconds: milliseconds * 5)

@@ -24,17 +24,17 @@ public struct Shape: Sendable, Equatable {
     /// have joined by then.
     public var isSlowToBegin = false
 
-    /// So many channels of clients that are gone the hub has room for.
+    /// Number of gone clients' channels that the hub has room for.
     public var departures = 131_072
 
-    /// Time and again the log cannot be read for a while, or a part of it is damaged.
+    /// True if the log cannot be read for a while now and then, or a part of it is damaged.
     public var failsReads = false
 
-    /// The wall clock is set forward and back while all runs.
+    /// True if the wall clock is set forward and back during the run.
     public var isUnsteady = false
 
-    /// Shape of a seed: some have a crowd, want rows only, are lonely, have a silent stream, begin late, have little room for
-    /// clients that are gone, a log that does not read, or a clock that is set.
+    /// Returns the shape of a seed. Some seeds have a crowd, want only rows, are lonely, have a silent stream or begin late.
+    /// Others have little room for gone clients, a log that does not read, or a clock that is set.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3

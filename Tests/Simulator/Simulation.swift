@@ -82,10 +82,10 @@ public final class Simulation {
     private var readsFailUntil: UInt64 = 0
     private let damage = Damage()
 
-    /// Bits of segments that are not what was written there.
+    /// Bits of segments that differ from what was written.
     private final class Damage {
         var bits: [(until: UInt64, bit: Int, name: String)] = []
-        /// Whoever met it may be told that only now.
+        /// Time at which the damage was last seen; a client that met it may be told only then.
         var lastSeen: UInt64?
     }
     private var faults = 0
@@ -286,7 +286,7 @@ public final class Simulation {
         noteLoss(client)
     }
 
-    /// Cut until a moment that is far off for the hub. Rows are written meanwhile, and something is said to its topics.
+    /// Cuts the client until a moment that is far off for the hub. Meanwhile rows are written and messages go to its topics.
     private func sleep(_ client: Client, _ seed: UInt64, until moment: UInt64) {
         let topics = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
         guard client.isConnected else { return }
@@ -596,7 +596,7 @@ public final class Simulation {
 
     private func rot(_ seed: UInt64, until moment: UInt64) {
         damage.lastSeen = max(damage.lastSeen ?? 0, moment)
-        // Of the segment that is written to, what a loop that is late has yet to read.
+        // The damaged part of the current segment is what a late loop has yet to read.
         if seed % 3 == 0, let end = stream.end?.state, end.segmentBytes > 200 {
             faults += 1
             let name = String("\(10_000_000_000 + end.segment)".dropFirst()) + ".segment"
@@ -615,7 +615,7 @@ public final class Simulation {
         damage.bits.append((moment, bit, name))
     }
 
-    /// What is damaged is put right by somebody.
+    /// Restores the damaged bits.
     private func restore(until moment: UInt64) {
         for place in damage.bits where place.until <= moment { storage.rot(place.bit, of: place.name) }
         damage.bits.removeAll { $0.until <= moment }
@@ -685,7 +685,7 @@ public final class Simulation {
         // Who wants single rows only leaves segments to be passed over.
         let wantsRows = random.next() % 5 == 0 || shape.isOfRows
         let tables = shape.isOfRows ? ModelTable.unguarded : ModelTable.subscribed
-        // Some hear only what the database says to their topic.
+        // Some clients receive only the database's messages to their topic.
         let least = clients[client].isPlain && !shape.isOfRows ? 0 : 1
         let bindings = (0..<Int.random(in: least...4, using: &random)).map { _ in
             var binding = Seat.Binding(

@@ -9,7 +9,7 @@ public final class VirtualTime: TimeSource {
     /// Microseconds from 1970 to the clock's zero.
     private static let zero: Int64 = 1_800_000_000_000_000
 
-    /// By how much the wall clock is ahead, in microseconds.
+    /// Microseconds by which the wall clock is ahead.
     private let shift = Atomic<Int64>(0)
 
     public init() {}
@@ -19,7 +19,7 @@ public final class VirtualTime: TimeSource {
         Self.zero + Int64(monotonicNanoseconds() / 1000) + shift.load(ordering: .relaxed)
     }
 
-    /// Somebody sets the wall clock, forward or back; as much time passes as before.
+    /// Sets the wall clock forward or back; time passes as before.
     func setWallClock(aheadBy seconds: Int64) { shift.store(seconds * 1_000_000, ordering: .relaxed) }
 
     func advance(to moment: UInt64) {

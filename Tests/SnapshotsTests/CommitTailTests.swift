@@ -8,15 +8,15 @@ import Testing
 
 @testable import Snapshots
 
-/// Where in the log what a snapshot does not show begins, and what of the rest it shows, for every way in which commits may
-/// come to the log before or after they are seen.
+/// Place in the log where the changes missing from a snapshot begin, and which later ones the snapshot has. Every order in
+/// which commits may reach the log before or after they become visible is tested.
 @Suite(.within(minutes: 1)) struct CommitTailTests {
-    /// A database of which only the numbers of transactions count, and the log that follows it.
+    /// Database that consists of transaction numbers only, with the log that follows it.
     private final class Database: CommitTail.Asking {
         let directory: MemoryDirectory
         let writer: EventLogWriter
         private(set) var next: UInt64 = 100
-        /// Transactions that others do not see: they run, or wait for a standby.
+        /// Transactions that others do not see, because they run or wait for a standby.
         private var hidden: Set<UInt64> = []
         private var lsn: UInt64 = 0x1000
         let settled: SettledPosition
@@ -49,7 +49,7 @@ import Testing
             return xid
         }
 
-        /// The commit is in the log, and nobody sees it yet.
+        /// Logs a commit that nobody sees yet.
         func log(_ xid: UInt64, changes: UInt32 = 1) throws {
             var payload = ByteWriter()
             let info = TransactionInfo(
@@ -76,7 +76,7 @@ import Testing
             return CommitTail(open: { directory }, end: { end }, settled: settled ?? self.settled)
         }
 
-        /// Where a snapshot that is taken now goes on.
+        /// Returns the position at which a snapshot taken now continues.
         func position(_ settled: SettledPosition? = nil) throws -> UInt64 {
             let tail = tail(settled)
             let beginning = try tail.beginning(asking: self)
@@ -141,7 +141,7 @@ import Testing
         #expect(throws: SnapshotRefusal.unsettled) { try database.position() }
         database.show(open)
         #expect(try database.position() == database.writer.nextOffset)
-        // From now on it is known that nothing before is hidden, whatever begins and stays open.
+        // Nothing earlier is known to be hidden from now on, whatever begins and stays open.
         _ = database.begin()
         for _ in 0..<100 { try database.commit(changes: 1000) }
         #expect(try database.position() == database.writer.nextOffset)

@@ -15,9 +15,9 @@ public final class FaultyStorage: StorageDirectory {
         /// Counted down by each operation of its kind; at zero it fails with the code. Nil: never.
         public var failWriteAfter: Int?
         public var failSyncAfter: Int?
-        /// The same of files opened for reading and of directories listed, …
+        /// Number of opens for reading and directory listings that succeed before one fails.
         public var failOpenAfter: Int?
-        /// … and of reads of files and of their sizes.
+        /// Number of reads of files and of their sizes that succeed before one fails.
         public var failReadAfter: Int?
         public var code: Int32 = EIO
         /// A failing write leaves this many of its bytes behind.
@@ -157,7 +157,7 @@ public final class FaultyStorage: StorageDirectory {
         setBytes(bytes, of: name)
     }
 
-    /// A bit of the disk is another from now on, also for whoever has the file open.
+    /// Flips a bit on the disk, also for whoever has the file open.
     public func rot(_ bit: Int, of name: String) {
         shared.withLock { $0.seen[name] }?.state.withLock { state in
             for bytes in [\Content.State.seen, \Content.State.durable] where bit / 8 < state[keyPath: bytes].count {

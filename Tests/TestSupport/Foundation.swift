@@ -11,13 +11,13 @@ extension TestDatabase {
         }
     }
 
-    /// Makes the functions that policies call, as `tidewire db apply` does, and lets roles of the test call them.
+    /// Creates the functions that policies call, as `tidewire db apply` does, and lets roles of the test call them.
     public func applyAuth(to roles: [String] = []) throws {
         try apply("020_")
         if !roles.isEmpty { try run("GRANT USAGE ON SCHEMA auth TO \(roles.joined(separator: ", "))") }
     }
 
-    /// Makes the two publications where they are missing, as `tidewire db apply` does.
+    /// Creates the two publications if they are missing, as `tidewire db apply` does.
     public func applyPublications() throws { try apply("030_") }
 
     private func apply(_ prefix: String) throws {

@@ -96,17 +96,17 @@ public struct TestDatabase {
 
     public func value(_ sql: String) throws -> String? { try connection.execute(sql).first?.first ?? nil }
 
-    /// Whether its encoding has the text.
+    /// True if the database's encoding has the text.
     public func has(_ text: String) -> Bool { (try? connection.query("SELECT $1::text", [text])) != nil }
 }
 
-/// The encoding of a test's database.
+/// Encoding of a test's database.
 public enum ServerEncoding: String, Sendable, CaseIterable {
     case utf8 = "UTF8"
     case sqlASCII = "SQL_ASCII"
     case koi8r = "KOI8R"
     case latin1 = "LATIN1"
-    /// Has two forms of some characters.
+    /// An encoding that has two forms of some characters.
     case eucTW = "EUC_TW"
 
     var clause: String { self == .utf8 ? "" : "ENCODING '\(rawValue)' LOCALE 'C' TEMPLATE template0" }

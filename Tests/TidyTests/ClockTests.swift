@@ -1,10 +1,10 @@
 import TestSupport
 import Testing
 
-/// Durations are measured on the monotonic clock: the wall clock can be set forward or back at any moment, and a deadline on
-/// it then comes at once or never. The wall clock is for moments that people or other programs name.
+/// Rule for clocks: durations are measured on the monotonic clock. The wall clock can be set forward or back at any moment, and
+/// a deadline on it would then come at once or never. It is for moments that people or other programs name.
 @Suite(.within(minutes: 5)) struct ClockTests {
-    /// Files that read the wall clock, and what for.
+    /// Files that may read the wall clock, with the reason.
     private static let allowed: [String: String] = [
         "Sources/System/Clock.swift": "declares both clocks",
         "Sources/Diagnostics/WallTime.swift": "declares the time of log lines",
@@ -52,7 +52,8 @@ import Testing
         "Sources/TidewireClient/Writing/OfflineWrites.swift": "when a write was made, as the app sees it",
     ]
 
-    /// They compare with times that PostgreSQL or another process wrote, or make tokens and rows with times in them.
+    /// Targets that may read the wall clock: they compare with times of PostgreSQL or another process, or make tokens and rows
+    /// with times.
     private static let allowedRooms: Set = ["Bench", "Rehearsal", "Examples"]
 
     @Test func `durations are measured on a clock that cannot be set`() {

@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    /// Tests of the whole program prepare a database as its users do, or they hide what the users lack.
+    /// Checks that tests of the whole program prepare a database as its users do, or they would hide what users lack.
     @Test func `what sql makes no test of the program makes by hand`() throws {
         let making = /CREATE (?:OR REPLACE )?(ROLE|PUBLICATION|SCHEMA|FUNCTION|TABLE) (?:IF NOT EXISTS )?([\w.]+)/
         var made: Set<String> = [

@@ -3,12 +3,13 @@ import Testing
 
 @testable import WebSocket
 
-/// Where a request goes, by RFC 9112 §3.2 and RFC 3986 §3.2: the target's own host before the Host header, one reading of each.
+/// Destination of a request by RFC 9112 §3.2 and RFC 3986 §3.2: the target's own host before the Host header, with one reading
+/// of each.
 @Suite(.within(minutes: 5)) struct AuthorityTests {
     private static let limits = HTTPLimits(
         maximumHeadBytes: 1 << 16, maximumTargetBytes: 1 << 14, maximumHeaders: 100, maximumBodyBytes: 1 << 20)
 
-    /// Nil where the request is refused with 400.
+    /// Returns the parsed request; nil if it is refused with 400.
     private func request(_ line: String, host: String?) throws -> HTTPRequest? {
         let head = Array("\(line)\r\n\(host.map { "Host: \($0)\r\n" } ?? "")\r\n".utf8)
         switch HTTPRequestParser.parse(head.span.bytes, scanned: 0, limits: Self.limits) {
@@ -56,7 +57,7 @@ import Testing
                 #expect(request.header("host") == host && request.path == "/api/ping")
             }
         }
-        // Neither may be wrong, and a Host has to be there.
+        // Both the target and the Host header must be valid, and a Host header is required.
         let line = "GET http://shop.example/ HTTP/1.1"
         for host in Self.noHosts { #expect(try request(line, host: host) == nil, "\(host)") }
         #expect(try request(line, host: nil) == nil)

@@ -147,7 +147,7 @@ private struct DoctorStage {
         let stage = try DoctorStage(Self.tables, published: Self.published.replacing("shut, ", with: ""))
         let usual = await stage.run()
         #expect(usual.exitCode == .ok, "\(usual.output)")
-        // Of the first nobody hears anything, and PostgreSQL refuses updates of the second.
+        // The first table's changes reach nobody, and PostgreSQL refuses updates of the second.
         for table in ["shut", "keyless"] {
             try stage.database.run(
                 "CREATE TABLE IF NOT EXISTS \(table) (v int); ALTER PUBLICATION supabase_realtime ADD TABLE \(table)")

@@ -52,8 +52,7 @@ final class PageStage {
         let description: String
     }
 
-    /// Tables and policies of the reader's own application: all that the stage adds to what the quickstart says. A test
-    /// holds it to that.
+    /// Tables and policies of the reader's own application. The stage adds nothing else to the quickstart; a test checks that.
     static let application = [
         "CREATE TABLE orders (id bigint PRIMARY KEY, owner uuid, status text)",
         "CREATE TABLE team_members (team int, person uuid, PRIMARY KEY (team, person))",
@@ -61,8 +60,8 @@ final class PageStage {
         "CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid())",
     ]
 
-    /// Prepares a database by the quickstart's own blocks: its step 1, the statements that the command prints, and its
-    /// step 2 where the tables are to be published.
+    /// Prepares a database by the quickstart's own blocks: its step 1, the statements that the command prints, and step 2 if
+    /// the tables are to be published.
     private func prepare(_ name: String, isPublished: Bool) throws {
         try cluster.connect().execute("CREATE DATABASE \(name)")
         let connection = try cluster.connect(database: name)
@@ -75,7 +74,7 @@ final class PageStage {
         if isPublished { try connection.execute(quickstart("ALTER PUBLICATION", "sql")) }
     }
 
-    /// Text of the page's first block of a language that begins so.
+    /// Returns the text of the page's first block in the language that begins so.
     private func quickstart(_ beginning: String, _ language: String) throws -> String {
         let page = Page(
             path: "docs/quickstart.md",

@@ -245,7 +245,7 @@ import Testing
         }
     }
 
-    /// What a page lacks would not be noticed where the stage makes it.
+    /// Checks that the stage makes nothing that a page lacks: nobody would notice the gap.
     @Test func `the stage of pages adds nothing but the reader's application`() throws {
         let application = /CREATE TABLE .+|CREATE POLICY .+|ALTER TABLE \w+ ENABLE ROW LEVEL SECURITY/
         for statement in PageStage.application {

@@ -30,9 +30,9 @@ extension CatalogReader {
         return book
     }
 
-    /// What is judged otherwise than usual, or not at all.
+    /// Reports the settings under which policies are judged otherwise than usual, or not at all.
     private func report(_ settings: ValueSettings.Differences, _ text: TextRules) {
-        // Of what is only looked up or written down it was said before.
+        // A question in an open transaction, or to a record of the past, reports nothing: it was reported before.
         guard asked.sharesTime else { return }
         if text.encoding != .utf8, bench.isNews("encoding") {
             Log.shared.warning(

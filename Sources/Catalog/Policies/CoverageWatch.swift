@@ -12,11 +12,11 @@ import System
 final class CoverageWatch {
     private struct Sighting {
         var mark: MembershipNotes.Mark
-        /// No transaction with a lower number may be running any more.
+        /// Number below which no transaction may still be running.
         var horizon: UInt64
     }
 
-    /// Entries of which transactions may be running that began before they were published.
+    /// Entries for which transactions may still run that began before they were published.
     private var unsettled: [MembershipNotes.Entry: Sighting] = [:]
     private(set) var isWaiting = false
     let stream: StreamCoverage
@@ -29,7 +29,8 @@ final class CoverageWatch {
 
     init(_ stream: StreamCoverage) { self.stream = stream }
 
-    /// The publications that the stream carries. After a break of the hub's own one its tables have to be seen in it anew.
+    /// Returns the publications that the stream carries. After a break of the hub's own one, its tables must be seen in it
+    /// again.
     fileprivate func publications(_ clients: String) -> [String] {
         let now = stream.followedSince
         if now != since { unsettled = unsettled.filter { !$0.key.isOwn } }
@@ -37,8 +38,8 @@ final class CoverageWatch {
         return now == nil ? [clients] : [clients, stream.publication]
     }
 
-    /// Takes what is published at the moment of the snapshot that ends below; `position` is where the server's log stood after
-    /// it. Returns what is known of tables then.
+    /// Records the tables published in the snapshot that ends below; `position` is the end of the server's log after it.
+    /// Returns what is known of tables then.
     func take(
         _ published: [MembershipNotes.Entry: MembershipNotes.Mark], firstRunning: UInt64, firstUnassigned: UInt64,
         at position: LSN
@@ -58,7 +59,7 @@ final class CoverageWatch {
             tell(error)
         }
         var notes = stream.record.notes
-        // What is new is not relied on where it is not written down; what has ended has ended.
+        // A new table is not relied on unless it is written down; a table that has ended stays ended.
         if hasFailed { notes.take(published, settled: [], at: position) }
         isWaiting = published.contains { !notes.follows($0.key, $0.value) }
         return notes
@@ -75,9 +76,9 @@ final class CoverageWatch {
 }
 
 extension CatalogReader {
-    /// Tables that memberships may live on, and since when.
+    /// Returns the tables that memberships may live on, and since when.
     func followed() throws(PostgresError) -> MembershipNotes {
-        // Who asks by himself knows of no others.
+        // A single question knows of no other tables.
         guard asked.sharesTime else { return .always(try publishedWhole()) }
         let published = try query(
             """
@@ -89,7 +90,7 @@ extension CatalogReader {
             [
                 PostgresArray.literal(coverage.publications(publication)), publication, String(coverage.stream.number),
             ])
-        // Asked afterwards: what runs from here on sees the tables published.
+        // This is asked afterwards: transactions that begin from here on see the tables published.
         let transactions = try visibleTransactions()
         var marks: [MembershipNotes.Entry: MembershipNotes.Mark] = [:]
         for row in published.values {
@@ -101,7 +102,7 @@ extension CatalogReader {
             at: try position())
     }
 
-    /// As records of the catalog have it.
+    /// Returns the published tables with all columns and operations, with their marks, from PostgreSQL's catalog.
     private func publishedWhole() throws(PostgresError) -> [UInt32] {
         let published = try query(
             """

@@ -83,7 +83,7 @@ public struct PolicyAnswers: Sendable, Equatable {
         set { answers[place(row, claimant)] = newValue }
     }
 
-    /// PostgreSQL evaluated the policy, and failed.
+    /// Records that the evaluation of the policy failed in PostgreSQL.
     public mutating func fail(_ row: Int, _ claimant: Int) {
         self[row, claimant] = nil
         failed.insert(place(row, claimant))

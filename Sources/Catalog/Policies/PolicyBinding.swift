@@ -32,7 +32,8 @@ public final class PolicyBinding: Sendable {
     public let warning: String?
     /// As it is asked of PostgreSQL.
     public let judged: JudgedPolicy
-    /// Of tables that the policies read and that are not followed now: what PostgreSQL says of rows of that time is wrong.
+    /// Unknown pasts of tables that the policies read and that are not followed now. PostgreSQL's answers for rows of such a
+    /// time are wrong.
     private let unknownPasts: [UnknownPast]
 
     init(
@@ -55,7 +56,7 @@ public final class PolicyBinding: Sendable {
         judged = JudgedPolicy(role: role, row: row, table: table, sql: combinedSQL, version: version)
     }
 
-    /// True if PostgreSQL, which knows who is a member now, cannot say who might see a row that was committed there.
+    /// True if PostgreSQL, which knows only present memberships, cannot tell who might see a row that was committed there.
     public func isUnknown(at position: LSN) -> Bool { unknownPasts.contains { $0.contains(position) } }
 
     /// What a row is asked about as.

@@ -58,7 +58,7 @@ struct PolicyCombiner {
             unknownPasts: unknownPasts(of: policies))
     }
 
-    /// Of tables that make members, and are not followed.
+    /// Returns the unknown pasts of tables that make members and are not followed.
     private func unknownPasts(of policies: [CatalogPolicy]) -> [UnknownPast] {
         var tables: Set<UInt32> = []
         for policy in policies {

@@ -19,7 +19,7 @@ struct PolicySurvey {
     private var searchPaths: [String] = []
     /// Policies that are as they were before, for they could not be read.
     private(set) var kept: Set<UInt32> = []
-    /// Settings that clients' sessions have, and the hub's own have not.
+    /// Settings that clients' sessions have and the hub's own sessions do not.
     private(set) var settings = ValueSettings.Differences()
     /// PostgreSQL was not to be asked what texts mean.
     private(set) var isForbidden = false
@@ -108,14 +108,15 @@ struct PolicySurvey {
             let expected = function.returnsSet ? types.array(of: function.result) : function.result
             guard texts.count == 1, case .written(let text, let type)? = texts.first, type == expected else { continue }
             let canonical = FunctionBody.canonical(text)
-            // It is read anew wherever it is called, and may mean another moment there.
+            // The body is read again wherever it is called, and may mean another moment there.
             guard function.body?.isResolved == true || !readsMoments(canonical) else { continue }
             bodies[function.oid] = canonical
         }
         return bodies
     }
 
-    /// Whether it has literals that are read by the session's zone, or by other settings that clients' sessions have.
+    /// True if the body has literals that PostgreSQL reads by the session's time zone, or by other settings of clients'
+    /// sessions.
     private func readsMoments(_ body: String) -> Bool {
         let words =
             settings.followed.isEmpty ? ["::timestamp with time zone"] : ["::date", "::time", "::interval", "::ts"]
@@ -184,8 +185,8 @@ struct PolicySurvey {
 }
 
 extension PolicySurvey {
-    /// Whether clients' settings leave the term what it is: what PostgreSQL is asked for once, and compared here, is text that
-    /// it writes under those.
+    /// True if the term has the same value under clients' settings. The hub asks PostgreSQL for texts once and compares them
+    /// itself, and PostgreSQL writes those texts under the settings.
     func holds(_ term: Term) -> Bool {
         guard settings.refused.isEmpty else { return false }
         guard !settings.followed.isEmpty else { return true }
@@ -202,7 +203,7 @@ extension PolicySurvey {
 }
 
 extension TypeFacts {
-    /// Whether its values are written as the same texts under all settings.
+    /// True if PostgreSQL writes the type's values as the same texts under all settings.
     fileprivate var hasOneText: Bool {
         switch shape {
         case .array(let element): element.hasOneText

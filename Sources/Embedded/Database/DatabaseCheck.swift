@@ -62,7 +62,7 @@ public struct DatabaseCheck {
         ] + (try values()) + [try slot(), try clock()].compactMap(\.self)
     }
 
-    /// What the hub leaves to PostgreSQL, or does not evaluate policies under.
+    /// Reports the settings that the hub leaves to PostgreSQL, and those under which it does not evaluate policies.
     private func values() throws(PostgresError) -> [Requirement] {
         let encoding = try ask("SELECT pg_catalog.getdatabaseencoding()").first?[0] ?? ""
         let differences = ValueSettings.Differences(try ask(ValueSettings.question))

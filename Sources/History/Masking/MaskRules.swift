@@ -29,7 +29,7 @@ public struct MaskRules: Sendable, Hashable {
     }
 
     private(set) var rules: [Rule]
-    /// Rules of others that hold as well: an exception in one set is none in another.
+    /// Rules of other sets that apply too. An exception in one set does not apply to another.
     private var others: [[Rule]] = []
 
     private init(rules: [Rule]) { self.rules = rules }
@@ -42,7 +42,7 @@ public struct MaskRules: Sendable, Hashable {
         return joined
     }
 
-    /// Whether a rule is about tables of a name.
+    /// True if a rule applies to tables of a certain name.
     var namesTables: Bool { ([rules] + others).joined().contains { $0.table != nil } }
 
     /// Nothing is masked by name.

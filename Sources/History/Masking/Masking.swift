@@ -65,7 +65,7 @@ public final class Masking: Sendable {
         switch MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark).masking(bytes) {
         case .same: return bytes
         case .masked(let masked): return masked
-        // What only begins as JSON, such as an array of it, is hidden as a whole as soon as there is such a word in it.
+        // A value that only begins as JSON, such as an array of it, is masked as a whole if it mentions a masked name.
         case .unreadable: return mentions(bytes, of: tables) ? Array(mark(bytes).utf8) : bytes
         }
     }
@@ -87,10 +87,10 @@ public final class Masking: Sendable {
             || column.typeOID >= 16_384
     }
 
-    /// json, jsonb, xml, and arrays of them.
+    /// Types whose values hold names: json, jsonb, xml, and arrays of them.
     private static let holdsNames: Set<UInt32> = [114, 3802, 142, 199, 3807, 143]
 
-    /// A value of fields whose names are not in the log, or an array of such: any of them may be masked.
+    /// True if the value has fields whose names are not in the log, or is an array of such: any field may be masked.
     private func isOfFields(_ bytes: [UInt8], _ column: Column) -> Bool {
         guard column.typeOID >= 16_384, !isNothing else { return false }
         return bytes.first == UInt8(ascii: "(") || bytes.starts(with: Array("{(".utf8))

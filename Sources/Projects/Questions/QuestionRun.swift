@@ -18,7 +18,7 @@ struct QuestionRun {
     let what: What
     let place: QuestionPlace
     let program: String
-    /// Its process ends when the client leaves.
+    /// Client that waits for the answer. Its process ends when the client leaves.
     let client: WaitingClient
 
     func with(_ option: String) -> QuestionRun {
@@ -92,7 +92,7 @@ struct QuestionRun {
         case answered(Int32, said: String)
         case tooMuch(Int)
         case late
-        /// Nobody waits for it any more.
+        /// The client left.
         case abandoned
         /// By a signal.
         case broken
@@ -132,10 +132,10 @@ struct QuestionRun {
         return now < deadline ? max(1, Int((deadline - now) / 1_000_000)) : 0
     }
 
-    /// Between two looks whether the client is still there.
+    /// Pause between two checks whether the client is still there.
     private static let patienceMilliseconds = 200
 
-    /// False where it is too much, or the time is up first, or nobody waits for it any more.
+    /// False if the answer is too large, the time is up first, or nobody waits for it any more.
     private func gather(
         _ descriptor: Int32, until deadline: UInt64, into output: AnswerOutput
     ) throws(SystemError) -> Bool {
@@ -175,7 +175,7 @@ struct QuestionRun {
         }
     }
 
-    /// Where the log lies on the hub's machine is nobody's business who asks over the API.
+    /// Removes the log's path from the text. Clients of the API must not learn where the log lies on the hub's machine.
     private func withoutPaths(_ said: String) -> String {
         let parent = place.log.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
         return said.replacing(place.log, with: "the log").replacing(parent + "/", with: "")

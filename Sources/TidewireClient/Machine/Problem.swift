@@ -29,7 +29,7 @@ public enum RefetchReason: Sendable, Hashable {
     /// History has a gap since then, or the database is another.
     case epochChanged
     case unknownPosition
-    /// What the server's log has from the position on is damaged, or its disk does not read it.
+    /// The server's log is damaged from the position on, or its disk does not read it.
     case logUnreadable
     /// The server could not tell some changes; its words say why.
     case changesMissing(String)

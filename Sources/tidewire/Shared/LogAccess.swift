@@ -60,7 +60,7 @@ extension Arguments {
 }
 
 extension Arguments {
-    /// What a bundle was made without nobody can show.
+    /// Throws if a mask to remove covers values that the bundle was made without.
     private func check(_ shown: [ColumnMask], areIn bundle: LogBundle) throws(UsageError) {
         let inBundle = bundle.masking.shown
         for mask in shown

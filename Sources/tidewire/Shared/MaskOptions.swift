@@ -66,7 +66,7 @@ extension Arguments {
 
     private static let shortestKey = 16
 
-    /// The caller's own rules, if he has any, and those of the log's hub: what either masks is masked.
+    /// Returns the caller's own rules, if any, with those of the log's hub. A value that either masks is masked.
     private func rules(_ terminal: Terminal, _ directory: (any StorageDirectory)?) throws -> MaskRules {
         guard let directory, let ofHub = try rules(in: directory) else { return try ownRules(terminal) ?? .usual }
         return try ownRules(terminal).map { ofHub.joined(with: $0) } ?? ofHub

@@ -3,9 +3,10 @@ import Console
 import Explaining
 import History
 
-/// What the ledger has of a user's clients at a change: beside what policies say that he was to be told.
+/// Ledger's record of a user's clients at a change. It adds to what policies say the user was to be told.
 struct RecordedForUser {
-    /// Whether a client of his that asked for it in the same way was sent the change, if policies let it be.
+    /// State of the user's clients at the change. `listened`: one that asked for the table in the same way was sent the change,
+    /// if policies allowed it.
     enum Listening: String {
         case listened, absent, otherwise
         case notKnown = "not_known"

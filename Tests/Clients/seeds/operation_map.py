@@ -3,6 +3,8 @@
 Locations ask the table of memberships in the policy itself, messages through a function that reads it as its owner.
 """
 
+import asyncio
+
 from clients.expect import equal
 from clients.people import ANA, BEN, CLEO, device, of, somebody
 from clients.scenario import application, scenario
@@ -139,6 +141,8 @@ async def unpublished_members(stage):
     change = "ALTER PUBLICATION supabase_realtime {} TABLE operation_members"
     stage.closing.push_async_callback(stage.database.run, change.format("ADD"))
     await stage.database.run(change.format("DROP"))
+    # Of rows that are written before the hub has noticed, clients are told that they may be missing.
+    await asyncio.sleep(2)
     await story(stage)
 
 

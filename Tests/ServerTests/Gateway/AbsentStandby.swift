@@ -4,18 +4,18 @@ import System
 import TestSupport
 import Testing
 
-/// Commits that wait for a standby: they are in PostgreSQL's log, and so in the hub's, and no snapshot sees them.
+/// Commits that wait for a standby. They are in PostgreSQL's log and in the hub's, but no snapshot sees them.
 ///
-/// For a stage on a cluster of its own. Statements of the test itself have to set `synchronous_commit = local`.
+/// Requires a stage on a cluster of its own. Statements of the test itself must set `synchronous_commit = local`.
 extension GatewayStage {
-    /// From now on each commit with `synchronous_commit = on` waits.
+    /// Makes each commit with `synchronous_commit = on` wait.
     func standbyStaysAway() throws {
         try set("synchronous_commit = on")
         try set("synchronous_standby_names = 'nobody'")
         try reload { $0 == "nobody" }
     }
 
-    /// All that waited goes on.
+    /// Lets every waiting commit continue.
     func standbyIsBack() throws {
         try database.cluster.connect().execute("ALTER SYSTEM RESET synchronous_standby_names")
         try reload { $0 == "" }
@@ -40,7 +40,7 @@ extension GatewayStage {
         return count.first?.first.flatMap { $0 }.flatMap { Int($0) } ?? -1
     }
 
-    /// On a thread and a connection of its own; it ends when the statement does.
+    /// Runs the statement on a thread and connection of its own; the thread ends with the statement.
     func writeInBackground(_ sql: String) throws -> BackgroundThread {
         let target = database.target
         let filled = names.filled(sql)
@@ -49,7 +49,7 @@ extension GatewayStage {
 }
 
 enum AbsentStandby {
-    /// For a while commits wait, for a while they do not; in the end they do not.
+    /// Lets commits wait for a while and pass for a while, in turn; at the end they pass.
     static func comesAndGoes(_ stage: GatewayStage, seed: UInt64, until end: Bell) throws {
         var random = SeededRandom(seed: seed)
         while !end.rang {

@@ -194,7 +194,7 @@ extension GatewayTraffic {
             let other = try stage.caller()
             try other.subscribe("realtime:b", [binding("fences")])
             try stage.standbyStaysAway()
-            // The first change of a table comes with a word that its policies may be others by now.
+            // The first change of a table arrives with the news that its policies may have changed.
             let writing = try stage.writeInBackground(Self.insert(1, 1))
             #expect(try eventually { try stage.waitingForStandby() == 1 })
             for fence in 1...20 {
@@ -202,7 +202,7 @@ extension GatewayTraffic {
             }
             #expect(try other.ids(20) == Array(1...20))
             #expect(stage.metrics.parked[.standby].value == 1)
-            // Who joins meanwhile waits, too, and so do rows of the table that anybody can see.
+            // A client that joins meanwhile waits too, as do rows of the table that anybody can see.
             let late = try user(1, stage)
             try stage.run("SET synchronous_commit = local;" + Self.insert(2, 1))
             try stage.run("SET synchronous_commit = local; INSERT INTO fences VALUES (21)")

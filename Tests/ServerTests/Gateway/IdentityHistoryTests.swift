@@ -10,9 +10,9 @@ import Testing
 @testable import Settings
 
 extension GatewayHistories {
-    /// Histories of rows whose columns, labels and publication change all the time. PostgreSQL is asked at each change whether
-    /// the reader may see the row: what he hears, live or when he comes back, he may see, and where he does not hear
-    /// something he is told.
+    /// Random histories of rows whose columns, labels and publication keep changing. PostgreSQL is asked at each change whether
+    /// the reader may see the row. A client hears only rows that it may see, live or when it returns; if it misses one, it is
+    /// told.
     @Suite(.serialized, .postgres(15)) struct IdentityHistoryTests {
         @Test(arguments: seeds(8)) func `nobody hears of what PostgreSQL would not have shown`(seed: Seed) throws {
             let run = try IdentityRun(seed)
@@ -31,9 +31,9 @@ private final class IdentityRun {
     private let stage: GatewayStage
     private var random: SeededRandom
     private let seed: Seed
-    /// Definitions are told of in the stream; else what becomes of types is noticed by asking, which takes a while.
+    /// True if the stream tells of definitions; otherwise type changes are found by asking, which takes a while.
     private let isTold: Bool
-    /// Names of the columns as they are now: the one that policies read, the one that is not granted, and one that comes and goes.
+    /// Present column names: the one that policies read, the one that is not granted, and one that comes and goes.
     private var (seen, secret, flag) = ("a", "b", "f")
     private var labels = ["open", "shut", "locked"]
     private var number = 0
@@ -158,7 +158,7 @@ private final class IdentityRun {
         return "ALTER TYPE state RENAME VALUE '\(old)' TO '\(new)';"
     }
 
-    /// Nobody hears of it, and what was known of the row is wrong from then on.
+    /// Returns a statement that changes the row unseen: earlier knowledge of it is wrong from then on.
     private func hidden(_ id: Int) -> String {
         number += 1
         return "UPDATE notes SET n = \(number), \(seen) = \(large("yes", "no")) WHERE id = \(id);"
@@ -173,7 +173,7 @@ private final class IdentityRun {
 
     // MARK: Comparing
 
-    /// All that a client heard of the notes, up to now.
+    /// Returns all messages about the notes that the client has received so far.
     private func messages(_ caller: Caller, after fence: Int) throws -> [Message] {
         var heard: [Message] = []
         while true {
@@ -198,7 +198,7 @@ private final class IdentityRun {
 
     private var past: [[String?]] = []
 
-    /// Whoever comes back hears of all of it, also from a hub that was not there.
+    /// Checks that a returning client receives everything, also from a hub that was restarted.
     func compareReturns() throws {
         live?.hangUp()
         live = nil

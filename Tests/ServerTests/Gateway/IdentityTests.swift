@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Rows of the past under names that mean something else now, and of tables that left the publication for a while.
+    /// Old rows under names that have another meaning now, and of tables that left the publication for a while.
     @Suite(.serialized) struct IdentityTests {
         private static let tables = """
             CREATE TYPE rank AS ENUM ('public', 'private', 'secret');
@@ -33,7 +33,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Where the log ends now.
+        /// Returns the present end of the log.
         private func position(_ stage: GatewayStage) throws -> String {
             let caller = try stage.caller()
             try caller.subscribe(
@@ -44,7 +44,7 @@ extension GatewayRows {
             return try #require(end.payload["position"] as? String)
         }
 
-        /// All that a client heard of the notes up to now.
+        /// Returns all messages about the notes that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             try stage.run("DELETE FROM fences; INSERT INTO fences VALUES (1)")
             var heard: [Message] = []
@@ -62,14 +62,14 @@ extension GatewayRows {
             message.payload["code"] as? String == "ChangesMissing"
         }
 
-        /// Whether anything of the messages has the text.
+        /// True if any message contains the text.
         private func holds(_ messages: [Message], _ text: String) -> Bool {
             messages.contains { "\($0)".contains(text) }
         }
 
         enum Return: CaseIterable { case live, resume, restart }
 
-        /// Runs steps between which somebody listens, or after which he comes back; what he heard.
+        /// Runs steps while a client listens, or before it returns; returns what it heard.
         private func hear(_ way: Return, _ stage: GatewayStage, _ steps: [String]) throws -> (Caller, [Message]) {
             let start = try position(stage)
             let live = way == .live ? try follow(stage) : nil
@@ -98,7 +98,7 @@ extension GatewayRows {
             let (_, heard) = try hear(way, stage, inOneTransaction ? ["BEGIN;" + steps.joined() + "COMMIT"] : steps)
             #expect(heard.map(\.type) == ["INSERT", "UPDATE"])
             #expect(!holds(heard, "hidden"))
-            // The grant is the column's, whatever it is called.
+            // The grant belongs to the column, whatever its name.
             for message in heard where message.record["details"] != nil {
                 #expect((message.record["details"] as? String)?.hasPrefix("open") == true)
             }
@@ -245,7 +245,7 @@ extension GatewayRows {
 }
 
 extension [String] {
-    /// Statements between BEGIN and COMMIT as one.
+    /// Statements joined into one where they have a BEGIN and COMMIT.
     fileprivate var joinedTransactions: [String] {
         contains { $0.contains("BEGIN") } ? [joined(separator: ";")] : filter { $0.contains(" ") }
     }

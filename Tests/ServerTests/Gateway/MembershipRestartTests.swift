@@ -8,7 +8,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Who comes back after the hub was restarted is judged by memberships as of each row, or is told that it cannot be.
+    /// Judgement of clients that return after the hub restarted: by memberships as of each row, or with a message that this is
+    /// impossible.
     @Suite(.serialized) struct MembershipRestartTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int);
@@ -21,7 +22,7 @@ extension GatewayHistories {
             GRANT SELECT ON notes, members, fences TO READER;
             """
 
-        /// Where the table of members is published.
+        /// Publication that has the table of members.
         enum Place: CaseIterable {
             case own, clients
         }
@@ -48,7 +49,7 @@ extension GatewayHistories {
 
         private static let bindings = [binding("notes"), binding("fences")]
 
-        /// What came to a user that went on at its position, up to now, and whether it was told of a loss.
+        /// Returns the messages that a user received after it resumed at a position, and whether it was told of a loss.
         private func back(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
             let fence = Int(try stage.run("INSERT INTO fences DEFAULT VALUES RETURNING id").first?[0] ?? "")
             let caller = try stage.caller()
@@ -61,7 +62,7 @@ extension GatewayHistories {
                 if change.data["table"] as? String == "notes" { heard.ids.append(change.id ?? 0) }
                 if change.data["table"] as? String == "fences", change.id == fence { break }
             }
-            // It is told of a loss at the turn's end.
+            // The loss is told at the turn's end.
             try caller.fence()
             heard.isTold = caller.takeUnheard().contains { $0.payload["code"] as? String == "ChangesMissing" }
             return heard
@@ -72,7 +73,7 @@ extension GatewayHistories {
             var isTold = false
         }
 
-        /// The same over HTTP.
+        /// Returns the same for a client over HTTP.
         private func fed(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }
@@ -93,7 +94,7 @@ extension GatewayHistories {
             return Heard(ids: ids, isTold: notes.contains { $0["code"] as? String == "ChangesMissing" })
         }
 
-        /// Two rows with a swap of memberships between them, and what comes before and after the swap.
+        /// Writes two rows with a swap of memberships between them; returns the positions before and after the swap.
         private func swap(
             _ stage: GatewayStage, isRestarted: Bool = true, _ meanwhile: (GatewayStage) throws -> Void = { _ in }
         ) throws -> (one: [Heard], two: [Heard]) {
@@ -123,7 +124,7 @@ extension GatewayHistories {
             #expect(two == [Heard(ids: [3]), Heard(ids: [3])])
         }
 
-        /// Something after which nobody can say any more who was a member before it.
+        /// Event after which earlier memberships cannot be determined.
         enum Trouble: String, CaseIterable {
             case fileDamaged, fileLost, tableAway, publicationAway, publicationAltered, publicationRenamed
         }
@@ -152,7 +153,7 @@ extension GatewayHistories {
             }
         }
 
-        /// Files of a hub that runs are its own.
+        /// Pairs of trouble and restart. A running hub's files cannot be damaged from outside.
         private static let cases = Trouble.allCases.flatMap { trouble in
             [true, false].filter { $0 || trouble != .fileDamaged && trouble != .fileLost }.map { (trouble, $0) }
         }
@@ -171,7 +172,7 @@ extension GatewayHistories {
                     #expect(heard.ids == whole || heard.isTold && heard.ids.allSatisfy(whole.contains), "\(heard)")
                 }
             }
-            // Once the table is followed again it is known.
+            // The members are known again once the table is followed.
             #expect(eventually { stage.hub.follows("members") })
             let position = try position(2, stage)
             try stage.run("INSERT INTO notes VALUES (4, 1)")
@@ -194,7 +195,7 @@ extension GatewayHistories {
         ]
         private static let users = 1...3
 
-        /// Who may see the row, as PostgreSQL says in the moment after its commit.
+        /// Returns the users that may see the row, by PostgreSQL in the moment after its commit.
         private func seers(of id: Int, _ stage: GatewayStage) throws -> Set<Int> {
             try Set(
                 Self.users.filter { user in
@@ -217,8 +218,8 @@ extension GatewayHistories {
             ])
         }
 
-        /// Rows and memberships in turn, a hub that is restarted between any two of them, and users who come back to any position
-        /// they once had. The oracle is PostgreSQL, asked after each row.
+        /// Writes rows and memberships in turn and restarts the hub between any two. Users return to any position that they
+        /// once had. The oracle is PostgreSQL, asked after each row.
         @Test(arguments: seeds(4))
         func `whenever a hub is restarted, who comes back hears what PostgreSQL would have shown`(
             seed: Seed

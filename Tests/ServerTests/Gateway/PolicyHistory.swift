@@ -34,7 +34,7 @@ struct PolicyHistory {
     let ground: HistoryGround
     private let hasDomains: Bool
     let encoding: ServerEncoding
-    /// Of the database.
+    /// Settings of the database.
     private let settings: [(name: String, value: String)]
 
     private static let settings: [[(name: String, value: String)]] = [
@@ -43,7 +43,7 @@ struct PolicyHistory {
         [("intervalstyle", "sql_standard"), ("datestyle", "SQL, DMY")],
     ]
 
-    /// With the letters that the database's encoding has.
+    /// Returns the text with letters that the database's encoding has.
     func spelled(_ text: String) -> String {
         encoding == .latin1 ? text.replacing("Б", with: "é").replacing("Ц", with: "Ä") : text
     }
@@ -73,7 +73,7 @@ struct PolicyHistory {
             + ground.identity(keepsThePast) + rowSecurity("ENABLE")
     }
 
-    /// The session of whoever asks what PostgreSQL would show is set to what clients' sessions are.
+    /// Statements that give the oracle's session the settings of clients' sessions.
     var oracleSettings: String { settings.map { "SET LOCAL \($0.name) = '\($0.value)';" }.joined() }
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
@@ -179,11 +179,11 @@ struct PolicyHistory {
         "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
         "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "level > 1", "body IS NOT NULL", "length(body) < 9000",
         "owner::text = auth.jwt() ->> 'sub'",
-        // By the encoding.
+        // Policies that depend on the encoding.
         "length(kind) = 1", "kind LIKE '_'", "kind > 'Б' COLLATE \"C\"", "kind <= 'Ц' COLLATE \"C\"", "kind = 'Ц'",
         "kind = ANY (ARRAY['Б', 'a'])", "data ->> 'for' = 'Б'", "data ->> 'for' LIKE '_'", "lower(kind) = lower('Б')",
         "kind || 'x' = 'Бx'", "btrim(kind, 'Б') = ''", "data @> '{\"for\": \"Б\"}'", "auth.jwt() ->> 'sees' LIKE '_'",
-        // By settings.
+        // Policies that depend on settings.
         "(data ->> 'on')::date > '2026-02-15'", "('2026-02-03'::date + level::int)::text LIKE '2026%'",
         "(score::float8 + 0.1)::text = '1.6'", "(score / 3)::float8::text LIKE '%3'",
         "make_interval(days => level::int)::text = '1 day'", "left(decode(kind, 'escape')::text, 2) = '\\x'",

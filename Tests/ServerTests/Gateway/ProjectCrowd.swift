@@ -12,14 +12,14 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// A hub with several projects that share a secret. Each has a database of its own, and a rate limit of its own, by which
-/// answers of one are told from another's.
+/// Hub with several projects that share a secret. Each has its own database and its own rate limit, which identifies the
+/// project that answered.
 final class ProjectCrowd: @unchecked Sendable {
-    // The stage is touched by one thread; requests may be made by any.
+    // One thread uses the stage; any thread may make requests.
     static let operators = "a secret of operators, which is longer than thirty-two bytes"
     static let own = "realtime-dev"
     static let others = ["alpha", "beta"]
-    /// What a request with each of these is answered with, in `x-rate-limit`.
+    /// Rate limit in `x-rate-limit` of each project's answers.
     static let rates = ["realtime-dev": 1000, "alpha": 2001, "beta": 3002]
 
     let stage: GatewayStage
@@ -77,7 +77,7 @@ final class ProjectCrowd: @unchecked Sendable {
         return stage.dataDirectory + "/projects/" + id
     }
 
-    /// Where its log is, something else is: it does not start again.
+    /// Replaces the project's log with something else, so that it does not start again.
     func damage(_ name: String) throws {
         let directory = try directory(name)
         try Directories.move(directory + "/log", to: directory + "/elsewhere")
@@ -99,7 +99,7 @@ final class ProjectCrowd: @unchecked Sendable {
         let headers: [String: String]
         let body: String
 
-        /// The project that answered, where it says so.
+        /// Project that answered, if the answer says so.
         var project: String? {
             guard let rate = headers["x-rate-limit"].flatMap({ Int($0) }) else { return nil }
             return ProjectCrowd.rates.first { $0.value == rate }?.key ?? "somebody with the rate \(rate)"
@@ -138,7 +138,7 @@ final class ProjectCrowd: @unchecked Sendable {
             "\(method) /api/tenants/\(name)\(more) HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer \(token)", body: body)
     }
 
-    /// What is done and has no answer of its own.
+    /// Carries out an operation and expects an empty answer.
     func carryOut(_ method: String, _ name: String, _ more: String) throws {
         let answer = try administer(method, name, more)
         #expect(answer.status == 204, "\(method) \(name)\(more): \(answer)")
@@ -180,7 +180,7 @@ final class ProjectCrowd: @unchecked Sendable {
     }
 }
 
-/// A port that nobody listens on.
+/// Port that nothing listens on.
 enum FreePort {
     static func find() throws -> UInt16 {
         var random = SystemRandomNumberGenerator()

@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 extension GatewayTraffic {
-    /// Names, hosts and states of projects: whatever happens to one, nobody is ever answered by another.
+    /// Names, hosts and states of projects: a client is never answered by another project, whatever happens.
     @Suite(.serialized) struct ProjectStatesTests {
         private static func isKnownOutage(_ answer: ProjectCrowd.Answer) -> Bool {
             answer.status == 503 && answer.headers["retry-after"] != nil && answer.project == nil
@@ -46,7 +46,7 @@ extension GatewayTraffic {
             #expect(metrics.contains("tidewire_project_running 1\n"))
             #expect(try crowd.administer("GET", "beta", "/channels").status == 503)
             try crowd.mend("beta")
-            // Nobody asks for it.
+            // The project starts without any request for it.
             #expect(try eventually { try crowd.isReady("beta") })
             #expect(try crowd.ask(.ping, host: "beta").project == "beta")
         }
@@ -59,7 +59,7 @@ extension GatewayTraffic {
                 for way in ProjectCrowd.Way.allCases {
                     let answer = try crowd.ask(way, host: "beta.hub.example")
                     #expect([401, 404].contains(answer.status) && answer.project == nil, "\(way) \(answer)")
-                    // One is left, which every other host means.
+                    // One project is left, and every other host reaches it.
                     #expect(try crowd.ask(way, host: "nobody").status == way.served)
                 }
             }
@@ -79,7 +79,7 @@ extension GatewayTraffic {
                 #/"settings":\{[^}]*\}/#,
                 with: #""settings":{"database_url":"postgresql://u@127.0.0.1:\#(silent.port)/d?sslmode=disable"}"#)
             #expect(try crowd.administer("PUT", "gamma", body: body).status == 201)
-            // Its database accepts and never answers: the slot cannot be dropped for as long as that is waited for.
+            // Its database accepts connections and never answers. The slot cannot be dropped until that times out.
             #expect(eventually { silent.count > 0 })
             let ending = try BackgroundThread("ending") {
                 answer.withLock { $0 = try? crowd.administer("DELETE", "gamma") }
@@ -124,7 +124,7 @@ extension GatewayTraffic {
             var random: SeededRandom
             var damaged: Set<String> = []
             var deleted: Set<String> = []
-            /// Of each log that was seen, and whose it is.
+            /// Epoch of each log that was seen, with the project it belongs to.
             var epochs: [String: String] = [:]
             let standIn: UnknownHosts
             var answers: [String: Int] = [:]
@@ -139,14 +139,14 @@ extension GatewayTraffic {
             "nobody", "nobody.alpha", "127.0.0.1:4000", "[::1]:4000", "[::1]", "alphabeta", "h.beta",
         ]
 
-        /// One answer, held to the rule.
+        /// Checks one answer against the rule.
         private func probe(_ ground: inout Ground, changing name: String?) throws {
             let names = [ProjectCrowd.own] + ProjectCrowd.others
             let meant = Int.random(in: 0..<4, using: &ground.random) == 0 ? nil : ground.random.pick(names)
             let host = meant.map { ground.random.pick(Self.spellings)($0) } ?? ground.random.pick(Self.strangers)
             let way = ground.random.pick(ProjectCrowd.Way.allCases)
             let isAbsolute = Bool.random(using: &ground.random)
-            // Where the hub itself is away nobody is answered at all.
+            // No client is answered while the hub itself is down.
             guard let answer = try? ground.crowd.ask(way, host: host, absolute: isAbsolute) else { return }
             ground.answers["\(way) \(answer.status)", default: 0] += 1
             let what = "\(way) \(host) \(isAbsolute) \(name ?? "") \(answer)"
@@ -177,7 +177,7 @@ extension GatewayTraffic {
             var changing = name
             switch Int.random(in: 0..<6, using: &ground.random) {
             case 0:
-                // Whole hubs end and start: "" is every name.
+                // The whole hub restarts: "" stands for every name.
                 changing = ""
                 work = { try crowd.stage.restart {} }
             case _ where deleted.contains(name):
@@ -220,14 +220,14 @@ extension GatewayTraffic {
             #expect(try eventually { try crowd.isReady("alpha") && crowd.isReady("beta") })
             var ground = Ground(crowd: crowd, random: random, standIn: standIn)
             for _ in 0..<14 { try step(&ground) }
-            // Mended before the stage goes.
+            // The projects are mended before the stage ends.
             for name in ground.damaged { try crowd.mend(name) }
             #expect(ground.answers.values.reduce(0, +) > 100)
         }
     }
 }
 
-/// Accepts connections and never says anything.
+/// Server that accepts connections and never answers.
 final class SilentServer: @unchecked Sendable {
     // Guarded by the kernel: the descriptors are closed once, by the one who made it.
     private let listener: Int32

@@ -159,7 +159,7 @@ extension Gateways {
             let own = second.stage.database
             let taken = second.description(slot: own.slot, of: own)
             #expect(try second.administer("PUT", body: taken).status.contains("422"))
-            // A server has many addresses, and these are not seen to be one.
+            // One server has many addresses, and these two are not recognised as one.
             let elsewhere = taken.replacing("127.0.0.1", with: "localhost")
             #expect(try second.administer("PUT", body: elsewhere).status.contains("20"))
             #expect(try second.administer("DELETE").status.contains("204"))

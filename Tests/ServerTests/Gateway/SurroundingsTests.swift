@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension GatewayPolicies {
-    /// Policies in databases that are set up otherwise than usual: each row is for whom PostgreSQL shows it there.
+    /// Policies in databases with unusual settings: each row goes to those to whom PostgreSQL shows it there.
     @Suite(.serialized) struct SurroundingsTests {
         private static func schema(_ columns: String) -> String {
             """
@@ -16,7 +16,7 @@ extension GatewayPolicies {
 
         private static let moreClaims = #","d":"03/02/2026""#
 
-        /// The rows that a client hears of are those that it may select.
+        /// Checks that a client receives exactly the rows that it may select.
         private func compare(
             _ stage: GatewayStage, _ policies: [String], _ rows: [String], ofRole: [(String, String)] = []
         ) throws {
@@ -41,7 +41,7 @@ extension GatewayPolicies {
             }
         }
 
-        /// As a session of its own sees them, which has the settings that any client's has, and the role's.
+        /// Returns the rows that a new session sees, with the settings of any client's session and of the role.
         private func shown(_ stage: GatewayStage, _ ofRole: [(String, String)]) throws -> [Int] {
             let session = try Connection(stage.database.target, keepsSettings: true)
             try session.execute("BEGIN")

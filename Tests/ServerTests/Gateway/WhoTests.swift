@@ -161,14 +161,14 @@ import Testing
         private func join() throws {
             let request = binding(
                 "notes", random.pick(["*", "*", "INSERT", "UPDATE", "DELETE"]), filter: random.pick(filters))
-            // Of another role nothing is recorded until somebody of it has been there for a moment.
+            // Nothing is recorded for another role until a client of it has been connected for a moment.
             let role = Int.random(in: 0..<5, using: &random) == 0 ? stage.outsider : stage.reader
             let stay = Stay(
                 try stage.caller(), user: Int.random(in: 0..<3, using: &random), role: role, request: request,
                 topic: "realtime:t\(step)")
             try stay.join(token(of: stay))
             stays.append(stay)
-            // Before that is written down.
+            // This happens before that is written down.
             for _ in 0..<(role == stage.outsider ? 3 : 0) {
                 step += 1
                 try changeRow()
@@ -255,7 +255,7 @@ import Testing
             // What the catalog said for a moment only nobody wrote down, and it says so. What is recorded does not depend on it.
             let isRecorded = answer?["basis"] as? String == "recorded"
             if !isRecorded, answer?["policies"] as? String ?? "then" != "then" { continue }
-            // Nobody is wronged by that it is not known, as long as that is seldom.
+            // An unknown result wrongs nobody, as long as it is rare.
             if !isRecorded, outcome == "unknown" {
                 unknown += 1
                 continue
@@ -303,8 +303,8 @@ import Testing
         #expect(right.sent > 1 && right.right > 50 && alone.sent > 1, "\(right) \(alone)")
     }
 
-    /// A client comes back while a policy shows everything, and takes what it missed so slowly that the policy is repaired
-    /// meanwhile: some of it is never sent.
+    /// Reconnects a client while a policy shows everything. The client takes what it missed so slowly that the policy is
+    /// repaired meanwhile: part of it is never sent.
     @Test(arguments: ["ranges", "full"]) func `who caught up slowly is not said to have got what he did not`(
         _ scope: String
     ) throws {
@@ -358,7 +358,7 @@ import Testing
         #expect((known > 0) == (scope == "full"), "\(known)")
     }
 
-    /// Policies alone do not say that somebody was told: the ledger says who was there.
+    /// Checks that `why` relies on the ledger: policies alone do not show that a client was connected.
     @Test func `why says was told of those alone whom the ledger has`() throws {
         let stage = try GatewayStage(
             Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
