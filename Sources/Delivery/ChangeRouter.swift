@@ -490,6 +490,16 @@ struct ChangeRouter: ~Copyable {
     /// A table that keeps whole old rows did not keep this one, and nobody knows it: whoever asked for moves may miss one.
     mutating func missDeparture(from table: UInt32, at offset: UInt64) { unknownDepartures[table] = offset }
 
+    /// Tells everybody who listens to the tables that changes may be missing.
+    mutating func missChanges(of tables: Set<UInt32>) {
+        for number in audience.members.indices {
+            guard let member = audience.members[number], let table = views.views[member.view]?.key.table.oid,
+                tables.contains(table)
+            else { continue }
+            unanswered.insert(member.listener)
+        }
+    }
+
     private mutating func missUnknownDepartures() {
         if unknownDepartures.isEmpty { return }
         for number in audience.members.indices {

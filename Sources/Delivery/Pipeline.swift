@@ -753,6 +753,7 @@ public struct Pipeline: ~Copyable {
         guard case .recalling(ticket, let request) = stage else { return }
         stage = .reading
         do {
+            missUnread(request, answers)
             guard try isComputed(request, answers) else { return }
             router.recall.fill(request, try composed(answers))
         } catch {
@@ -760,10 +761,21 @@ public struct Pipeline: ~Copyable {
         }
     }
 
+    /// Tells the listeners of tables whose rows the log did not give: changes of these rows may not be for nobody.
+    private mutating func missUnread(_ request: RecallRequest, _ answers: [RecallAnswer]) {
+        var tables: Set<UInt32> = []
+        for (row, answer) in zip(request.rows, answers) {
+            if case .unread = answer { tables.insert(row.id.table) }
+        }
+        if !tables.isEmpty { router.missChanges(of: tables) }
+    }
+
     /// Marks the rows of the request as missing, because this program cannot read them in the log; the client is told.
     private mutating func cannotRecall(_ request: RecallRequest, _ error: any Error) {
         Log.shared.error("rows that were looked for in the event log do not read", [.reason("\(error)")])
-        router.recall.fill(request, request.rows.map { _ in .missing })
+        let answers = request.rows.map { _ in RecallAnswer.unread }
+        missUnread(request, answers)
+        router.recall.fill(request, answers)
     }
 
     // MARK: Generated columns

@@ -37,6 +37,8 @@ public enum RecallAnswer: Sendable {
     case version(UInt64, Relation, [UInt8])
     /// It is not there, or what is there cannot be trusted.
     case missing
+    /// The log could not be read: the row counts as missing, and the table's listeners are told.
+    case unread
     /// There were too many for one answer.
     case postponed
 }

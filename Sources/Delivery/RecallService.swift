@@ -24,7 +24,7 @@ public final class RecallService: RowRecalling {
     /// `then` is called on the service's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
     public func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
-        let reply = Reply(in: .delivery, unanswered: request.rows.map { _ in RecallAnswer.missing }, then: then)
+        let reply = Reply(in: .delivery, unanswered: request.rows.map { _ in RecallAnswer.unread }, then: then)
         threads.inbox.ask([RecallJob(request: request, reply: reply)])
     }
 
@@ -105,7 +105,7 @@ public final class RecallLookup {
         } catch {
             if !isLastTry, case .transient = ReadingTrouble(error) { return nil }
             Log.shared.warning("deleted rows cannot be looked for in the event log", [.reason("\(error)")])
-            return request.rows.map { _ in .missing }
+            return request.rows.map { _ in .unread }
         }
     }
 }

@@ -436,7 +436,7 @@ struct RowRecall {
             case .version(let fingerprint, let relation, let tuple):
                 _ = plan(fingerprint, relation)
                 add(Row(relation: fingerprint, tuple: tuple, isFromLog: true), as: row.id)
-            case .missing: add(Row(relation: row.relation, tuple: nil, isFromLog: true), as: row.id)
+            case .missing, .unread: add(Row(relation: row.relation, tuple: nil, isFromLog: true), as: row.id)
             case .postponed: break
             }
         }

@@ -235,8 +235,8 @@ public final class ProjectMetrics: Sendable {
         "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
     public let parked = CounterFamily<Parked>(
         "tidewire_channels_parked_total",
-        "Times that a channel was left where it was in the event log, to go on from there: a slow client's, or a snapshot's."
-    )
+        "Times that a channel was left where it was in the event log, to go on from there: a slow client's, a snapshot's, or one "
+            + "of a table with a commit that waits for a standby.")
     public let snapshots = CounterFamily<Snapshot>(
         "tidewire_snapshots_total", "Snapshots of tables that clients asked to begin with, by what came of them.")
     public let snapshotsRunning = Gauge(

@@ -74,6 +74,8 @@ final class Device: @unchecked Sendable {
         precondition(descriptor < 0, "\(name) has a socket")
         decoder = Self.decoder()
         (unread, hasEnded, promised, replies) = ([], false, [], [:])
+        // A page that is opened again counts its messages from one.
+        if case .beginsAnew = kind { lastRef = 0 }
         let token = token(secret)
         try connect(to: port, token)
         for index in channels.indices { try join(index, token) }
