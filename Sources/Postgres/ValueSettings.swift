@@ -26,8 +26,9 @@ public enum ValueSettings {
 
     // MARK: What differs
 
-    /// Rows of a name and a value: those of the session as the server began it, and of the database and all roles. For a
-    /// session that began with nothing of the hub's own.
+    /// Rows of a name and a value: those of the session as the server began it, of the database, and of the roles that may
+    /// read in it. For a session that began with nothing of the hub's own. Roles and their settings are the whole server's:
+    /// those of roles that have nothing in this database say nothing about it.
     public static let question = """
         SELECT pg_catalog.lower(s.name), s.reset_val FROM pg_catalog.pg_settings s
         WHERE pg_catalog.lower(s.name) IN (\(names))
@@ -37,8 +38,23 @@ public enum ValueSettings {
         WHERE (s.setdatabase = 0 OR s.setdatabase = (
                 SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
             AND pg_catalog.lower(pg_catalog.split_part(c.setting, '=', 1)) IN (\(names))
+            AND (s.setrole = 0 OR \(mayRead("s.setrole")))
         ORDER BY 1, 2
         """
+
+    /// True of a role that may read in the database, by its own rights, another role's or everybody's.
+    private static func mayRead(_ role: String) -> String {
+        """
+        pg_catalog.pg_has_role(\(role), 'pg_read_all_data', 'MEMBER')
+        OR EXISTS (SELECT FROM pg_catalog.pg_shdepend o JOIN pg_catalog.pg_database d ON d.oid = o.dbid
+            JOIN pg_catalog.pg_roles r ON r.oid = o.refobjid
+            WHERE d.datname = pg_catalog.current_database()
+                AND o.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+                AND pg_catalog.pg_has_role(\(role), r.oid, 'MEMBER'))
+        OR EXISTS (SELECT FROM pg_catalog.pg_class t CROSS JOIN LATERAL pg_catalog.aclexplode(t.relacl) AS a
+            WHERE t.oid >= 16384 AND t.relkind IN ('r', 'p') AND a.grantee = 0)
+        """
+    }
 
     private static let names = (writing.union(required.keys)).sorted().map { Quoted.literal($0) }.joined(
         separator: ", ")

@@ -152,6 +152,23 @@ import Testing
         #expect(policy.combinedSQL.contains("auth.uid()"))
     }
 
+    /// Roles are the whole server's: those of its other databases say nothing about this one.
+    @Test(arguments: [
+        ("", true), ("GRANT SELECT ON t TO OTHER", false), ("GRANT OTHER TO READER", true),
+        ("GRANT READER TO OTHER", false), ("GRANT pg_read_all_data TO OTHER", false),
+        ("GRANT SELECT ON t TO PUBLIC", false),
+    ])
+    func `a role's settings matter where the role may read`(grant: String, isCompiled: Bool) throws {
+        let stage = try stage("CREATE POLICY p ON t USING (owner = auth.uid());")
+        let other = "other_" + stage.database.name
+        try stage.run("CREATE ROLE \(other); ALTER ROLE \(other) SET array_nulls = off")
+        if !grant.isEmpty { try stage.run(grant.replacing("OTHER", with: other)) }
+        defer { try? stage.run("DROP OWNED BY \(other); DROP ROLE \(other)") }
+        _ = stage.fresh()
+        let term = try stage.binding(stage.request("t")).policy?.rowPolicy.term
+        #expect((term != .undecided) == isCompiled)
+    }
+
     @Test func `without TEMP nothing is compiled`() throws {
         let stage = try stage("CREATE POLICY p ON t USING (true);", asHub: true)
         try stage.run("REVOKE TEMPORARY ON DATABASE \(stage.database.name) FROM PUBLIC, tidewire")
