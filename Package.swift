@@ -12,7 +12,7 @@ let strict: [SwiftSetting] = [
 
 /// Through which all data goes. These are optimized, with all their assertions, when `deploy/test` builds everything by one build
 /// for release, and so is what tests stand on; the others and the tests are not: of them that would cost more than it saves.
-let dataPlane: Set<String> = [
+let optimizedInTests: Set<String> = [
     "Bytes", "Change", "Channels", "Delivery", "EventLog", "Gateway", "Ingest", "Judging", "Matching", "Net", "Policy",
     "Postgres", "Protocol", "Replication", "WebSocket",
 ]
@@ -23,10 +23,10 @@ let plain: [SwiftSetting] =
 func room(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .target(
         name: name, dependencies: mayImport, exclude: pagesForPeople[name] ?? [],
-        swiftSettings: strict + [.strictMemorySafety()] + (dataPlane.contains(name) ? [] : plain))
+        swiftSettings: strict + [.strictMemorySafety()] + (optimizedInTests.contains(name) ? [] : plain))
 }
 
-func program(_ name: String, _ mayImport: Target.Dependency...) -> Target {
+func executable(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .executableTarget(name: name, dependencies: mayImport, swiftSettings: strict + [.strictMemorySafety()] + plain)
 }
 
@@ -43,6 +43,12 @@ let apps: [SwiftSetting] =
 /// Pages among the sources.
 let pagesForPeople = ["Policy": ["SECURITY.md"]]
 
+/// A wing of the house: rooms that lie in one folder of Sources, and see rooms of wings before it.
+func wing(_ name: String, _ rooms: [Target]) -> [Target] {
+    for room in rooms { room.path = "Sources/\(name)/\(room.name)" }
+    return rooms
+}
+
 /// The tests of one room, which may also see the rooms needed to set its stage.
 func tests(of name: String, _ mayImport: Target.Dependency...) -> Target {
     .testTarget(
@@ -53,109 +59,133 @@ func tests(of name: String, _ mayImport: Target.Dependency...) -> Target {
 /// Files that tests read where they lie.
 let fixtures = ["tidewire": ["Fixtures"]]
 
-let cellar: [Target] = [
-    .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
-    .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
-    .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
-    .target(name: "CChecksum"),
-    .target(name: "CTexts", exclude: ["channel_probe.sql", "openapi.json"]),
-    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
-    .systemLibrary(name: "CUring", pkgConfig: "liburing", providers: [.apt(["liburing-dev"])]),
-]
+let base = wing(
+    "base",
+    [
+        .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
+        .target(name: "CChecksum"),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(name: "CUring", pkgConfig: "liburing", providers: [.apt(["liburing-dev"])]),
+        .target(name: "CTexts", exclude: ["channel_probe.sql", "openapi.json"]),
+        room("Bytes", "CChecksum"),
+        room("System", "CLinux", "Bytes"),
+        room("Crypto", "COpenSSL", "Bytes"),
+        room("Diagnostics"),
+        room("Change", "Bytes"),
+    ])
 
-let floor1: [Target] = [
-    room("Bytes", "CChecksum"),
-    room("System", "CLinux", "Bytes"),
-    room("Crypto", "COpenSSL", "Bytes"),
-    room("Diagnostics"),
-    room("Postgres", "CPostgres", "Bytes", "System", "Diagnostics"),
-]
+let postgres = wing(
+    "postgres",
+    [
+        .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        room("Postgres", "CPostgres", "Bytes", "System", "Diagnostics"),
+        room("Replication", "Postgres", "Change", "Bytes", "System", "Diagnostics"),
+        room("Embedded", "CTexts", "Postgres", "System", "Diagnostics"),
+    ])
 
-let floor2: [Target] = [
-    room("Change", "Bytes")
-]
+let log = wing(
+    "log",
+    [
+        room("EventLog", "Bytes", "System", "Diagnostics"),
+        room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    ])
 
-let floor3: [Target] = [
-    room("Replication", "Postgres", "Change", "Bytes", "System", "Diagnostics"),
-    room("EventLog", "Bytes", "System", "Diagnostics"),
-    room("Policy", "Change", "Bytes"),
-    room("Matching", "Policy", "Change", "Bytes"),
-    room("Channels", "Bytes"),
-    room("Protocol", "Change", "Bytes"),
-    room("WebSocket", "CZlib", "Bytes", "Crypto"),
-    room("Net", "CUring", "Bytes", "System", "Crypto", "Diagnostics"),
-    room("Auth", "Bytes", "Crypto"),
-]
+let rules = wing(
+    "rules",
+    [
+        room("Policy", "Change", "Bytes"),
+        room("Matching", "Policy", "Change", "Bytes"),
+        room("Auth", "Bytes", "Crypto"),
+    ])
 
-let floor4: [Target] = [
-    room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
-    room("Embedded", "CTexts", "Postgres", "System", "Diagnostics"),
-    room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
-    room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
-    room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
-    room("Rehearsal", "Embedded", "WebSocket", "Postgres", "Crypto", "System", "Bytes"),
-    room("Calling", "Crypto", "System", "Bytes"),
-    room("Replaying", "Calling", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
-]
+let wire = wing(
+    "wire",
+    [
+        room("Protocol", "Change", "Bytes"),
+        room("WebSocket", "CZlib", "Bytes", "Crypto"),
+        room("Net", "CUring", "Bytes", "System", "Crypto", "Diagnostics"),
+        room("Calling", "Crypto", "System", "Bytes"),
+    ])
 
-let floor5: [Target] = [
-    room(
-        "Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics", "Bytes"
-    ),
-    room("Messages", "Asking", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
-    room("Authorizing", "CTexts", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
-    room(
-        "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System",
-        "Diagnostics", "Bytes"),
-    room(
-        "Snapshots", "Catalog", "Asking", "EventLog", "Protocol", "Change", "Postgres", "System", "Diagnostics",
-        "Bytes"),
-]
+let queries = wing(
+    "queries",
+    [
+        room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
+        room(
+            "Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics",
+            "Bytes"),
+        room("Authorizing", "CTexts", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
+        room(
+            "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System", "Diagnostics",
+            "Bytes"),
+        room(
+            "Snapshots", "Catalog", "Asking", "EventLog", "Protocol", "Change", "Postgres", "System", "Diagnostics",
+            "Bytes"),
+        room("Messages", "Asking", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    ])
 
-let floor6: [Target] = [
-    room(
-        "Delivery", "Judging", "Messages", "Catalog", "Asking", "EventLog", "Matching", "Policy",
-        "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
-    room(
-        "Gateway", "CTexts", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Settings",
-        "Asking",
-        "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
-        "Diagnostics", "System", "Bytes"),
-    room(
-        "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "EventLog", "Replication", "Matching",
-        "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
-    room(
-        "Projects", "Gateway", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
-        "Settings", "Asking", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
-        "Diagnostics", "System", "Bytes"),
-    room(
-        "Server", "Projects", "Gateway", "Ingest", "Settings", "Replication", "Policy", "WebSocket", "Net",
-        "Auth", "Postgres", "Crypto", "Diagnostics", "System"),
-]
+let hub = wing(
+    "hub",
+    [
+        room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
+        room("Channels", "Bytes"),
+        room(
+            "Delivery", "Judging", "Messages", "Catalog", "Asking", "EventLog", "Matching", "Policy", "Channels",
+            "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
+        room(
+            "Gateway", "CTexts", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Settings",
+            "Asking", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
+            "Diagnostics", "System", "Bytes"),
+        room(
+            "Projects", "Gateway", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
+            "Settings", "Asking", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
+            "Diagnostics", "System", "Bytes"),
+        room(
+            "Server", "Projects", "Gateway", "Ingest", "Settings", "Replication", "Policy", "WebSocket", "Net", "Auth",
+            "Postgres", "Crypto", "Diagnostics", "System"),
+    ])
 
-let floor7: [Target] = [
-    room("Console", "Settings", "System"),
-    room(
-        "Bench", "Server", "Explaining", "Replaying", "Calling", "Gateway", "Ingest", "Settings", "Embedded", "History",
-        "Replication",
-        "EventLog",
-        "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
-        "CLinux", "Bytes", "TidewireClient", "Examples"),
-    program(
-        "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Calling", "Catalog",
-        "Ingest", "Settings", "History",
-        "Embedded",
-        "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
-    program("tidewire-bench", "Console", "Bench", "Settings", "System"),
-]
+let evidence = wing(
+    "evidence",
+    [
+        room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
+        room(
+            "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "EventLog", "Replication", "Matching",
+            "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+        room("Replaying", "Calling", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+        room("Rehearsal", "Embedded", "WebSocket", "Postgres", "Crypto", "System", "Bytes"),
+    ])
 
-let outside: [Target] = [
-    .target(
-        name: "TidewireClient", dependencies: [.target(name: "COpenSSL", condition: .when(platforms: [.linux]))],
-        swiftSettings: apps),
-    .target(name: "TidewireClientTesting", dependencies: ["TidewireClient"], swiftSettings: apps),
-    .target(name: "Examples", dependencies: ["TidewireClient"], swiftSettings: apps),
-]
+let app = wing(
+    "app",
+    [
+        .target(
+            name: "TidewireClient", dependencies: [.target(name: "COpenSSL", condition: .when(platforms: [.linux]))],
+            swiftSettings: apps),
+        .target(name: "TidewireClientTesting", dependencies: ["TidewireClient"], swiftSettings: apps),
+        .target(name: "Examples", dependencies: ["TidewireClient"], swiftSettings: apps),
+    ])
+
+let program = wing(
+    "program",
+    [
+        room("Console", "Settings", "System"),
+        executable(
+            "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Calling", "Catalog",
+            "Ingest", "Settings", "History", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
+            "System", "Bytes", "Crypto"),
+    ])
+
+let bench = wing(
+    "bench",
+    [
+        room(
+            "Bench", "Server", "Explaining", "Replaying", "Calling", "Gateway", "Ingest", "Settings", "Embedded",
+            "History", "Replication", "EventLog", "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres",
+            "Crypto", "Diagnostics", "System", "CLinux", "Bytes", "TidewireClient", "Examples"),
+        executable("tidewire-bench", "Console", "Bench", "Settings", "System"),
+    ])
 
 let proofs: [Target] = [
     .target(
@@ -269,10 +299,9 @@ let fuzzers: [Target] = [
 
 let driver: Target = .target(name: "FuzzDriver", path: "Tests/Fuzz/Driver", publicHeadersPath: ".")
 
-let house = cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + outside + proofs
+let house = base + postgres + log + rules + wire + queries + hub + evidence + app + program + bench + proofs
 let fuzzed =
-    cellar + floor1 + floor2 + floor3 + (floor4 + proofs).filter { ["Embedded", "TestSupport"].contains($0.name) }
-    + fuzzers
+    base + postgres + rules + wire + (log + proofs).filter { ["EventLog", "TestSupport"].contains($0.name) } + fuzzers
 let isForFuzzingAlone = whoFuzzes == "libFuzzer"
 
 let package = Package(

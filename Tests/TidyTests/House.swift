@@ -12,6 +12,7 @@ struct House: Sendable {
     struct File: Sendable {
         let path: String
         let room: String
+        let wing: String
         let lines: [Line]
         var code: [Line] { lines.filter(\.isCode) }
     }
@@ -31,9 +32,10 @@ struct House: Sendable {
             .deletingLastPathComponent()
         self.root = root
         sources = Self.files("Sources", below: root).filter { $0.hasSuffix(".swift") }.map { path in
+            let folders = path.split(separator: "/").map(String.init)
             let lines = Self.text(path, below: root).utf8.split(separator: 0x0a, omittingEmptySubsequences: false)
             return File(
-                path: path, room: String(path.split(separator: "/")[1]),
+                path: path, room: folders[2], wing: folders[1],
                 lines: lines.enumerated().map { index, line in
                     let code = line.drop { $0 == UInt8(ascii: " ") }
                     return Line(
@@ -60,6 +62,14 @@ struct House: Sendable {
             return FileManager.default.fileExists(atPath: full, isDirectory: &isFolder) && isFolder.boolValue
         }
     }
+
+    /// Wings, in the order in which their rooms may see each other: each sees itself and those before it.
+    var wings: [String] {
+        text("Sources/README.md").matches(of: /(?m)^\| \[(\w+)\]\(\w+\/README\.md\)/).map { String($0.1) }
+    }
+
+    /// Rooms of all wings.
+    var rooms: [String] { folders("Sources").flatMap { folders("Sources/" + $0) } }
 
     /// Every file below, by its path from the root.
     func files(_ path: String) -> [String] { Self.files(path, below: root) }
@@ -88,7 +98,7 @@ struct House: Sendable {
 
     /// Whatever has a name in the code: rooms, files, types, cases, functions.
     var names: Set<String> {
-        code.reduce(into: Set(folders("Sources") + folders("Tests"))) { names, path in
+        code.reduce(into: Set(rooms + folders("Tests"))) { names, path in
             for word in text(path).utf8.split(whereSeparator: { !Self.isOfWord($0) }) {
                 names.insert(String(word) ?? "")
             }

@@ -57,12 +57,35 @@ import Testing
         }
     }
 
-    @Test func `every folder of Sources is a room of the table, and every room has a folder`() throws {
+    @Test func `every folder of a wing is a room of the table, and every room has a folder`() throws {
         let table = try #require(Self.house.table)
-        #expect(Set(table.keys) == Set(Self.house.folders("Sources")), "keep Sources/README.md true")
+        #expect(table.keys.sorted() == Self.house.rooms.sorted(), "keep Sources/README.md true")
+        #expect(Set(Self.house.wings) == Set(Self.house.folders("Sources")), "keep Sources/README.md true")
+        for wing in Self.house.wings {
+            let page = Self.house.text("Sources/\(wing)/README.md")
+            for room in Self.house.folders("Sources/" + wing) {
+                #expect(page.contains("`\(room)`"), "Sources/\(wing)/README.md does not say what \(room) is")
+            }
+        }
     }
 
-    @Test(arguments: ["Sources/README.md", "Sources/Policy/SECURITY.md", "CONTRIBUTING.md"])
+    @Test func `a room sees rooms of its own wing and of wings further up`() throws {
+        let table = try #require(Self.house.table)
+        let wings = Self.house.wings
+        var wing: [String: Int] = [:]
+        for (number, name) in wings.enumerated() {
+            for room in Self.house.folders("Sources/" + name) { wing[room] = number }
+        }
+        #expect(wings.first == "base" && wing.count == table.count)
+        for (room, mayImport) in table {
+            let own = try #require(wing[room])
+            for imported in mayImport.compactMap({ wing[$0] }) {
+                #expect(imported <= own, "\(room) is in \(wings[own]), which may not see \(wings[imported])")
+            }
+        }
+    }
+
+    @Test(arguments: ["Sources/README.md", "Sources/rules/Policy/SECURITY.md", "CONTRIBUTING.md"])
     func `what pages for people name is there`(page: String) {
         let (house, names, code) = (Self.house, Self.names, Self.house.code)
         for quoted in house.text(page).matches(of: /`([A-Za-z+]+(?:\/[A-Za-z+]+)*(?:\.swift|\/)?)`/).map({
@@ -70,7 +93,7 @@ import Testing
         }) {
             if quoted.contains("ROOM") { continue }
             if quoted.contains("/") {
-                let isThere = ["", "Sources/"].contains { folder in
+                let isThere = (["", "Sources/"] + house.wings.map { "Sources/\($0)/" }).contains { folder in
                     house.exists(folder + quoted) || house.exists(folder + quoted + ".swift")
                         || house.declares(quoted.split(separator: "/").map(String.init), below: folder)
                 }
@@ -96,9 +119,9 @@ import Testing
     }
 
     @Test func `every file of sql is carried in the binary`() throws {
-        let carried = Self.house.text("Sources/CTexts/sql.c")
+        let carried = Self.house.text("Sources/base/CTexts/sql.c")
         for path in Self.house.files("sql") where path.hasSuffix(".sql") {
-            #expect(carried.contains("\"../../\(path)\""), "\(path): add it to Sources/CTexts/sql.c")
+            #expect(carried.contains("\"../../../\(path)\""), "\(path): add it to Sources/base/CTexts/sql.c")
         }
     }
 
@@ -118,7 +141,7 @@ import Testing
             "Tests/EndToEndTests/TroubleTests.swift", "Tests/ServerTests/Gateway/MembershipRestartTests.swift",
         ]
         let folders = ["EndToEndTests", "tidewireTests", "ServerTests", "Clients"].map { "Tests/" + $0 }
-        for path in (folders + ["Sources/Bench", "Sources/Rehearsal"]).flatMap(Self.house.files) {
+        for path in (folders + ["Sources/bench/Bench", "Sources/evidence/Rehearsal"]).flatMap(Self.house.files) {
             guard path.hasSuffix(".swift") || path.hasSuffix(".py"), !exempt.contains(path) else { continue }
             let text = Self.house.text(path)
             guard text.holds("CREATE ") else { continue }
@@ -143,7 +166,7 @@ import Testing
     @Test func `every Swift example is compiled`() {
         let compiled = Self.spaced(Self.house.text("Tests/TidewireClientTests/DocumentedExamples.swift"))
         var examples = 0
-        let sources = Self.house.files("Sources").filter { $0.hasPrefix("Sources/TidewireClient") }
+        let sources = Self.house.files("Sources").filter { $0.hasPrefix("Sources/app/TidewireClient") }
         let pages = sources + ["README.md"] + Self.house.files("docs")
         for page in pages {
             let text = Self.house.text(page).replacing(/(?m)^ *\/\/\/ ?/, with: "")
@@ -258,7 +281,7 @@ import Testing
     }
 
     @Test func `what clients are told by code stands in the pages`() {
-        let codes = Self.house.text("Sources/Protocol/ClientText.swift").matches(of: /= "([A-Z][A-Za-z]+)"/).map {
+        let codes = Self.house.text("Sources/wire/Protocol/ClientText.swift").matches(of: /= "([A-Z][A-Za-z]+)"/).map {
             $0.1
         }
         #expect(codes.count > 20)

@@ -5,7 +5,7 @@ import tempfile
 
 from report import NotRun, program, run
 
-SOURCES = pathlib.Path("Sources")
+SOURCES = pathlib.Path("Sources/base")
 HERE = pathlib.Path(__file__).parent
 UNPACKED = pathlib.Path(".build/check/debian").resolve()
 LIBC = UNPACKED / "usr/aarch64-linux-gnu"

@@ -8,10 +8,10 @@ from report import Invalid, NotRun, demand
 
 DEPLOY = pathlib.Path("deploy")
 # Of the process, and of each project.
-PROCESS_METRICS = [pathlib.Path("Sources/Diagnostics") / name for name in ("ProcessMetrics.swift", "Impossible.swift")]
-PROJECT_METRICS = pathlib.Path("Sources/Diagnostics/ProjectMetrics.swift")
-REFERENCE_METRICS = pathlib.Path("Sources/Gateway/ReferenceMetrics.swift")
-CONFIGURATION = pathlib.Path("Sources/Settings")
+PROCESS_METRICS = [pathlib.Path("Sources/base/Diagnostics") / name for name in ("ProcessMetrics.swift", "Impossible.swift")]
+PROJECT_METRICS = pathlib.Path("Sources/base/Diagnostics/ProjectMetrics.swift")
+REFERENCE_METRICS = pathlib.Path("Sources/hub/Gateway/ReferenceMetrics.swift")
+CONFIGURATION = pathlib.Path("Sources/hub/Settings")
 
 # What Prometheus adds, and what we write ourselves.
 COMMON_LABELS = {"instance", "job"}

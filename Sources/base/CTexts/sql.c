@@ -3,70 +3,70 @@
 #include "CTexts.h"
 
 static const char roles[] = {
-#embed "../../sql/010_roles.sql"
+#embed "../../../sql/010_roles.sql"
 };
 static const char auth[] = {
-#embed "../../sql/020_auth.sql"
+#embed "../../../sql/020_auth.sql"
 };
 static const char publication[] = {
-#embed "../../sql/030_publication.sql"
+#embed "../../../sql/030_publication.sql"
 };
 static const char hub_role[] = {
-#embed "../../sql/040_hub_role.sql"
+#embed "../../../sql/040_hub_role.sql"
 };
 static const char policy_role[] = {
-#embed "../../sql/045_policy_role.sql"
+#embed "../../../sql/045_policy_role.sql"
 };
 static const char ddl_messages[] = {
-#embed "../../sql/050_ddl_messages.sql"
+#embed "../../../sql/050_ddl_messages.sql"
 };
 static const char realtime_schema[] = {
-#embed "../../sql/realtime/010_schema.sql"
+#embed "../../../sql/realtime/010_schema.sql"
 };
 static const char realtime_types[] = {
-#embed "../../sql/realtime/020_types.sql"
+#embed "../../../sql/realtime/020_types.sql"
 };
 static const char realtime_messages[] = {
-#embed "../../sql/realtime/030_messages.sql"
+#embed "../../../sql/realtime/030_messages.sql"
 };
 static const char realtime_broadcast[] = {
-#embed "../../sql/realtime/040_broadcast.sql"
+#embed "../../../sql/realtime/040_broadcast.sql"
 };
 static const char realtime_filters[] = {
-#embed "../../sql/realtime/050_filters.sql"
+#embed "../../../sql/realtime/050_filters.sql"
 };
 static const char realtime_subscription[] = {
-#embed "../../sql/realtime/060_subscription.sql"
+#embed "../../../sql/realtime/060_subscription.sql"
 };
 static const char realtime_changes[] = {
-#embed "../../sql/realtime/070_changes.sql"
+#embed "../../../sql/realtime/070_changes.sql"
 };
 static const char realtime_publication[] = {
-#embed "../../sql/realtime/080_publication.sql"
+#embed "../../../sql/realtime/080_publication.sql"
 };
 static const char realtime_upkeep[] = {
-#embed "../../sql/realtime/090_upkeep.sql"
+#embed "../../../sql/realtime/090_upkeep.sql"
 };
 static const char expense_sync[] = {
-#embed "../../sql/scenarios/expense_sync.sql"
+#embed "../../../sql/scenarios/expense_sync.sql"
 };
 static const char friendships[] = {
-#embed "../../sql/scenarios/friendships.sql"
+#embed "../../../sql/scenarios/friendships.sql"
 };
 static const char operation_map[] = {
-#embed "../../sql/scenarios/operation_map.sql"
+#embed "../../../sql/scenarios/operation_map.sql"
 };
 static const char real_estate[] = {
-#embed "../../sql/scenarios/real_estate.sql"
+#embed "../../../sql/scenarios/real_estate.sql"
 };
 static const char social_feed[] = {
-#embed "../../sql/scenarios/social_feed.sql"
+#embed "../../../sql/scenarios/social_feed.sql"
 };
 static const char demo[] = {
-#embed "../../sql/demo/demo.sql"
+#embed "../../../sql/demo/demo.sql"
 };
 static const char incident[] = {
-#embed "../../sql/incident/office.sql"
+#embed "../../../sql/incident/office.sql"
 };
 
 static const struct tw_text files[] = {

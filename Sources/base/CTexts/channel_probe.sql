@@ -1,5 +1,5 @@
 -- Answers the first of those who ask, as many as it comes to within its time. The words that begin with a colon are put in
--- by Sources/Authorizing/ProbeScript.swift.
+-- by Sources/queries/Authorizing/ProbeScript.swift.
 CREATE FUNCTION pg_temp.:name(
     "tw$topics" pg_catalog.text[], "tw$probes" pg_catalog.text[], "tw$claims" pg_catalog.text[],
     "tw$subjects" pg_catalog.text[], "tw$headers" pg_catalog.text[], "tw$milliseconds" pg_catalog.int4)
