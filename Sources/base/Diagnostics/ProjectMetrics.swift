@@ -302,7 +302,8 @@ public final class ProjectMetrics: Sendable {
     public let feedChanges = Counter(
         "tidewire_feed_changes_total", "Changes told in answers to requests for changes over HTTP.")
     public let drops = CounterFamily<DropReason>(
-        "tidewire_drops_total", "Deliveries that were not made, by reason; the client was told each time.")
+        "tidewire_drops_total",
+        "Deliveries that were not made, by reason. The client was told; of a limit, if it set the option limits.")
     public let commitToSocketSeconds = Histogram(
         "tidewire_commit_to_socket_seconds",
         "Seconds from a transaction's commit in PostgreSQL to its first delivery to a socket (by the clocks of both).",

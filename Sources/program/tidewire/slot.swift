@@ -112,7 +112,9 @@ extension SlotStatus {
         let user = activePID.map { "in use by server process \($0)" } ?? "not in use"
         let limit = limitBytes.map { " of \(ByteText.write($0)) (max_slot_wal_keep_size)" } ?? ""
         let headroom =
-            safeBytes.map { ByteText.write(max(0, $0)) + limit } ?? "unlimited (max_slot_wal_keep_size is not set)"
+            walStatus == "lost"
+            ? "none: the slot is lost\(limit.isEmpty ? "" : ", it may keep no more than\(limit.dropFirst(3))")"
+            : safeBytes.map { ByteText.write(max(0, $0)) + limit } ?? "unlimited (max_slot_wal_keep_size is not set)"
         let idle = idleLimitSeconds.map { [("idle limit", "\($0) s (idle_replication_slot_timeout)")] } ?? []
         return [
             ("slot", name), ("plugin", plugin), ("database", database),
