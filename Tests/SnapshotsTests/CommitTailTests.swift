@@ -73,7 +73,10 @@ import Testing
 
         func tail(_ settled: SettledPosition? = nil) -> CommitTail {
             let (directory, end) = (directory, writer.end)
-            return CommitTail(open: { directory }, end: { end }, settled: settled ?? self.settled)
+            return CommitTail(
+                open: { directory }, end: { end }, settled: settled ?? self.settled,
+                // Nothing ends while somebody waits: its transactions move by the test's own steps.
+                patience: .zero)
         }
 
         /// Returns the position at which a snapshot taken now continues.

@@ -12,6 +12,8 @@ struct CommitTail {
     let open: @Sendable () throws(SystemError) -> any StorageDirectory
     let end: @Sendable () -> EventLogEnd?
     let settled: SettledPosition
+    /// Time to wait for the transactions that are running when a snapshot is asked for.
+    var patience = Limits.snapshotSettlingPatience
 
     /// Place in the log from which to look for commits that a snapshot does not see, found before the snapshot is taken.
     struct Beginning {
@@ -44,7 +46,7 @@ struct CommitTail {
         }
         // Whatever the log has by now has a lower number than this.
         let next = try server.nextTransaction()
-        let deadline = Clock.monotonicNanoseconds() + Limits.snapshotSettlingPatience.wholeNanoseconds
+        let deadline = Clock.monotonicNanoseconds() + patience.wholeNanoseconds
         repeat {
             if try server.oldestRunning() >= next {
                 settled.advance(to: goal, in: directory)
