@@ -195,7 +195,8 @@ struct ChangeAudience {
                 continue
             }
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
-            let place = max(change.offset, later ?? change.offset)
+            var place = max(change.offset, later ?? change.offset)
+            if later != nil, let judges { place = try judges.beforeTurns(since: attendance.joined, place) }
             // Asked for once: meanwhile a record may come into the log, and what is said of the verdict is said of its judge.
             let judge = try judges?.judge(at: place)
             let (isMatch, reason) = try verdicts.verdict(of: bindings, attendance, at: place, judge, judges)
@@ -351,6 +352,8 @@ final class Judges {
     private var known: [UInt64?: Explainer?] = [:]
     /// What was said of a place is said of it again, whatever comes into the log meanwhile.
     private var places: [UInt64: Explainer?] = [:]
+    /// Turns of the log at the first question; nil before it.
+    private var turns: [PastCatalogs.Turn]?
 
     init(_ log: HistoryLog, _ configuration: Configuration, isOfNow: Bool) {
         self.log = log
@@ -361,7 +364,23 @@ final class Judges {
     /// Returns judges for the catalogs that came into force after one place and up to another.
     func judges(after first: UInt64, through last: UInt64) throws -> [Explainer?] {
         if isOfNow { return [] }
-        return try PastCatalogs.turns(of: log, after: first, through: last).map { try judge(at: $0) }
+        return try allTurns().filter { $0.place > first && $0.place <= last }.map { try judge(at: $0.place) }
+    }
+
+    /// Returns a place at which no catalog counts yet that was written down after a client had come back. The loop at the log's
+    /// end may have lagged behind the log: it began to judge by such a catalog at a place from before the return, and later
+    /// than the return.
+    func beforeTurns(since joined: RecordedNote, _ place: UInt64) throws -> UInt64 {
+        if isOfNow { return place }
+        let first = try allTurns().first { $0.written > joined.note.time && $0.place <= place }
+        return first.map { $0.place > 0 ? $0.place - 1 : 0 } ?? place
+    }
+
+    private func allTurns() throws -> [PastCatalogs.Turn] {
+        if let turns { return turns }
+        let found = try PastCatalogs.turns(of: log)
+        turns = found
+        return found
     }
 
     /// The last change before somebody joined. The note of it comes into the log a moment later, behind what was committed
