@@ -160,6 +160,33 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(open.output == here.output && open.output.contains("Gains, for example"), "\(open) \(here)")
     }
 
+    /// What changed after its end is not in a bundle, and cannot be taken back.
+    @Test func `a bundle says that it cannot take back what came after it`() async throws {
+        let stage = try WhyStage("")
+        try stage.database.run(
+            """
+            CREATE TABLE watchers (who text PRIMARY KEY, post int NOT NULL);
+            ALTER TABLE watchers REPLICA IDENTITY FULL; GRANT SELECT ON watchers TO authenticated;
+            ALTER PUBLICATION supabase_realtime ADD TABLE watchers;
+            CREATE POLICY own ON fullrep FOR SELECT
+                USING (id IN (SELECT w.post FROM watchers w WHERE w.who = (auth.jwt() ->> 'email')))
+            """)
+        defer { stage.log.remove() }
+        let bundle = TemporaryDirectory.make("whatif") + "/cut"
+        let made = await tidewireTests.run(
+            ["bundle", bundle, "--log", stage.log.path], commands: commands + [BundleCommand()])
+        #expect(made.exitCode == .ok, "\(made.errors)")
+        let words = ["whatif", "--policy", "new.sql", "--on", stage.database.url, "--claims", "claims", "--log"]
+        let files = ["new.sql": "CREATE POLICY more ON fullrep FOR SELECT USING (id = 1)", "claims": Self.me]
+        let sentence = "Memberships that changed after the end of the bundle count as they are now"
+        let ofBundle = await tidewireTests.run(words + [bundle], commands: commands, files: files)
+        #expect(ofBundle.output.contains(sentence), "\(ofBundle)")
+        let forPrograms = await tidewireTests.run(words + [bundle, "--json"], commands: commands, files: files)
+        #expect(forPrograms.output.contains(#""memberships_of_now":true"#), "\(forPrograms)")
+        let ofLog = await tidewireTests.run(words + [stage.log.path], commands: commands, files: files)
+        #expect(!ofLog.output.contains(sentence), "\(ofLog)")
+    }
+
     @Test func `what cannot be done is said`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }

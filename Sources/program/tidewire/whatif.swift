@@ -26,7 +26,8 @@ struct WhatIfCommand: Command {
 
         FOR WHOM. For those whom the ledger of the log knows (setting: ledger), the newest first; or for one, with --claims, \
         or --role and --sub. Memberships (rows of other tables that policies look into) are taken back to what they were at \
-        each change, as far as the log has their tables; a line says where that is not so.
+        each change, as far as the log has their tables; a line says where that is not so. A bundle does not have what changed \
+        after its end.
 
         WHERE THE SQL RUNS. In the database that --on names, in a transaction that is rolled back in any case: a copy, or the \
         source itself. It is never applied anywhere else. Its login needs the rights that the SQL takes, and has to be able to \
@@ -101,6 +102,7 @@ struct WhatIfCommand: Command {
                 target: ConnectionTarget(place), publication: configuration.publication,
                 deletesAreStrict: configuration.deletesAreStrict)
             settings.examples = count
+            settings.logMayEndEarly = log.lost != nil && arguments.value(of: .server) == nil
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
             let proposed = bindings.isEmpty ? nil : ProposedBindings(then: bindings, now: audience.bindings)
             let report = try answered(file ?? "--policy") {
@@ -423,6 +425,12 @@ private struct WhatIfPrinter {
         if report.membershipsAreOfNow {
             lines.append("Some memberships are as they are now: the log does not say what they were.")
         }
+        if report.membershipsMayBeLater {
+            lines.append(
+                "Memberships that changed after the end of the bundle count as they are now: it does not have those changes. "
+                    + "Ask the hub (--server) or its log (--log) to have them taken back."
+            )
+        }
         return lines
     }
 
@@ -515,7 +523,7 @@ private struct WhatIfPrinter {
         line.add("losses", report.losses)
         line.add("asked", report.asked)
         line.add("not_asked", report.unasked)
-        line.add("memberships_of_now", report.membershipsAreOfNow)
+        line.add("memberships_of_now", report.membershipsAreOfNow || report.membershipsMayBeLater)
         line.add("masked", json: Self.list(report.lost.sorted()))
         line.add("not_filtered", UInt64(report.unfiltered))
         line.add("masked_filters", UInt64(audience.maskedFilters))

@@ -23,6 +23,9 @@ public struct WhatIf {
         public var asksAtMost = 100_000
         /// Examples of each kind for each holder and table.
         public var examples = 3
+        /// True if the database may have changed after the end of the log: memberships that changed since then cannot be taken
+        /// back.
+        public var logMayEndEarly = false
 
         public init(target: ConnectionTarget, publication: String, deletesAreStrict: Bool) {
             self.target = target
@@ -126,6 +129,7 @@ public struct WhatIf {
         report.unasked += told.unasked
         report.unfiltered += told.unfiltered
         if !pass.isExact { report.membershipsAreOfNow = true }
+        if settings.logMayEndEarly, !ruling.sets.isEmpty { report.membershipsMayBeLater = true }
         if let lost = log.lost { report.lost.formUnion(ruling.columns(maskedBy: lost)) }
     }
 
@@ -301,6 +305,8 @@ public struct WhatIfReport: Sendable {
     public internal(set) var unfiltered = 0
     /// Some memberships could not be taken back to the window.
     public internal(set) var membershipsAreOfNow = false
+    /// True if memberships that changed after the end of the log count as they are now.
+    public internal(set) var membershipsMayBeLater = false
     /// Tables of the log that are in none of the database's publications: told to nobody here.
     public internal(set) var unpublished: [TableName] = []
     /// Columns that policies read, and of which a bundle has no values.
