@@ -190,8 +190,12 @@ public enum Limits {
     public static let maximumDepartures = 131_072
     /// Of the name that a client's address may give it.
     public static let clientIDBytes = 128
-    /// It is asked what clients have got.
+    /// Interval at which clients are asked what they have received.
     public static let receiptInterval = Duration.seconds(1)
+    /// Interval of the first receipts of a process.
+    public static let earlyReceiptInterval = Duration.milliseconds(200)
+    /// Number of receipts at the shorter interval.
+    public static let earlyReceipts = 50
     public static let departureGrace = Duration.seconds(120)
     public static let maximumDepartureGrace = Duration.seconds(3600)
 

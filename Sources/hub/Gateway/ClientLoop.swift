@@ -72,6 +72,8 @@ final class ClientLoop: SocketApplication {
     /// Clients that were sent more behind a ping than it asked for.
     var pingsDue: [ConnectionID] = []
     var watchesReceipts = false
+    /// Number of times that clients are still asked for receipts at the shorter interval.
+    var earlyReceipts = Limits.earlyReceipts
     let deflater: Deflater?
 
     init(_ shared: GatewayShared, _ mailbox: Mailbox<LoopMail>, number: Int) {

@@ -388,12 +388,19 @@ extension ProjectLoop {
 }
 
 extension ClientLoop {
-    /// Once a second, from the first client on that may come back.
+    /// Begins to ask clients for receipts, at the first client that may come back.
     func watchReceipts() {
         guard !watchesReceipts else { return }
         watchesReceipts = true
         _ = loop.takeSent()
-        loop.after(nanoseconds: Limits.receiptInterval.wholeNanoseconds, token: TimerToken.receipts.rawValue)
+        awaitReceipts()
+    }
+
+    /// Asks sooner at first: a hub that dies again soon after its start would otherwise repeat the same changes each time.
+    private func awaitReceipts() {
+        let interval = earlyReceipts > 0 ? Limits.earlyReceiptInterval : Limits.receiptInterval
+        earlyReceipts = max(0, earlyReceipts - 1)
+        loop.after(nanoseconds: interval.wholeNanoseconds, token: TimerToken.receipts.rawValue)
     }
 
     func receiptsAreDue() {
@@ -407,7 +414,7 @@ extension ClientLoop {
         // The pings themselves are nothing to ask about.
         _ = loop.takeSent()
         for case let project? in projects { project.writeReceipts() }
-        loop.after(nanoseconds: Limits.receiptInterval.wholeNanoseconds, token: TimerToken.receipts.rawValue)
+        awaitReceipts()
     }
 
     func ping(_ text: String, _ session: Session) {

@@ -148,3 +148,33 @@ async def after_ends(stage):
 @scenario("every return where coming back is off hears ChangesMissing", settings={"catch_up": "off"}, tables=published("rt_off", "id int PRIMARY KEY") + OPEN)
 async def where_it_is_off(stage):
     await every_return(stage, "rt_off", [("a cut", away_by_cut, GRACE)])
+
+
+@scenario("a hub that is killed again and again soon after its start repeats little", own_hub=True, tables=published("rt_young", "id int PRIMARY KEY"))
+async def killed_while_young(stage):
+    rows, rounds = 300, 6
+    async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
+        member = Member(stage, "rows", "client_id", "rt_young")
+        await member.join(supabase, proxy.url)
+        # That it is there is known to the hub, and written down.
+        await asyncio.sleep(3)
+        await stage.hub.end(signal.SIGKILL)
+        await stage.database.run(f"INSERT INTO rt_young SELECT generate_series(1, {rows})")
+        for _ in range(rounds):
+            await stage.hub.start()
+            await member.channel.state("SUBSCRIBED", "subscribed again")
+            # Of the first life all rows come, of another those that the hub does not know to have arrived.
+            deadline = time.monotonic() + 30
+            while len(set(member.rows)) < rows:
+                true(time.monotonic() < deadline, "all rows", len(set(member.rows)))
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.9)
+            await stage.hub.end(signal.SIGKILL)
+        await stage.hub.start()
+        await member.channel.state("SUBSCRIBED", "subscribed again")
+        await stage.database.run(f"INSERT INTO rt_young VALUES ({rows + 1})")
+        deadline = time.monotonic() + 30
+        while rows + 1 not in member.rows:
+            true(time.monotonic() < deadline, f"row {rows + 1}", member.rows[-5:])
+            await asyncio.sleep(0.02)
+        true(len(member.rows) < 4 * rows, "few rows a second time", len(member.rows))
