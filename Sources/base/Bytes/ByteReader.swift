@@ -1,4 +1,4 @@
-/// Why bytes were refused: what was expected, and where.
+/// Error for refused bytes: a phrase that names the expected content, and the offset where the reader expected it.
 public struct ByteError: Error, Sendable {
     /// A fixed phrase, never data.
     public let expected: StaticString
@@ -15,10 +15,10 @@ extension ByteError: CustomStringConvertible {
     public var description: String { "expected \(expected) at byte \(offset)" }
 }
 
-/// Reads numbers and spans in place from borrowed bytes. Every read is checked against the end, so bytes
-/// from a peer can be given to it as they came.
+/// Reader of numbers and spans in place, from borrowed bytes. Every read is checked against the end, so the bytes may
+/// come straight from an untrusted peer.
 ///
-/// It does not own the bytes and cannot outlive them.
+/// A reader does not own the bytes and cannot outlive them.
 public struct ByteReader: ~Escapable {
     @usableFromInline let bytes: RawSpan
     @usableFromInline var position: Int
@@ -83,7 +83,7 @@ public struct ByteReader: ~Escapable {
     @_lifetime(self: copy self)
     public mutating func littleUInt64() throws(ByteError) -> UInt64 { try load(UInt64.self).littleEndian }
 
-    /// So many of them.
+    /// Reads `count` numbers of 64 bits, little-endian.
     @inlinable
     @_lifetime(self: copy self)
     public mutating func littleUInt64s(_ count: Int) throws(ByteError) -> [UInt64] {
@@ -102,7 +102,8 @@ public struct ByteReader: ~Escapable {
         }
     }
 
-    /// A number in seven bits a byte, the lowest first; what has more bytes than it needs is refused.
+    /// Reads a number encoded as seven bits a byte, lowest bits first. Refuses an encoding
+    /// that is longer than necessary.
     @inlinable
     @_lifetime(self: copy self)
     public mutating func varint() throws(ByteError) -> UInt64 {
@@ -120,7 +121,7 @@ public struct ByteReader: ~Escapable {
         }
     }
 
-    /// A difference: small ones of either sign are short.
+    /// Reads a signed number in zigzag encoding, in which small numbers of either sign are short.
     @inlinable
     @_lifetime(self: copy self)
     public mutating func zigzag() throws(ByteError) -> Int64 {
@@ -128,7 +129,7 @@ public struct ByteReader: ~Escapable {
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
     }
 
-    /// The next `count` bytes, borrowed.
+    /// Returns the next `count` bytes, borrowed.
     @inlinable
     @_lifetime(copy self)
     public mutating func span(_ count: Int) throws(ByteError) -> RawSpan {
@@ -142,14 +143,14 @@ public struct ByteReader: ~Escapable {
         _ = try take(count, "more bytes")
     }
 
-    /// Back to where `offset` was, or ahead.
+    /// Moves the reader backward or forward to `offset`.
     @inlinable
     public mutating func seek(to offset: Int) {
         precondition(offset >= 0 && offset <= bytes.byteCount, "a place in the bytes")
         position = offset
     }
 
-    /// The bytes up to a terminating zero, which is passed over: a C string.
+    /// Reads a C string: returns the bytes before the next zero byte, and skips the zero byte.
     @inlinable
     @_lifetime(copy self)
     public mutating func cString() throws(ByteError) -> RawSpan {
@@ -167,12 +168,12 @@ public struct ByteReader: ~Escapable {
         throw ByteError(expected: "a string's terminating zero", offset: position)
     }
 
-    /// Everything from `start` to where the reader stands now.
+    /// Returns the bytes from `start` up to the reader's position.
     @inlinable
     @_lifetime(copy self)
     public func span(from start: Int) -> RawSpan { bytes.extracting(start..<position) }
 
-    /// Everything not yet read.
+    /// Returns all bytes that are not read yet.
     @inlinable
     @_lifetime(copy self)
     public mutating func rest() -> RawSpan {

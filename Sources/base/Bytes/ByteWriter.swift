@@ -4,8 +4,8 @@
 
 /// A growing buffer that is written at its end and read as a whole.
 ///
-/// One allocation lives as long as the writer does: `removeAll` keeps it. Pass it `inout`: kept as a class
-/// property, every append would pay an exclusivity check.
+/// One allocation lives as long as the writer: `removeAll` keeps it. Pass a writer `inout`: if it is stored as a class
+/// property, every append pays for an exclusivity check.
 @safe
 public struct ByteWriter: ~Copyable {
     @usableFromInline var base: UnsafeMutableRawPointer
@@ -28,7 +28,7 @@ public struct ByteWriter: ~Copyable {
     @inlinable public var count: Int { used }
     @inlinable public var isEmpty: Bool { used == 0 }
 
-    /// What was written, borrowed until the next change.
+    /// Bytes written so far, borrowed until the next change of the writer.
     @inlinable public var bytes: RawSpan {
         @_lifetime(borrow self)
         get {
@@ -38,16 +38,16 @@ public struct ByteWriter: ~Copyable {
         }
     }
 
-    /// Forgets the bytes and keeps the memory.
+    /// Removes all bytes and keeps the memory.
     @inlinable public mutating func removeAll() { used = 0 }
 
-    /// Forgets everything after the first `count` bytes.
+    /// Removes everything after the first `count` bytes.
     @inlinable public mutating func truncate(to count: Int) {
         precondition(count >= 0 && count <= used, "a buffer can only be truncated to a part of itself")
         used = count
     }
 
-    /// Gives memory back when a rare large message made the buffer larger than `limit`.
+    /// Frees memory after a rare large message made the buffer larger than `limit`.
     public mutating func shrink(to limit: Int) {
         guard capacity > limit, used <= limit else { return }
         // SAFETY: `used` bytes fit in `limit`, and the old allocation is freed exactly once.
@@ -90,7 +90,7 @@ public struct ByteWriter: ~Copyable {
     @inlinable public mutating func append(little value: UInt32) { store(value.littleEndian) }
     @inlinable public mutating func append(little value: UInt64) { store(value.littleEndian) }
 
-    /// A number in seven bits a byte, the lowest first.
+    /// Appends a number encoded as seven bits a byte, lowest bits first.
     @inlinable
     public mutating func append(varint value: UInt64) {
         var rest = value
@@ -101,13 +101,13 @@ public struct ByteWriter: ~Copyable {
         store(UInt8(truncatingIfNeeded: rest))
     }
 
-    /// A difference: small ones of either sign are short.
+    /// Appends a signed number in zigzag encoding, in which small numbers of either sign are short.
     @inlinable
     public mutating func append(zigzag value: Int64) {
         append(varint: UInt64(bitPattern: value << 1 ^ value >> 63))
     }
 
-    /// The first `count` bytes of a word as it lies in memory: a short tail without a call to memcpy.
+    /// Appends the first `count` bytes of a word in memory order: a short tail without a call to memcpy.
     @inlinable
     public mutating func append(low word: UInt64, count: Int) {
         precondition(count >= 0 && count <= 8, "a word has eight bytes")
@@ -128,12 +128,12 @@ public struct ByteWriter: ~Copyable {
         used &+= length
     }
 
-    /// Copies whole words of eight bytes from the front of the span until one is refused; how many bytes that were.
+    /// Copies words of eight bytes from the front of the span until `isRefused` refuses one. Returns the bytes copied.
     @inlinable @inline(__always)
     mutating func appendWords(of span: RawSpan, until isRefused: (UInt64) -> Bool) -> Int {
         let length = span.byteCount
         reserve(length &+ 8)
-        // Kept beside the loop, so that they stay in registers.
+        // Local copies, so that the compiler keeps these values in registers.
         // SAFETY: `reserve` made room for `length` bytes at `used`; every load lies within the span.
         let target = unsafe base + used
         var at = 0
@@ -156,7 +156,7 @@ public struct ByteWriter: ~Copyable {
         used &+= length
     }
 
-    /// For text that is not on a hot path. A literal is meant as the static one above, which needs no conversion.
+    /// Appends text that is not on a hot path. Literals use the `StaticString` overload, which needs no conversion.
     @_disfavoredOverload
     public mutating func append(_ text: String) {
         var text = text
@@ -171,7 +171,7 @@ public struct ByteWriter: ~Copyable {
         unsafe append(array.span.bytes)
     }
 
-    /// The digits of a number.
+    /// Appends the number in decimal digits.
     @inlinable
     public mutating func append(decimal value: UInt64) {
         var value = value
@@ -200,7 +200,7 @@ public struct ByteWriter: ~Copyable {
         append(decimal: value.magnitude)
     }
 
-    /// Overwrites four bytes written before: a length that was not known when its place came.
+    /// Overwrites four bytes written earlier, such as a length that was unknown when its place was reserved.
     @inlinable
     public mutating func set(little value: UInt32, at offset: Int) {
         precondition(offset >= 0 && offset &+ 4 <= used, "a length can only be set where bytes were written")
@@ -208,7 +208,7 @@ public struct ByteWriter: ~Copyable {
         unsafe base.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt32.self)
     }
 
-    /// Makes `count` bytes of room at the end and lets `fill` write there; it returns how many it wrote.
+    /// Reserves `count` bytes at the end and lets `fill` write there. `fill` returns the number of bytes that it wrote.
     public mutating func append<Failure: Error>(
         upTo count: Int, _ fill: (UnsafeMutableRawBufferPointer) throws(Failure) -> Int
     ) throws(Failure) -> Int {
@@ -220,7 +220,7 @@ public struct ByteWriter: ~Copyable {
         return written
     }
 
-    /// Drops the first `count` bytes and moves the rest to the front.
+    /// Removes the first `count` bytes and moves the rest to the front.
     public mutating func dropFirst(_ count: Int) {
         precondition(count >= 0 && count <= used, "only written bytes can be dropped")
         guard count > 0 else { return }

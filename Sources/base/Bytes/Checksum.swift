@@ -2,14 +2,14 @@ import CChecksum
 
 /// CRC-32C, the checksum of everything the event log stores.
 public enum CRC32C {
-    /// Continues from `crc`, or begins.
+    /// Returns the checksum of the bytes, continuing from `crc`, or from 0 to begin.
     public static func of(_ bytes: RawSpan, continuing crc: UInt32 = 0) -> UInt32 {
         // SAFETY: the C function reads exactly the span's bytes, inside the closure.
         unsafe bytes.withUnsafeBytes { unsafe tw_crc32c(crc, $0.baseAddress, $0.count) }
     }
 }
 
-/// Memory that will be read soon is asked for now, so that waiting for it overlaps with other work.
+/// Hints to the processor to load memory that will be read soon, so that the wait overlaps with other work.
 public enum Prefetch {
     @inlinable @inline(__always)
     public static func line(at address: UnsafeRawPointer) {
@@ -18,7 +18,8 @@ public enum Prefetch {
     }
 }
 
-/// A 64-bit hash for index keys and names of relations. Not for secrets: who chooses the input can make it collide.
+/// 64-bit hash for index keys and relation names. Not for secrets: an attacker who chooses
+/// the input can cause collisions.
 public struct KeyHash: Sendable {
     @usableFromInline var state: UInt64
 
@@ -34,7 +35,7 @@ public struct KeyHash: Sendable {
     @inlinable
     public mutating func combine(_ number: UInt64) { mix(number) }
 
-    /// The bytes and their length, so that two fields never run into each other.
+    /// Adds the bytes and their length, so that two neighbouring fields cannot be confused with one.
     @inlinable
     public mutating func combine(_ bytes: RawSpan) {
         let length = bytes.byteCount

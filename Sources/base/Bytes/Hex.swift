@@ -51,7 +51,7 @@ public enum Base64URL {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The bytes, or nil for anything that `encode` would not have written.
+    /// Returns the decoded bytes, or nil for a text that `encode` would not have written.
     public static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
         decode(Array(text).span)
     }
@@ -70,7 +70,7 @@ public enum Base64URL {
                 bytes.append(UInt8(truncatingIfNeeded: held >> UInt32(bits)))
             }
         }
-        // Left-over bits must be zero and fewer than a digit: one text for one value.
+        // Left-over bits must be zero and fewer than a digit, so that each value has exactly one text.
         guard bits < 6, held & (1 << UInt32(bits) - 1) == 0 else { return nil }
         return bytes
     }

@@ -1,24 +1,24 @@
-/// What a JSON text is made of, one piece at a time.
+/// One token of a JSON text.
 public enum JSONToken: Sendable, Equatable {
     case beginObject, endObject
     case beginArray, endArray
-    /// A member's name; its value is the next token.
+    /// Name of an object's member. The next token begins the member's value.
     case name
     case string
     case number
     case bool(Bool)
     case null
-    /// The text is over, and was well-formed.
+    /// End of a well-formed text.
     case end
 }
 
-/// Reads JSON (RFC 8259) token by token, in place, and refuses everything that is not exactly JSON: also invalid UTF-8,
-/// unpaired surrogates, and what follows the value.
+/// Scanner that reads JSON (RFC 8259) token by token, in place. It refuses everything that is not exactly JSON,
+/// including invalid UTF-8, unpaired surrogates, and anything after the value.
 ///
-/// It takes no memory but its own, whatever the text; arrays and objects may be nested up to a limit. It does not look for
-/// names that come twice.
+/// A scanner allocates no memory, whatever the text. Arrays and objects may be nested up to a limit. Duplicate names
+/// in an object are not detected.
 public struct JSONScanner: ~Escapable {
-    /// The largest limit of depth: one bit each is kept of what is open.
+    /// Largest permitted value of `maximumDepth`: the scanner keeps one bit for each open array or object.
     public static let deepest = 64
 
     private enum Expected {
@@ -29,7 +29,7 @@ public struct JSONScanner: ~Escapable {
     private var position = 0
     private let maximumDepth: Int
     private var depth = 0
-    /// Whether what is open is an object, the innermost in bit 0.
+    /// Kinds of the open arrays and objects, one bit each: 1 for an object. Bit 0 is the innermost.
     private var objects: UInt64 = 0
     private var expected = Expected.value
     private var tokenStart = 0
@@ -43,16 +43,16 @@ public struct JSONScanner: ~Escapable {
         self.maximumDepth = maximumDepth
     }
 
-    /// Where the next token is looked for.
+    /// Offset at which the scanner looks for the next token.
     public var offset: Int { position }
 
-    /// The bytes of a number, or of a string or name without its quotes and with its escapes as they stand.
+    /// Bytes of the last number, string or name. Strings and names have no quotes here; escapes are not decoded.
     public var tokenBytes: RawSpan {
         @_lifetime(copy self)
         get { bytes.extracting(tokenStart..<tokenEnd) }
     }
 
-    /// The next token. After an error the scanner is not used any more.
+    /// Reads the next token. After an error, the scanner must not be used again.
     @_lifetime(self: copy self)
     public mutating func next() throws(ByteError) -> JSONToken {
         skipSpace()
@@ -68,7 +68,7 @@ public struct JSONScanner: ~Escapable {
         }
     }
 
-    /// Passes over one whole value, whose first token was `token`.
+    /// Skips one whole value whose first token was `token`.
     @_lifetime(self: copy self)
     public mutating func skip(_ token: JSONToken) throws(ByteError) {
         guard token == .beginObject || token == .beginArray else { return }
@@ -190,7 +190,7 @@ public struct JSONScanner: ~Escapable {
         while let byte = peek, byte &- 48 < 10 { position += 1 }
     }
 
-    /// The last number, if it is whole and fits.
+    /// Returns the last number if it is a whole number that fits the type; otherwise nil.
     public func integer<Number: FixedWidthInteger>(_ type: Number.Type = Number.self) -> Number? {
         let isNegative = tokenStart < tokenEnd && bytes.byte(tokenStart) == UInt8(ascii: "-")
         var result: Number = 0
@@ -207,7 +207,7 @@ public struct JSONScanner: ~Escapable {
 
     // MARK: Strings
 
-    /// From quote to quote: checks escapes and UTF-8, and remembers what lies between.
+    /// Reads from the opening quote to the closing quote, checks escapes and UTF-8, and stores the range between them.
     @_lifetime(self: copy self)
     private mutating func quoted() throws(ByteError) {
         position += 1
@@ -235,7 +235,7 @@ public struct JSONScanner: ~Escapable {
         }
     }
 
-    /// Passes over eight bytes at a time while all are ASCII and none is a quote, a backslash or a control character.
+    /// Skips eight bytes at a time while all are ASCII and none is a quote, a backslash or a control character.
     @_lifetime(self: copy self)
     @inline(__always)
     private mutating func skipPlainWords() {
@@ -248,7 +248,7 @@ public struct JSONScanner: ~Escapable {
         }
     }
 
-    /// What an escape stands for; the backslash has been passed.
+    /// Returns the character that an escape stands for. The caller has already skipped the backslash.
     @_lifetime(self: copy self)
     private mutating func escaped() throws(ByteError) -> Unicode.Scalar {
         guard let byte = peek else { throw refusal("an escape") }
@@ -292,7 +292,7 @@ public struct JSONScanner: ~Escapable {
         return value
     }
 
-    /// Well-formed UTF-8 only (The Unicode Standard, table 3-7).
+    /// Checks one multi-byte character: accepts only well-formed UTF-8 (The Unicode Standard, table 3-7).
     @_lifetime(self: copy self)
     private mutating func multibyte(_ first: UInt8) throws(ByteError) {
         switch first {
@@ -318,7 +318,7 @@ public struct JSONScanner: ~Escapable {
         }
     }
 
-    /// Appends the last string or name with its escapes undone.
+    /// Appends the last string or name with its escapes decoded.
     public func appendText(to writer: inout ByteWriter) {
         guard hasEscapes else { return writer.append(tokenBytes) }
         var rest = JSONScanner(bytes)
@@ -331,7 +331,7 @@ public struct JSONScanner: ~Escapable {
             }
             writer.append(bytes.extracting(plain..<rest.position))
             rest.position += 1
-            // It was checked when the token was read.
+            // The scanner checked this escape when it read the token.
             guard let scalar = try? rest.escaped() else { preconditionFailure("an escape was checked and is none") }
             for unit in UTF8.encode(scalar) ?? .init() { writer.append(unit) }
             plain = rest.position
@@ -339,7 +339,7 @@ public struct JSONScanner: ~Escapable {
         writer.append(bytes.extracting(plain..<tokenEnd))
     }
 
-    /// The last string or name with its escapes undone.
+    /// Last string or name, with its escapes decoded.
     public var text: String {
         guard hasEscapes else { return tokenBytes.text }
         var writer = ByteWriter(capacity: tokenEnd - tokenStart + 1)
@@ -347,6 +347,6 @@ public struct JSONScanner: ~Escapable {
         return writer.bytes.text
     }
 
-    /// Whether the last string or name is this one, which has no escapes.
+    /// True if the last string or name equals `text` and contains no escapes.
     public func equals(_ text: StaticString) -> Bool { !hasEscapes && tokenBytes.equals(text) }
 }

@@ -1,6 +1,6 @@
-/// Writing JSON straight into bytes.
+/// Functions that write JSON as bytes.
 public enum JSONText {
-    /// A string with its quotes. The bytes are taken as UTF-8, which PostgreSQL vouches for.
+    /// Appends a JSON string with its quotes. The bytes must be valid UTF-8, which PostgreSQL guarantees.
     @inlinable
     public static func appendString(_ text: RawSpan, to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "\""))
@@ -16,8 +16,8 @@ public enum JSONText {
         }
     }
 
-    /// Eight bytes at a time, looked at and copied in one go, while none of them needs an escape: quote, backslash or a
-    /// control character.
+    /// Appends text without quotes and escapes quotes, backslashes and control characters. Checks and copies eight
+    /// bytes at a time while none of them needs an escape.
     @inlinable
     public static func appendEscaped(_ text: RawSpan, to writer: inout ByteWriter) {
         let length = text.byteCount
@@ -30,7 +30,7 @@ public enum JSONText {
         if at < length { appendTail(text, from: at, to: &writer) }
     }
 
-    /// The last one to seven bytes, filled up to a word with spaces, which need no escape.
+    /// Appends the last one to seven bytes, padded to a word with spaces, which need no escape.
     @inlinable
     static func appendTail(_ text: RawSpan, from start: Int, to writer: inout ByteWriter) {
         let word = tail(text, from: start)
@@ -46,7 +46,7 @@ public enum JSONText {
         let count = text.byteCount &- start
         let spaces: UInt64 = 0x2020_2020_2020_2020
         if start >= 8 {
-            // The word that ends where the text does, without the bytes that came before.
+            // The last eight bytes of the text, without the bytes before `start`.
             // SAFETY: it lies within the span because `start` is 8 or more; every bit pattern is an integer.
             let last = unsafe text.unsafeLoadUnaligned(
                 fromUncheckedByteOffset: text.byteCount &- 8, as: UInt64.self
@@ -73,8 +73,8 @@ public enum JSONText {
         }
     }
 
-    /// Whether any of eight bytes is below 0x20, a quote or a backslash (bit tricks on all lanes at once; a false
-    /// alarm is possible above such a byte, never a miss).
+    /// True if any of eight bytes is below 0x20, a quote or a backslash. Bit operations check all eight at once; a
+    /// borrow may also mark the byte above such a byte, but never hides one.
     @inlinable
     static func needsEscape(_ word: UInt64) -> Bool {
         let ones: UInt64 = 0x0101_0101_0101_0101
@@ -104,7 +104,7 @@ public enum JSONText {
         }
     }
 
-    /// JSON that PostgreSQL has checked, without the line breaks and tabs that `json` keeps between tokens.
+    /// Appends JSON that PostgreSQL has validated, without the line breaks and tabs that `json` keeps between tokens.
     public static func appendOnOneLine(_ json: RawSpan, to writer: inout ByteWriter) {
         let length = json.byteCount
         guard length > 0 else { return writer.append("null") }
@@ -123,14 +123,16 @@ public enum JSONText {
         appendWithoutControls(json, from: at, to: length, &writer)
     }
 
-    /// Inside a string a control character cannot stand raw, so these are space between tokens.
+    /// Copies bytes and drops control characters. JSON allows raw control characters only
+    /// between tokens, as white space.
     private static func appendWithoutControls(
         _ json: RawSpan, from start: Int, to end: Int, _ writer: inout ByteWriter
     ) {
         for at in start..<end where json.byte(at) >= 0x20 { writer.append(json.byte(at)) }
     }
 
-    /// Whether any of eight bytes is below 0x20; a false alarm is possible above such a byte, never a miss.
+    /// True if any of eight bytes is below 0x20. A borrow may also mark the byte above
+    /// such a byte, but never hides one.
     private static func hasControl(_ word: UInt64) -> Bool {
         (word &- 0x2020_2020_2020_2020) & ~word & 0x8080_8080_8080_8080 != 0
     }

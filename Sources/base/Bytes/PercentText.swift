@@ -1,4 +1,4 @@
-/// Any text as the few characters that fit into a URL or a header, and back (RFC 3986).
+/// Percent-encoding (RFC 3986): any text as the few characters that are safe in a URL or a header, and back.
 public enum PercentText {
     public static func encoded(_ text: String) -> String {
         var out: [UInt8] = []
@@ -16,7 +16,7 @@ public enum PercentText {
         return String(decoding: out, as: UTF8.self)
     }
 
-    /// What is no escape stays as it is.
+    /// Decodes percent escapes. Characters that are not part of a valid escape stay unchanged.
     public static func decoded(_ text: String) -> String {
         var out: [UInt8] = []
         var rest = Array(text.utf8)[...]

@@ -3,7 +3,7 @@
 #endif
 
 extension RawSpan {
-    /// The byte at a place that is known to lie inside.
+    /// Returns the byte at an offset, which must lie inside the span.
     @inlinable
     public func byte(_ offset: Int) -> UInt8 {
         precondition(offset >= 0 && offset < byteCount, "a byte outside the span")
@@ -11,7 +11,7 @@ extension RawSpan {
         return unsafe unsafeLoad(fromUncheckedByteOffset: offset, as: UInt8.self)
     }
 
-    /// The bytes as text; what is not UTF-8 becomes the replacement character.
+    /// Bytes decoded as UTF-8. Invalid sequences become the replacement character.
     public var text: String {
         // SAFETY: the buffer is used inside the closure only; String copies it.
         unsafe withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }
@@ -43,7 +43,7 @@ extension RawSpan {
         }
     }
 
-    /// Below, at or above zero as these bytes stand before, with or after others in the dictionary.
+    /// Compares lexicographically: below zero if these bytes come before `other`, zero if equal, above zero if after.
     public func order(_ other: RawSpan) -> Int {
         // SAFETY: both buffers are valid inside the closures and have at least `shared` bytes.
         let order = unsafe withUnsafeBytes { left in

@@ -1,5 +1,5 @@
-/// SipHash-2-4 (Aumasson and Bernstein, 2012): 64 bits of a message that tell nothing of it, nor of the key, to who does not
-/// have the key.
+/// SipHash-2-4 (Aumasson and Bernstein, 2012): a 64-bit keyed hash. Without the key, the hash reveals
+/// nothing about the message or the key.
 public struct SipHash: Sendable {
     private let key: (UInt64, UInt64)
 

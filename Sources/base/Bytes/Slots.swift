@@ -1,4 +1,4 @@
-/// Things with small numbers; a number is used again after its thing has gone.
+/// Collection that assigns a small index to each element and reuses the index after the element is removed.
 public struct Slots<Element> {
     @usableFromInline var elements: [Element?] = []
     @usableFromInline var free: [UInt32] = []
@@ -8,7 +8,7 @@ public struct Slots<Element> {
 
     @inlinable public init() {}
 
-    /// The number that the next one gets.
+    /// Index that the next added element gets.
     @inlinable public var nextIndex: UInt32 { free.last ?? UInt32(elements.count) }
 
     @inlinable
@@ -37,7 +37,7 @@ public struct Slots<Element> {
         return true
     }
 
-    /// All numbers that are or were in use.
+    /// Range of all indices that are or were in use.
     @inlinable public var indices: Range<UInt32> { 0..<UInt32(elements.count) }
 
     @inlinable
