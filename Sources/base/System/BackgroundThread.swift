@@ -1,9 +1,10 @@
 import CLinux
 import Glibc
 
-/// A thread of our own, for work that blocks: such work must not sit on Swift's cooperative pool.
+/// Dedicated thread for blocking work, which must not occupy Swift's cooperative pool.
 public final class BackgroundThread: @unchecked Sendable {
-    // Guarded by use: set once in `init`, joined at most once, by the owner or at the end of its life.
+    // Guarded by use: `handle` is set once in `init`; the owner calls `join` at most once,
+    // or `deinit` detaches the thread.
     private var handle: pthread_t
     private var isJoined = false
 
@@ -12,7 +13,7 @@ public final class BackgroundThread: @unchecked Sendable {
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
-    /// Starts the thread. `name` is what `top -H` shows; the kernel keeps 15 bytes of it.
+    /// Starts the thread. `top -H` shows `name`, of which the kernel keeps 15 bytes.
     public init(_ name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
         var handle = pthread_t()
         // SAFETY: the new thread takes over the one reference that `passRetained` made.
@@ -38,17 +39,17 @@ public final class BackgroundThread: @unchecked Sendable {
         if !isJoined { _ = pthread_detach(handle) }
     }
 
-    /// Waits for the thread's end. For the one owner, once.
+    /// Waits until the thread ends. Only the owner may call this, once.
     public func join() {
         precondition(!isJoined, "a thread can be joined once")
         isJoined = true
         _ = pthread_join(handle, nil)
     }
 
-    /// The calling thread has what others leave of the processors from now on.
+    /// Lowers the priority of the calling thread: from now on it gets only processor time that other threads leave.
     public static func letOthersFirst() { _ = tw_let_others_first() }
 
-    /// Lets the calling thread do nothing for a while.
+    /// Suspends the calling thread for at most `nanoseconds`.
     public static func rest(nanoseconds: UInt64) {
         var time = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
         // SAFETY: both structures are local; a signal only makes the rest shorter.

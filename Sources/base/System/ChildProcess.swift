@@ -2,20 +2,20 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// A program that was started and is watched until it ends.
+/// Program that this process starts and watches until it ends.
 ///
-/// A thread of its own starts it and waits for it. That thread lives exactly as long as the child, so a child that
-/// asked to be told of its parent's death (`prctl(PR_SET_PDEATHSIG)` means the *thread* that made it) hears of
-/// nothing less than the whole process dying.
+/// A dedicated thread starts the child and waits for its end. The kernel sends a child its parent-death signal
+/// (`prctl(PR_SET_PDEATHSIG)`) when the *thread* that started the child ends. This thread lives exactly as long as the
+/// child, so the child gets that signal only when the whole parent process dies.
 public final class ChildProcess: Sendable {
     public enum Ending: Sendable, Equatable {
         case exited(Int32)
         case killed(signal: Int32)
     }
 
-    /// What a child had used when it ended.
+    /// Resources that a child had used when it ended.
     public struct Usage: Sendable, Equatable {
-        /// Of the processor, for itself and for the kernel's work on its behalf.
+        /// Processor time that the child used, and the kernel used on the child's behalf.
         public var cpuNanoseconds: UInt64 = 0
     }
 
@@ -26,7 +26,7 @@ public final class ChildProcess: Sendable {
         var usage = Usage()
     }
 
-    /// Shared with the watching thread, which outlives the object if need be.
+    /// State shared with the watching thread, which may outlive the object.
     private final class Shared: Sendable {
         let state = Mutex(State())
         let started: Wake
@@ -41,11 +41,11 @@ public final class ChildProcess: Sendable {
     private let shared: Shared
     public let name: String
 
-    /// Ends of pipes that a child has as its standard input and output. They stay the caller's to close.
+    /// Pipe ends that become the child's standard input and output. The caller remains responsible for closing them.
     public struct Ends: Sendable {
         public var input: Int32
         public var output: Int32
-        /// Nil: errors go where they would without ends.
+        /// Descriptor for the child's standard error. If nil, standard error goes where it goes without `ends`.
         public var errors: Int32?
 
         public init(input: Int32, output: Int32, errors: Int32? = nil) {
@@ -55,10 +55,10 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Starts the program found at `arguments[0]`. Its standard output and error go to the file at `output`, or to
-    /// where ours go; its standard input is empty. With `ends`, input and output are those, and errors go as before.
+    /// Starts the program that `arguments[0]` names. Its output and errors go to the file at `output`, or, if nil,
+    /// where this process's own go. Its input is empty. `ends` replaces input and output, and errors if it has them.
     ///
-    /// - Parameter isOnlyEnvironment: it is given nothing of our own environment.
+    /// - Parameter isOnlyEnvironment: if true, the child inherits no environment variable of this process.
     public init(
         _ arguments: [String], output: String? = nil, ends: Ends? = nil, environment: [String: String] = [:],
         isOnlyEnvironment: Bool = false
@@ -80,10 +80,10 @@ public final class ChildProcess: Sendable {
     public var processID: pid_t { shared.state.withLock { $0.processID } }
     public var ending: Ending? { shared.state.withLock { $0.ending } }
     public var isRunning: Bool { ending == nil }
-    /// Known once it has ended.
+    /// Resources that the child used. Known once the child has ended.
     public var usage: Usage { shared.state.withLock { $0.usage } }
 
-    /// Waits for its end; nil when the time is up first.
+    /// Waits for the child's end. Returns nil if the time is up first.
     @discardableResult
     public func wait(milliseconds: Int = .max) -> Ending? {
         let limit = milliseconds == .max ? -1 : milliseconds
@@ -93,7 +93,7 @@ public final class ChildProcess: Sendable {
 
     public func signal(_ number: Int32) {
         shared.state.withLock { state in
-            // Only while it runs: afterwards its number may be somebody else's.
+            // Only while the child runs: afterwards another process may have the same process id.
             if state.ending == nil, state.processID > 0 { _ = kill(state.processID, number) }
         }
     }
@@ -114,8 +114,8 @@ public final class ChildProcess: Sendable {
             defer { unsafe posix_spawn_file_actions_destroy(&actions) }
             unsafe posix_spawnattr_init(&attributes)
             defer { unsafe posix_spawnattr_destroy(&attributes) }
-            // A group of its own: Ctrl-C at the terminal is for us, who then stop the child in order. And no signal
-            // blocked, whatever this thread blocks.
+            // The child has its own process group: Ctrl-C at the terminal reaches only this process, which then stops
+            // the child in order. No signal is blocked in the child, whatever this thread blocks.
             var none = sigset_t()
             unsafe sigemptyset(&none)
             unsafe posix_spawnattr_setsigmask(&attributes, &none)
@@ -142,7 +142,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Our own environment with these on top.
+    /// Returns this process's environment, with `environment` added and taking precedence.
     private static func merged(_ environment: [String: String]) -> [String] {
         var variables: [String] = []
         // SAFETY: `environ` ends with a null pointer; nobody changes it while the hub runs.

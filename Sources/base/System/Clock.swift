@@ -3,18 +3,18 @@ import Glibc
 
 /// The kernel's clocks, as plain numbers.
 public enum Clock {
-    /// Nanoseconds that only ever go forward; for measuring and waiting.
+    /// Returns monotonic time in nanoseconds, which never goes backward. For measuring and waiting.
     @inline(never)
     public static func monotonicNanoseconds() -> UInt64 { read(CLOCK_MONOTONIC) }
 
-    /// Microseconds since 1970, UTC; for people and for comparing with commit times.
+    /// Returns microseconds since 1970, UTC. For people and for comparison with commit times.
     @inline(never)
     public static func unixMicroseconds() -> Int64 { Int64(read(CLOCK_REALTIME) / 1000) }
 
-    /// Nanoseconds of processor time this process has used, all threads.
+    /// Returns the processor time in nanoseconds that all threads of this process have used.
     public static func processNanoseconds() -> UInt64 { read(CLOCK_PROCESS_CPUTIME_ID) }
 
-    /// Nanoseconds of processor time this thread has used.
+    /// Returns the processor time in nanoseconds that the calling thread has used.
     public static func threadNanoseconds() -> UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
     private static func read(_ clock: clockid_t) -> UInt64 {
@@ -26,15 +26,15 @@ public enum Clock {
     }
 }
 
-/// Where the time comes from: the kernel's clocks, or somebody who decides what time it is.
+/// Source of time: the kernel's clocks, or a clock that the caller controls.
 public protocol TimeSource: Sendable {
-    /// As `Clock.monotonicNanoseconds`.
+    /// Returns monotonic time in nanoseconds; see `Clock.monotonicNanoseconds`.
     func monotonicNanoseconds() -> UInt64
-    /// As `Clock.unixMicroseconds`.
+    /// Returns microseconds since 1970, UTC; see `Clock.unixMicroseconds`.
     func unixMicroseconds() -> Int64
 }
 
-/// The kernel's clocks.
+/// Time source that reads the kernel's clocks.
 public struct KernelTime: TimeSource {
     public init() {}
 
@@ -43,6 +43,6 @@ public struct KernelTime: TimeSource {
 }
 
 extension TimeSource {
-    /// Whole seconds since 1970, in which tokens count.
+    /// Whole seconds since 1970, the unit of time claims in tokens.
     public var unixSeconds: Int64 { unixMicroseconds() / 1_000_000 }
 }

@@ -1,12 +1,12 @@
 import CLinux
 import Glibc
 
-/// The table of open descriptors that a thread uses; usually the whole process has one.
+/// Table of open file descriptors that a thread uses. Usually all threads of a process share one table.
 public enum DescriptorTable {
-    /// Gives the calling thread a table of its own, in which only 0–2 and these stay open.
+    /// Gives the calling thread its own table, in which only the descriptors 0–2 and `kept` stay open.
     ///
-    /// The limit of open files holds for each table, so every thread that does this has all of it. A descriptor number
-    /// then means different things on different threads: objects that hold one must stay on one side.
+    /// The limit of open files applies to each table, so every thread that calls this gets the whole limit. Afterwards
+    /// a descriptor number means different things on different threads: an object that holds one must stay on one side.
     public static func leaveShared(keeping kept: [Int32]) throws(SystemError) {
         _ = try systemCall("unshare", "descriptor table") { tw_unshare_descriptors() }
         var first: UInt32 = 3
@@ -18,7 +18,7 @@ public enum DescriptorTable {
         _ = tw_close_range(first, .max)
     }
 
-    /// Raises the limit of open files as far as we are allowed to; what it is then.
+    /// Raises the limit of open files to the maximum that the kernel permits this process. Returns the resulting limit.
     @discardableResult
     public static func raiseLimit() -> Int {
         var limit = rlimit()
@@ -31,7 +31,7 @@ public enum DescriptorTable {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// One more number for an open descriptor.
+    /// Returns a second descriptor for the same open file, or nil if the kernel refuses.
     public static func duplicate(_ descriptor: Int32) -> Int32? {
         let copy = dup(descriptor)
         return copy >= 0 ? copy : nil

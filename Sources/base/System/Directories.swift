@@ -1,8 +1,8 @@
 import Glibc
 
-/// Directories with their parents.
+/// Operations on directories by their paths.
 public enum Directories {
-    /// The last one gets `mode`: by default it is for this user alone.
+    /// Creates a directory and its missing parents. The last one gets `mode`, by default access for this user alone.
     public static func make(_ path: String, mode lastMode: UInt32 = 0o700) throws(SystemError) {
         var made = path.hasPrefix("/") ? "/" : ""
         let parts = path.split(separator: "/")
@@ -16,15 +16,15 @@ public enum Directories {
         }
     }
 
-    /// Gives the directory another name, which is free or that of an empty directory. At any moment, and after a power cut,
-    /// it has one of the two names.
+    /// Renames a directory. The new name must be unused or belong to an empty directory. At any moment, even after a
+    /// power failure, the directory has exactly one of the two names.
     public static func move(_ path: String, to newPath: String) throws(SystemError) {
         // SAFETY: Swift passes C strings that live for the call.
         _ = try systemCall("rename", path) { unsafe rename(path, newPath) }
         try DiskDirectory(parent(of: newPath)).sync()
     }
 
-    /// Whether something has that path, whatever it is.
+    /// True if a file, a directory or anything else exists at the path.
     public static func isThere(_ path: String) -> Bool {
         var found = stat()
         // SAFETY: as below.
@@ -37,24 +37,24 @@ public enum Directories {
         return unsafe stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// No directory, device, pipe or socket, that is.
+    /// True for a regular file: not a directory, device, pipe or socket.
     public static func isFile(_ path: String) -> Bool {
         var found = stat()
         // SAFETY: as above.
         return unsafe stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFREG
     }
 
-    /// Removes a directory that is empty.
+    /// Removes an empty directory.
     public static func remove(_ path: String) throws(SystemError) {
         // SAFETY: Swift passes a C string that lives for the call.
         _ = try systemCall("remove directory", path) { unsafe rmdir(path) }
     }
 
-    /// Removes a directory with all that is in it. What a symbolic link points to stays. Where something cannot be removed,
-    /// the rest of it stays too.
+    /// Removes a directory and everything in it, but not the targets of symbolic links. Stops at the first file or
+    /// directory that cannot be removed; the remaining ones stay.
     public static func removeAll(_ path: String) throws(SystemError) { try removeAll(path, depth: 0) }
 
-    /// Ours are three deep.
+    /// Largest permitted depth of directories to remove. The hub's own directories are three levels deep.
     private static let deepest = 16
 
     private static func removeAll(_ path: String, depth: Int) throws(SystemError) {
@@ -80,7 +80,7 @@ public enum Directories {
         return parts.isEmpty ? "." : parts.joined(separator: "/")
     }
 
-    /// The path from the root, for programs that are started in another directory.
+    /// Returns the absolute path, for programs that are started in another directory.
     public static func absolute(_ path: String) throws(SystemError) -> String {
         guard !path.hasPrefix("/") else { return path }
         // SAFETY: getcwd allocates the string because it is given no room; it is copied and freed here.

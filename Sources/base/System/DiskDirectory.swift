@@ -2,12 +2,12 @@ import Bytes
 import CLinux
 import Glibc
 
-/// A directory of the kernel's, held open: files are found by it even if it is moved.
+/// Open directory on disk. Its files are found through the open descriptor, even after the directory is moved.
 public final class DiskDirectory: StorageDirectory {
     public let path: String
     private let descriptor: Int32
 
-    /// Opens the directory; with `creating`, makes it (not its parents) for this user alone if it is missing.
+    /// Opens the directory. With `creating`, creates a missing directory (not its parents) for this user alone.
     public init(_ path: String, creating: Bool = false) throws(SystemError) {
         if creating {
             do {
@@ -28,7 +28,7 @@ public final class DiskDirectory: StorageDirectory {
     private func path(of name: String) -> String { path + "/" + name }
 
     public func names() throws(SystemError) -> [String] {
-        // A descriptor of its own, because reading a directory moves its position.
+        // A separate descriptor, because reading a directory moves the descriptor's position.
         // SAFETY: Swift passes a C string that lives for the call.
         let reading = try systemCall("open", path) {
             unsafe tw_openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
@@ -68,7 +68,7 @@ public final class DiskDirectory: StorageDirectory {
         _ = try systemCall("rename", path(of: name)) { unsafe renameat(descriptor, name, descriptor, newName) }
     }
 
-    /// To another directory of the same file system. Durable after `sync` of both.
+    /// Moves a file to another directory of the same file system. Durable after `sync` of both directories.
     public func move(_ name: String, into other: DiskDirectory) throws(SystemError) {
         // SAFETY: Swift passes C strings that live for the call.
         _ = try systemCall("move", path(of: name)) { unsafe renameat(descriptor, name, other.descriptor, name) }
@@ -101,7 +101,7 @@ public final class DiskDirectory: StorageDirectory {
         } catch  where error.code == EWOULDBLOCK {
             return .heldElsewhere(processID: Self.processID(in: held))
         }
-        // The number is for people only: a full disk must not keep the hub from starting and waiting for room.
+        // The process id is only for people: a full disk must not prevent the hub from starting and waiting for space.
         try? Self.write(processID: getpid(), to: held)
         return .taken(DiskLock(file: held))
     }

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// A file of the kernel's. The descriptor is closed with the object.
+/// Open file on disk. The descriptor is closed with the object.
 public final class DiskFile: StorageFile {
     public let path: String
     private let descriptor: Int32
@@ -12,7 +12,7 @@ public final class DiskFile: StorageFile {
     }
 
     deinit {
-        // Nothing depends on the answer: what had to be durable was synced before.
+        // The result does not matter: everything that must be durable was synced before.
         _ = close(descriptor)
     }
 
@@ -41,7 +41,7 @@ public final class DiskFile: StorageFile {
                     unsafe pwrite(descriptor, $0.baseAddress, $0.count, off_t(position) + written)
                 }
             }
-            // A short write without an error is followed by the reason, or by the rest.
+            // After a short write without an error, the next call writes the rest or returns the error.
             written += count
         }
     }
@@ -59,11 +59,11 @@ public final class DiskFile: StorageFile {
         do {
             _ = try systemCall("reserve", path) { tw_fallocate(descriptor, 0, off_t(size)) }
         } catch  where error.code == EOPNOTSUPP {
-            // A file system that cannot set space aside gives it as the file grows.
+            // A file system that cannot reserve space allocates it as the file grows.
         }
     }
 
-    /// For everybody who shares the descriptor.
+    /// Releases the lock for all holders of the same open file, including forked children.
     func unlock() { _ = tw_flock(descriptor, LOCK_UN) }
 
     public func size() throws(SystemError) -> UInt64 {
@@ -74,13 +74,13 @@ public final class DiskFile: StorageFile {
     }
 }
 
-/// The kernel lets go of the lock when the process dies, however it dies.
+/// Lock on a file of the disk. The kernel releases the lock when the process dies in any way.
 final class DiskLock: StorageLock {
     private let file: DiskFile
 
     init(file: DiskFile) { self.file = file }
 
-    // A child that was forked and has not yet become its program holds the same lock until then: closing alone would
-    // leave it with that child.
+    // A forked child that has not yet executed its program shares this lock. Closing the descriptor alone would
+    // leave the lock with that child.
     deinit { file.unlock() }
 }

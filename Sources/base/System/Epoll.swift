@@ -1,10 +1,10 @@
 import CLinux
 import Glibc
 
-/// One epoll instance: which of many descriptors have something to do.
+/// One epoll instance: reports which of many descriptors are ready.
 @safe
 public struct Epoll: ~Copyable {
-    /// What a descriptor is watched for, and what is reported of it.
+    /// Events that a descriptor is watched for, or that epoll reports for it.
     public struct Events: OptionSet, Sendable {
         public let rawValue: UInt32
 
@@ -12,9 +12,9 @@ public struct Epoll: ~Copyable {
 
         public static let readable = Events(rawValue: 0x001)
         public static let writable = Events(rawValue: 0x004)
-        /// Reported unasked.
+        /// Error on the descriptor. Always reported, even if not requested.
         public static let failed = Events(rawValue: 0x008)
-        /// Both directions are shut. Reported unasked.
+        /// Both directions are shut. Always reported, even if not requested.
         public static let hungUp = Events(rawValue: 0x010)
         /// The peer will send nothing more.
         public static let peerFinished = Events(rawValue: 0x2000)
@@ -50,18 +50,18 @@ public struct Epoll: ~Copyable {
         }
     }
 
-    /// For a descriptor that lives on; one that is closed is forgotten by the kernel itself.
+    /// Removes a descriptor that stays open. The kernel removes a closed descriptor by itself.
     public func remove(_ watched: Int32) {
         _ = tw_epoll_control(descriptor, Int32(EPOLL_CTL_DEL), watched, 0, 0)
     }
 
-    /// Waits for events; how many there are to be looked at with `event`. No timeout: until there is one.
+    /// Waits for events and returns their number, to be read with `event`. A nil timeout means no time limit.
     public func wait(milliseconds: Int32?) -> Int {
         // SAFETY: `ready` has room for the batch that is asked for. A signal is the same as no event.
         Int(max(0, unsafe tw_epoll_wait(descriptor, ready, Int32(Epoll.batch), milliseconds ?? -1)))
     }
 
-    /// One of the events of the last `wait`.
+    /// Returns one of the events that the last `wait` reported.
     public func event(_ index: Int) -> (key: UInt64, events: Events) {
         precondition(index >= 0 && index < Epoll.batch, "only reported events can be looked at")
         // SAFETY: all of the batch is initialised and `index` lies in it.

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// What this machine calls itself.
+/// Host name of this machine.
 public enum HostName {
     public static let current: String = {
         var bytes = [CChar](repeating: 0, count: 256)

@@ -1,9 +1,10 @@
 import CLinux
 import Glibc
 
-/// The C library's knowledge of time zones.
+/// Local time by the C library's time zone data.
 public enum LocalTime {
-    /// Makes this the process's zone; false if the system has no file for it. Only before other threads ask.
+    /// Sets the process's time zone. Returns false if the system has no file for it. Call
+    /// before other threads need the zone.
     public static func use(zone: String) -> Bool {
         let isName = !zone.isEmpty && !zone.hasPrefix("/") && !zone.contains("..") && !zone.utf8.contains(0)
         // SAFETY: Swift passes C strings that live for the calls.
@@ -13,7 +14,7 @@ public enum LocalTime {
         return true
     }
 
-    /// Seconds east of UTC at a moment in seconds since 1970.
+    /// Returns the offset from UTC, in seconds east, at a moment in seconds since 1970.
     public static func offset(_ seconds: Int64) -> Int64 {
         var moment = time_t(seconds)
         // SAFETY: both are locals, the structure's pointer to a zone name is not used, and the call keeps no pointer.

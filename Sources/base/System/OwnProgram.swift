@@ -1,9 +1,9 @@
 import CLinux
 import Glibc
 
-/// The program that this process runs, and those that are installed beside it.
+/// Program that this process runs, and the programs installed beside it.
 public enum OwnProgram {
-    /// The file that this process runs; nil where the kernel does not say.
+    /// Path of this process's executable, or nil if the kernel does not tell it.
     public static let path: String? = {
         // SAFETY: the kernel writes at most as many bytes as there are, and only those are read.
         unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { room in
@@ -14,8 +14,8 @@ public enum OwnProgram {
         }
     }()
 
-    /// The words behind its name. `CommandLine` reads /proc for them, and has none where that is not mounted: any command would
-    /// be the one without words there.
+    /// Command-line arguments without the program's name. `CommandLine` reads them from /proc and gets none if /proc is
+    /// not mounted; every command would then look like a call without arguments.
     public static var words: [String] {
         (1..<max(1, tw_argument_count())).map { place in
             // SAFETY: the text ends in a zero byte, and lives as long as the process.
@@ -23,13 +23,13 @@ public enum OwnProgram {
         }
     }
 
-    /// The path of another program in the same directory, whether or not it is there.
+    /// Returns the path of another program in the same directory, whether or not that program exists.
     public static func beside(_ name: String) -> String? {
         guard let path, let slash = path.lastIndex(of: "/") else { return nil }
         return path[...slash] + name
     }
 
-    /// This process runs another program from here on, with the same streams and environment; the first word is its path.
+    /// Replaces this process's program by another one, with the same streams and environment. `words[0]` is its path.
     public static func become(_ words: [String]) throws(SystemError) -> Never {
         precondition(!words.isEmpty, "a program has a name")
         let list = CStringArray(words)

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// A pipe of the kernel's: what is written at one end is read at the other. Whoever makes it closes both.
+/// Pipe of the kernel: bytes written to `writing` can be read from `reading`. The creator closes both ends.
 public struct Pipe: Sendable {
     public let reading: Int32
     public let writing: Int32
@@ -18,9 +18,9 @@ public struct Pipe: Sendable {
     }
 }
 
-/// Bytes through descriptors that may block: pipes and the standard streams.
+/// Blocking reads and writes on descriptors such as pipes and the standard streams.
 public enum ByteStream {
-    /// Writes all of it; false when the reader is gone.
+    /// Writes all bytes. Returns false if the write fails, for example because the reader has closed the pipe.
     public static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
         Signals.withoutBrokenPipe { writeAll(bytes, to: descriptor) }
     }
@@ -38,7 +38,7 @@ public enum ByteStream {
         return true
     }
 
-    /// What is there, waiting for the first byte; empty at the end of the stream.
+    /// Returns the available bytes and waits for the first one if there are none. Empty at the end of the stream.
     public static func read(_ descriptor: Int32, atMost limit: Int = 64 << 10) -> [UInt8] {
         while true {
             var count = 0

@@ -1,8 +1,8 @@
 import CLinux
 
-/// The memory that this process has from the kernel.
+/// Memory that the kernel has given to this process.
 public enum ProcessMemory {
-    /// Hands back what is free. The allocator keeps it otherwise, for as long as anything behind it is in use. It takes some
-    /// milliseconds: for the moment after much was freed.
+    /// Returns free memory to the kernel. Otherwise the allocator keeps free memory as long as any block behind it is
+    /// in use. Takes some milliseconds, so call this only after much memory was freed.
     public static func giveBack() { tw_give_back_memory() }
 }

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Whose process this is.
+/// User that this process runs as.
 public enum ProcessUser {
-    /// The user's name, or its number where it has none.
+    /// Returns the user's name, or the user's number if there is no name.
     public static func name() -> String {
         let id = getuid()
         // SAFETY: the entry is static memory of the C library, and its name ends in a zero byte; both are read at once.

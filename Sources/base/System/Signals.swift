@@ -2,17 +2,17 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Signals taken by waiting for them, in one place, instead of by handlers that run anywhere.
+/// Signals received by waiting in one place, instead of by handlers that may run anywhere.
 public enum Signals {
-    /// Blocks the signals for this thread and those it will start; call first thing in the program.
+    /// Blocks the signals for this thread and for threads it starts later. Call this first in the program.
     public static func block(_ numbers: [Int32]) {
         var set = signalSet(numbers)
         // SAFETY: the set is a local.
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Runs `body`, in which a write to a reader that is gone is an error and raises no signal: a program must not end by what
-    /// a thread of it writes.
+    /// Runs `body` with SIGPIPE blocked: a write to a closed reader then returns an error instead of a signal,
+    /// which would end the whole program.
     static func withoutBrokenPipe<Answer>(_ body: () -> Answer) -> Answer {
         var set = signalSet([SIGPIPE])
         var before = sigset_t()
@@ -29,7 +29,7 @@ public enum Signals {
         return answer
     }
 
-    /// Waits for one of them; nil when the time is up first.
+    /// Waits for one of the signals. Returns nil if the time is up first.
     public static func wait(for numbers: [Int32], milliseconds: Int) -> Int32? {
         var set = signalSet(numbers)
         var time = timespec(tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000)
@@ -38,8 +38,9 @@ public enum Signals {
         return number > 0 ? number : nil
     }
 
-    /// From now on the first Ctrl-C (or TERM) ends nothing but is noted, for work that has something to clear away; the
-    /// second ends the program. For commands, whose threads are not all ours, so that none could wait for it.
+    /// Makes the first Ctrl-C (or SIGTERM) only set `wasInterrupted`, for work that must clean up; a
+    /// second one ends the program. For commands: not all of their threads are the program's own, so no
+    /// thread could wait for the signals.
     public static func noteInterruptions() {
         isNoted.store(false, ordering: .relaxed)
         for number in [SIGINT, SIGTERM] {
@@ -52,7 +53,7 @@ public enum Signals {
         }
     }
 
-    /// Whether there was one.
+    /// True if Ctrl-C or SIGTERM has arrived since `noteInterruptions`.
     public static var wasInterrupted: Bool { isNoted.load(ordering: .relaxed) }
 
     private static let isNoted = Atomic(false)

@@ -1,16 +1,16 @@
 import CLinux
 import Glibc
 
-/// Where a TCP socket is: an address of either family, and a port.
+/// Address of a TCP socket: an IPv4 or IPv6 address, and a port.
 public struct SocketAddress: Sendable, Hashable {
-    /// The address as it travels; for IPv4 the first four bytes.
+    /// First eight bytes of the address in network order. An IPv4 address takes the first four of them.
     private let high: UInt64
     private let low: UInt64
     private let scope: UInt32
     public let port: UInt16
     public let isIPv6: Bool
 
-    /// All addresses of this machine, in both families.
+    /// Returns the wildcard address: all addresses of this machine, IPv4 and IPv6.
     public static func any(port: UInt16) -> SocketAddress { SocketAddress(high: 0, low: 0, port: port, isIPv6: true) }
     public static func anyIPv4(port: UInt16) -> SocketAddress {
         SocketAddress(high: 0, low: 0, port: port, isIPv6: false)
@@ -19,7 +19,7 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: UInt64(0x7f00_0001) << 32, low: 0, port: port, isIPv6: false)
     }
 
-    /// 127.0.0.0 and so many addresses further, all of which are this machine.
+    /// Returns 127.0.0.0 plus `number`, an address that also means this machine.
     public static func loopback(number: UInt32, port: UInt16) -> SocketAddress {
         precondition(number < 1 << 24, "one network in eight bits of four")
         return SocketAddress(high: UInt64(0x7f00_0000 | number) << 32, low: 0, port: port, isIPv6: false)
@@ -37,12 +37,13 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
     }
 
-    /// Whole IPv4 address, also if an IPv6 socket shows it; or the network part of an IPv6 address.
+    /// Network of the address: the whole IPv4 address (also if an IPv6 socket reports it), or
+    /// the first half of an IPv6 one.
     public var network: UInt64 { isIPv6 && high == 0 ? low : high }
 
     public var isAny: Bool { high == 0 && low == 0 }
 
-    /// What a name or numeric address stands for, in the resolver's order. It may ask the network and block.
+    /// Resolves a host name or numeric address, in the resolver's order. May ask the network and block.
     public static func resolve(_ host: String, port: UInt16) throws(SystemError) -> [SocketAddress] {
         // SAFETY: the hints are a local, the answer's list is freed below, the host lives for the call.
         var hints = unsafe addrinfo()
@@ -74,7 +75,7 @@ public struct SocketAddress: Sendable, Hashable {
 }
 
 extension SocketAddress {
-    /// From the kernel's form; an IPv4 address that came in through an IPv6 socket is shown as what it is.
+    /// Converts from the kernel's form. An IPv4 address reported by an IPv6 socket becomes a plain IPv4 address.
     init?(_ storage: sockaddr_storage) {
         var storage = storage
         switch Int32(storage.ss_family) {
@@ -104,7 +105,7 @@ extension SocketAddress {
         }
     }
 
-    /// The kernel's form, for the length of the call.
+    /// Calls `body` with the address in the kernel's form, which is valid during the call only.
     func withKernelForm<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         if isIPv6 {
             var v6 = sockaddr_in6()
@@ -134,7 +135,7 @@ extension SocketAddress {
         }
     }
 
-    /// The address without its port, as people write it.
+    /// Address in the usual notation, without the port.
     public var host: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         if isIPv6 {
@@ -155,6 +156,6 @@ extension SocketAddress: CustomStringConvertible {
 }
 
 extension SystemError {
-    /// This machine has no such address, or nothing of its family.
+    /// True if this machine does not have the address, or no address of its family.
     public var isAbsentFamily: Bool { code == EAFNOSUPPORT || code == EADDRNOTAVAIL }
 }

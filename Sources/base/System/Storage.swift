@@ -1,34 +1,34 @@
-/// What a file is opened for.
+/// Purpose for which a file is opened.
 public enum StorageAccess: Sendable {
     case reading
     case writing
-    /// For writing, empty: made if it is missing, emptied if it is there.
+    /// Writing to an empty file: a missing file is created, an existing one is emptied.
     case creating
 }
 
-/// What came of asking for a lock.
+/// Result of an attempt to take a lock.
 public enum LockAttempt {
     case taken(any StorageLock)
-    /// Another process has it; its id, when the file says so.
+    /// Another process holds the lock. Its process id, if the file contains one.
     case heldElsewhere(processID: Int32?)
 }
 
-/// A lock, held as long as this object lives.
+/// Lock that is held as long as this object lives.
 public protocol StorageLock: AnyObject, Sendable {}
 
 /// One directory of files, and nothing outside it. Names are plain file names, without a slash.
 ///
-/// Calls are one a batch, never one a row, so an existential costs nothing that matters; in exchange tests can
-/// put a directory here that fails in every way a disk can.
+/// The hub makes one call for each batch, never for each row, so the cost of an existential does not matter. In return,
+/// tests can substitute a directory that fails in every way a disk can.
 public protocol StorageDirectory: AnyObject, Sendable {
-    /// For messages to people.
+    /// Path of the directory, for messages to people.
     var path: String { get }
 
     func names() throws(SystemError) -> [String]
     func open(_ name: String, for access: StorageAccess) throws(SystemError) -> any StorageFile
-    /// Replaces `newName` if it is there. Durable after `sync`.
+    /// Renames a file and replaces any existing `newName`. Durable after `sync`.
     func rename(_ name: String, to newName: String) throws(SystemError)
-    /// Durable after `sync`.
+    /// Removes a file. Durable after `sync`.
     func remove(_ name: String) throws(SystemError)
     /// Makes creations, renames and removals durable.
     func sync() throws(SystemError)
@@ -39,24 +39,25 @@ public protocol StorageDirectory: AnyObject, Sendable {
 
 /// One open file; closed when the last reference goes.
 public protocol StorageFile: AnyObject, Sendable {
-    /// For messages to people.
+    /// Path of the file, for messages to people.
     var path: String { get }
 
-    /// Fills as much of the buffer as the file has from `position` on; fewer bytes than asked means the file ends there.
+    /// Fills the buffer with the file's bytes from `position` on. Returns fewer bytes than
+    /// requested only at the file's end.
     func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(SystemError) -> Int
-    /// Writes all of the bytes or throws; after a throw any part of them may be there.
+    /// Writes all of the bytes or throws. After an error, any part of the bytes may have been written.
     func write(_ bytes: RawSpan, at position: UInt64) throws(SystemError)
-    /// Returns once all that was written is durable. After a throw nothing is known of any byte written since the
-    /// last success: Linux drops pages it could not write, so they must be *written* again, not only synced again.
+    /// Returns when all written bytes are durable. After an error, no byte written since the last success is certain:
+    /// Linux drops pages that it could not write, so the caller must *write* those bytes again, not only sync again.
     func sync() throws(SystemError)
     func truncate(to size: UInt64) throws(SystemError)
-    /// Makes the file at least `size` bytes long, with space set aside for them where the file system can.
+    /// Makes the file at least `size` bytes long and reserves the space if the file system can.
     func reserve(_ size: UInt64) throws(SystemError)
     func size() throws(SystemError) -> UInt64
 }
 
 extension StorageFile {
-    /// The whole file, where it is no longer than that; what is behind is left out.
+    /// Returns the file's bytes, but only the first `limit` of them if the file is longer.
     public func contents(atMost limit: UInt64) throws(SystemError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Int(clamping: min(try size(), limit)))
         // SAFETY: the file is read into the buffer alone, which lives for the call.
@@ -67,7 +68,7 @@ extension StorageFile {
         return bytes
     }
 
-    /// So many bytes from there, or as many as there are.
+    /// Returns `count` bytes from `position` on, or fewer if the file ends before.
     public func bytes(at position: UInt64, count: Int) throws(SystemError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         // SAFETY: the file is read into the buffer alone, which lives for the call.

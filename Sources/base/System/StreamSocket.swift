@@ -1,19 +1,19 @@
 import CLinux
 import Glibc
 
-/// What came of moving bytes through a socket that does not block.
+/// Result of reading from or writing to a non-blocking socket.
 public enum Transfer: Sendable, Equatable {
     case moved(Int)
-    /// Nothing to read, or no room to write, for now.
+    /// No data to read, or no room to write, for now.
     case wouldBlock
     /// The peer will send nothing more.
     case finished
     case failed(Int32)
 }
 
-/// The calls on TCP sockets. Descriptors are plain numbers here: whoever keeps thousands of them in a table owns them.
+/// Calls on TCP sockets. Descriptors are plain numbers here: the caller, which keeps thousands in a table, owns them.
 public enum StreamSocket {
-    /// A listener that shares its port with the other loops' listeners.
+    /// Opens a listener that shares its port with the listeners of the other socket loops.
     public static func listen(on address: SocketAddress, backlog: Int32) throws(SystemError) -> Int32 {
         let descriptor = try bound(to: address, sharingPort: true)
         do throws(SystemError) {
@@ -25,8 +25,8 @@ public enum StreamSocket {
         return descriptor
     }
 
-    /// Throws when somebody listens there. A port that is shared by several listeners of ours would else be shared just as
-    /// silently with another program of the same user, and each would get some of the clients.
+    /// Throws if a program listens on the address. The hub's listeners share their port, so another program of the same
+    /// user could share it unnoticed, and each would get some of the clients.
     public static func checkIsFree(_ address: SocketAddress) throws(SystemError) {
         close(try bound(to: address, sharingPort: false))
     }
@@ -50,8 +50,8 @@ public enum StreamSocket {
         return descriptor
     }
 
-    /// Begins to connect. The socket is writable when that came to an end; `pendingFailure` says whether to a good one.
-    /// A source, of which only the address counts, gives one machine more than one address's worth of ports.
+    /// Starts to connect. The socket becomes writable when the attempt ends; `pendingFailure` tells whether it
+    /// succeeded. `source` (only its address counts) lets one machine use the ports of more than one address.
     public static func connect(
         to address: SocketAddress, from source: SocketAddress? = nil
     ) throws(SystemError) -> Int32 {
@@ -73,7 +73,7 @@ public enum StreamSocket {
         return descriptor
     }
 
-    /// The port is chosen by `connect`, which knows the other end: many connections can share it then.
+    /// Binds the source address. `connect` chooses the port, because many connections can then share one port.
     private static func chooseSource(_ descriptor: Int32, _ source: SocketAddress) throws(SystemError) {
         set(descriptor, Int32(IPPROTO_IP), IP_BIND_ADDRESS_NO_PORT, 1)
         _ = try systemCall("bind", source.description) {
@@ -82,7 +82,7 @@ public enum StreamSocket {
         }
     }
 
-    /// Where a socket is bound.
+    /// Returns the address that a socket is bound to.
     public static func localAddress(of descriptor: Int32) throws(SystemError) -> SocketAddress {
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -100,7 +100,7 @@ public enum StreamSocket {
         return address
     }
 
-    /// Two sockets that are each other's peer, within this process. Neither of them blocks.
+    /// Returns two connected non-blocking sockets within this process.
     public static func pair() throws(SystemError) -> (Int32, Int32) {
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
         var ends: (Int32, Int32) = (-1, -1)
@@ -119,7 +119,7 @@ public enum StreamSocket {
         /// The process or the machine has no descriptor left.
         case outOfDescriptors(Int32)
         case outOfMemory(Int32)
-        /// This one connection was lost on the way; the next may be well.
+        /// One connection was lost before it was accepted. The next connection may succeed.
         case lost
     }
 
@@ -138,7 +138,8 @@ public enum StreamSocket {
         }
     }
 
-    /// Small messages leave at once: we coalesce ourselves. `sendBuffer`: what the kernel may keep for a slow peer.
+    /// Turns off Nagle's algorithm: the hub combines small messages itself. `sendBuffer`
+    /// limits the kernel's send buffer.
     public static func prepare(_ descriptor: Int32, sendBuffer: Int?) {
         set(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, 1)
         if let sendBuffer { set(descriptor, SOL_SOCKET, SO_SNDBUF, Int32(clamping: sendBuffer)) }
@@ -167,7 +168,7 @@ public enum StreamSocket {
         }
     }
 
-    /// Several pieces by one call.
+    /// Sends several pieces in one system call.
     @inline(never)
     public static func send(_ descriptor: Int32, pieces: UnsafeMutableBufferPointer<iovec>) -> Transfer {
         while true {
@@ -182,15 +183,15 @@ public enum StreamSocket {
         }
     }
 
-    /// What an errno says about a transfer.
+    /// Returns the transfer result that an errno means.
     public static func outcome(of code: Int32) -> Transfer {
         code == EAGAIN || code == EINTR || code == ENOBUFS ? .wouldBlock : .failed(code)
     }
 
-    /// Tells the peer that nothing more will come.
+    /// Tells the peer that this side will send nothing more.
     public static func finishSending(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// Closes so that the peer hears of it at once and the kernel forgets what it still held.
+    /// Closes with a reset: the peer is informed at once, and the kernel discards unsent bytes.
     public static func reset(_ descriptor: Int32) {
         var now = linger(l_onoff: 1, l_linger: 0)
         // SAFETY: a local of the size given.
@@ -200,7 +201,7 @@ public enum StreamSocket {
 
     public static func close(_ descriptor: Int32) { _ = Glibc.close(descriptor) }
 
-    /// Why the kernel gave a socket up; 0 when it did not.
+    /// Returns the errno with which the kernel ended a connection, or 0 if it did not.
     public static func pendingFailure(of descriptor: Int32) -> Int32 {
         var code: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)

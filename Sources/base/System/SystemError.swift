@@ -1,6 +1,6 @@
 import Glibc
 
-/// A call to the kernel that failed: what was asked, on what, and the kernel's answer.
+/// Failed system call: the operation, its subject and the kernel's error code.
 public struct SystemError: Error, Sendable, Equatable {
     public let operation: String
     public let subject: String
@@ -12,7 +12,7 @@ public struct SystemError: Error, Sendable, Equatable {
         self.code = code
     }
 
-    /// The kernel's words for the code.
+    /// Description of the error code by the C library.
     public var reason: String {
         // SAFETY: strerror returns a C string that lives at least until the next call on this thread.
         unsafe String(cString: strerror(code))
@@ -23,9 +23,9 @@ extension SystemError: CustomStringConvertible {
     public var description: String { "\(operation) \(subject): \(reason)" }
 }
 
-/// Runs a call that answers -1 and sets errno, again as long as a signal interrupts it.
+/// Runs a call that returns -1 and sets errno on failure. Repeats the call as long as a signal interrupts it.
 ///
-/// errno is read here, right after the call, because ARC may run code of its own between two statements.
+/// This function reads errno right after the call, because ARC may run other code between two statements.
 @inline(never)
 public func systemCall<T: FixedWidthInteger>(
     _ operation: @autoclosure () -> String, _ subject: @autoclosure () -> String, _ body: () -> T

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// A bell that one thread rings and others wait for: an eventfd. Once rung it stays rung until `clear`.
+/// Event that one thread signals and other threads wait for, by an eventfd. A signalled event stays so until `clear`.
 public final class Wake: Sendable {
     public let descriptor: Int32
 
@@ -25,16 +25,16 @@ public final class Wake: Sendable {
 
     public var isRung: Bool { Poll.wait(for: descriptor, timeoutMilliseconds: 0) }
 
-    /// Sleeps unless rung; true when rung.
+    /// Waits until the event is signalled or the time is up. True if it is signalled.
     @discardableResult
     public func sleep(milliseconds: Int) -> Bool {
         Poll.wait(for: descriptor, timeoutMilliseconds: Int32(milliseconds))
     }
 }
 
-/// Waiting for one or two descriptors.
+/// Functions that wait for one or two descriptors.
 public enum Poll {
-    /// Waits until `descriptor` can be read.
+    /// Waits until `descriptor` can be read. False if the time is up first.
     public static func wait(for descriptor: Int32, timeoutMilliseconds: Int32) -> Bool {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         // SAFETY: one entry, a local.
@@ -46,7 +46,8 @@ public enum Poll {
         public var interrupt: Bool
     }
 
-    /// Waits until the socket can be read (or also written), the interrupt rings or the time is up.
+    /// Waits until the socket can be read (or written, with `forWriting`), the interrupt
+    /// is signalled or the time is up.
     public static func wait(
         socket: Int32, forWriting: Bool = false, interrupt: Wake?, timeoutMilliseconds: Int32
     ) -> Ready {
