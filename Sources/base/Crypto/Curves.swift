@@ -2,7 +2,7 @@
 public enum EllipticCurve: Sendable, Equatable, CaseIterable {
     case p256, p384, p521
 
-    /// A coordinate's bytes, which are also those of one half of a signature.
+    /// Length of one coordinate in bytes, and of one half of a signature.
     public var coordinateBytes: Int {
         switch self {
         case .p256: 32
@@ -11,7 +11,7 @@ public enum EllipticCurve: Sendable, Equatable, CaseIterable {
         }
     }
 
-    /// RFC 5480 §2.1.1.1.
+    /// Object identifier of the curve (RFC 5480 §2.1.1.1).
     var objectIdentifier: [UInt8] {
         switch self {
         case .p256: DER.objectIdentifier([0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07])
@@ -32,7 +32,7 @@ public enum EdwardsCurve: Sendable, Equatable, CaseIterable {
         }
     }
 
-    /// RFC 8410 §3.
+    /// Object identifier of the curve (RFC 8410 §3).
     var objectIdentifier: [UInt8] {
         switch self {
         case .ed25519: DER.objectIdentifier([0x2b, 0x65, 0x70])

@@ -1,9 +1,9 @@
-/// The few pieces of ASN.1's distinguished encoding (X.690) that keys and signatures are made of.
+/// Parts of ASN.1's distinguished encoding (X.690) that keys and signatures need.
 enum DER {
     static func sequence(_ parts: [UInt8]...) -> [UInt8] { element(0x30, parts.flatMap { $0 }) }
 
-    /// A number that is not negative, from its big-endian bytes: in the shortest form, with a zero before a first byte
-    /// that would read as a sign.
+    /// Encodes a non-negative number, given as big-endian bytes, in the shortest form. A zero byte precedes a first
+    /// byte that would otherwise be read as a minus sign.
     static func integer(_ bytes: Span<UInt8>) -> [UInt8] {
         var first = 0
         while first < bytes.count, bytes[first] == 0 { first += 1 }
@@ -12,7 +12,7 @@ enum DER {
         return element(0x02, content)
     }
 
-    /// Whole bytes: no bit of the last one is unused.
+    /// Encodes a bit string of whole bytes: no bit of the last byte is unused.
     static func bitString(_ bytes: [UInt8]) -> [UInt8] { element(0x03, [0] + bytes) }
 
     static func objectIdentifier(_ encoded: [UInt8]) -> [UInt8] { element(0x06, encoded) }

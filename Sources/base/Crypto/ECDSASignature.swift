@@ -1,7 +1,7 @@
-/// A signature of ECDSA in the two forms it has: tokens hold its two numbers side by side, each as long as the curve's
-/// coordinates (RFC 7518 §3.4); OpenSSL wants them as `SEQUENCE { INTEGER r, INTEGER s }` (RFC 3279 §2.2.3).
+/// Conversion of ECDSA signatures. Tokens hold the two numbers side by side, each as long as the curve's coordinates
+/// (RFC 7518 §3.4). OpenSSL expects `SEQUENCE { INTEGER r, INTEGER s }` (RFC 3279 §2.2.3).
 enum ECDSASignature {
-    /// Nil for a signature of another length than the curve's.
+    /// Returns the signature in OpenSSL's form, or nil if its length does not fit the curve.
     static func encode(_ signature: Span<UInt8>, of curve: EllipticCurve) -> [UInt8]? {
         let half = curve.coordinateBytes
         guard signature.count == 2 * half else { return nil }

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// The digests of the SHA-2 family that tokens are signed over (FIPS 180-4), and their keyed form.
+/// SHA-2 digests that token signatures use (FIPS 180-4), and their keyed form.
 public enum HashAlgorithm: Sendable {
     case sha256, sha384, sha512
 
@@ -12,7 +12,7 @@ public enum HashAlgorithm: Sendable {
         }
     }
 
-    /// OpenSSL's own description of it, which lives as long as the program.
+    /// OpenSSL's description of the digest, which lives as long as the program.
     var method: OpaquePointer? {
         // SAFETY: the calls take nothing and answer a pointer to something static.
         switch self {
@@ -22,11 +22,11 @@ public enum HashAlgorithm: Sendable {
         }
     }
 
-    /// The message's HMAC (RFC 2104) under a key of any length.
+    /// Returns the message's HMAC (RFC 2104) under a key of any length.
     public func authenticationCode(of message: Span<UInt8>, key: Span<UInt8>) -> [UInt8] {
         precondition(key.count <= Int32.max, "OpenSSL counts a key's bytes in 32 bits")
         var code = [UInt8](repeating: 0, count: digestBytes)
-        // An empty key has no address, which OpenSSL would take for "the key of the last call".
+        // An empty key has no address, and OpenSSL reads a null key as "the key of the last call".
         let noKey: [UInt8] = [0]
         let length = key.count
         let key = length == 0 ? noKey.span : key

@@ -1,10 +1,10 @@
 import Bytes
 
-/// JSON Web Tokens (RFC 7519), so far only to make them: the development server prints ready-made ones.
+/// Creation of JSON Web Tokens (RFC 7519). The development server prints tokens that are ready to use.
 public enum JWT {
-    /// A token over these claims, signed with HS256 (RFC 7515 §3.1, RFC 7518 §3.2).
+    /// Returns a token with these claims, signed with HS256 (RFC 7515 §3.1, RFC 7518 §3.2).
     ///
-    /// The claims are signed as they are, without a look at whether they are JSON.
+    /// The claims are signed unchanged, without a check that they are JSON.
     public static func sign(claims: Span<UInt8>, secret: Span<UInt8>) -> String {
         sign(header: Array(#"{"alg":"HS256","typ":"JWT"}"#.utf8).span, claims: claims, secret: secret)
     }

@@ -1,7 +1,7 @@
 import COpenSSL
 
 extension PublicKey {
-    /// An RSA key from its modulus and exponent, both big-endian (RFC 7518 §6.3.1).
+    /// Creates an RSA key from its modulus and exponent, both big-endian (RFC 7518 §6.3.1).
     public static func rsa(modulus: Span<UInt8>, exponent: Span<UInt8>) throws(PublicKeyError) -> PublicKey {
         let bits = significantBits(modulus)
         guard modulusBits.contains(bits) else { throw .modulusBits(bits) }
@@ -14,26 +14,26 @@ extension PublicKey {
         return try made(.rsa, algorithm, DER.sequence(DER.integer(modulus), DER.integer(exponent)))
     }
 
-    /// A key of ECDSA from the coordinates of its point, each as long as the curve says (RFC 7518 §6.2.1.2).
+    /// Creates an ECDSA key from the coordinates of its point, each as long as the curve requires (RFC 7518 §6.2.1.2).
     public static func elliptic(
         _ curve: EllipticCurve, x: Span<UInt8>, y: Span<UInt8>
     ) throws(PublicKeyError) -> PublicKey {
         let expected = curve.coordinateBytes
         guard x.count == expected else { throw .length(expected: expected, found: x.count) }
         guard y.count == expected else { throw .length(expected: expected, found: y.count) }
-        // RFC 5480 §2.1.1; SEC 1 §2.3.3: a point that is not compressed begins with 4.
+        // RFC 5480 §2.1.1; SEC 1 §2.3.3: an uncompressed point begins with 4.
         let algorithm = DER.sequence(
             DER.objectIdentifier([0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01]), curve.objectIdentifier)
         return try made(.elliptic(curve), algorithm, [4] + copied(x) + copied(y))
     }
 
-    /// A key of EdDSA from its encoded point (RFC 8037 §2, RFC 8410 §4).
+    /// Creates an EdDSA key from its encoded point (RFC 8037 §2, RFC 8410 §4).
     public static func edwards(_ curve: EdwardsCurve, x: Span<UInt8>) throws(PublicKeyError) -> PublicKey {
         guard x.count == curve.keyBytes else { throw .length(expected: curve.keyBytes, found: x.count) }
         return try made(.edwards(curve), DER.sequence(curve.objectIdentifier), copied(x))
     }
 
-    /// The key that X.509's `SubjectPublicKeyInfo` says, if it is one.
+    /// Creates a key from its parts by way of X.509's `SubjectPublicKeyInfo`. Throws if the numbers do not make a key.
     private static func made(_ kind: Kind, _ algorithm: [UInt8], _ key: [UInt8]) throws(PublicKeyError) -> PublicKey {
         let encoded = DER.sequence(algorithm, DER.bitString(key))
         defer { ERR_clear_error() }

@@ -1,11 +1,12 @@
 import COpenSSL
 
-/// A key that signatures are checked with: its numbers in, yes or no out.
+/// Public key that checks signatures.
 ///
 /// One key may be used by many threads at once.
 @safe
 public final class PublicKey: @unchecked Sendable {
-    /// RFC 7518 §3.3 asks for 2048 bits at least; the upper bound keeps one check below a millisecond.
+    /// Permitted length of an RSA modulus in bits. RFC 7518 §3.3 requires at least 2048; the
+    /// maximum keeps a check below 1 ms.
     public static let modulusBits = 2048...8192
 
     public enum Kind: Sendable, Equatable {
@@ -15,10 +16,10 @@ public final class PublicKey: @unchecked Sendable {
     }
 
     public let kind: Kind
-    // Guarded by OpenSSL: an EVP_PKEY counts its references atomically, and checking a signature does not change it.
+    // Guarded by OpenSSL: an EVP_PKEY counts references atomically, and a signature check does not change the key.
     private let handle: OpaquePointer
 
-    /// Takes the handle over.
+    /// Takes ownership of the handle.
     init(_ kind: Kind, owning handle: OpaquePointer) {
         self.kind = kind
         // SAFETY: this object is the handle's one owner from now on.
@@ -30,7 +31,7 @@ public final class PublicKey: @unchecked Sendable {
         unsafe EVP_PKEY_free(handle)
     }
 
-    /// Whether the numbers keep what such a key promises: a point on its curve, a modulus that is no prime.
+    /// True if the numbers form a valid key: the point lies on its curve, the modulus is not a prime.
     var isSound: Bool {
         // SAFETY: the context is made, used and freed here; the handle is this object's.
         guard let context = unsafe EVP_PKEY_CTX_new(handle, nil) else {
@@ -40,9 +41,8 @@ public final class PublicKey: @unchecked Sendable {
         return unsafe EVP_PKEY_public_check(context) == 1
     }
 
-    /// Whether the holder of the private key signed this message, with the signature in the form that JSON Web
-    /// Signatures have it (RFC 7518 §3.3 and §3.4, RFC 8037 §3.1). EdDSA brings its own digest, so the one given is not
-    /// looked at.
+    /// True if the holder of the private key signed this message. The signature has the form of JSON Web Signatures
+    /// (RFC 7518 §3.3 and §3.4, RFC 8037 §3.1). EdDSA has its own digest and ignores `hash`.
     public func verifies(
         _ signature: Span<UInt8>, of message: Span<UInt8>, hashedWith hash: HashAlgorithm = .sha256
     ) -> Bool {
@@ -60,7 +60,7 @@ public final class PublicKey: @unchecked Sendable {
         // SAFETY: the context is made, used and freed here.
         guard let context = unsafe EVP_MD_CTX_new() else { preconditionFailure("there must be memory for a digest") }
         defer { unsafe EVP_MD_CTX_free(context) }
-        // What was refused is left in this thread's queue of errors, where TLS would take it for its own.
+        // A refusal leaves entries in this thread's OpenSSL error queue, which TLS would take for its own errors.
         defer { ERR_clear_error() }
         guard unsafe EVP_DigestVerifyInit(context, nil, digest, nil, handle) == 1 else { return false }
         // SAFETY: both spans are valid inside the closures with the counts given; OpenSSL keeps no pointer.

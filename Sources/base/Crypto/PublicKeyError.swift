@@ -1,10 +1,10 @@
-/// Why numbers do not make a public key. The words are for the operator who configured them.
+/// Reason why numbers do not form a public key. The text is for the operator who configured them.
 public enum PublicKeyError: Error, Sendable, Equatable {
     case modulusBits(Int)
     case exponent
-    /// A coordinate or an encoded point has another length than its curve says.
+    /// A coordinate or an encoded point does not have the length that its curve requires.
     case length(expected: Int, found: Int)
-    /// OpenSSL looked at the numbers and found no key in them: a point beside its curve, a modulus that is prime …
+    /// OpenSSL found no valid key in the numbers: a point that is not on its curve, a prime modulus and so on.
     case refused
 }
 

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// SHA-1 (FIPS 180-4), for WebSocket's handshake, which demands it (RFC 6455 §4.2.2). Nothing is kept secret with it.
+/// SHA-1 (FIPS 180-4), which WebSocket's handshake requires (RFC 6455 §4.2.2). Protects no secret.
 public enum SHA1 {
     public static let digestBytes = 20
 

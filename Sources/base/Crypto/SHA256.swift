@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// SHA-256 and its keyed form (FIPS 180-4, RFC 2104): bytes in, 32 bytes out.
+/// SHA-256 and its keyed form (FIPS 180-4, RFC 2104). Both return 32 bytes.
 public enum SHA256 {
     public static let digestBytes = 32
 

@@ -1,10 +1,10 @@
 import COpenSSL
 
-/// A key that keeps what is stored secret and whole: bytes in, sealed bytes out, and back. AES-256 in Galois/Counter Mode
-/// (NIST SP 800-38D), in the layout nonce ‖ tag ‖ ciphertext.
+/// Key that encrypts and authenticates stored data. Uses AES-256 in Galois/Counter Mode (NIST SP 800-38D), in the
+/// layout nonce ‖ tag ‖ ciphertext.
 ///
-/// The nonce is derived from the message by a second key, so the same message is sealed to the same bytes: whoever sees them
-/// learns that two are equal, and nothing else, and no nonce comes twice for two messages.
+/// A second key derives the nonce from the message, so equal messages give equal sealed bytes. An observer learns that
+/// two messages are equal, and nothing else; no nonce is used for two different messages.
 public struct SealingKey: Sendable {
     public static let nonceBytes = 12
     public static let tagBytes = 16
@@ -13,13 +13,13 @@ public struct SealingKey: Sendable {
     private let cipherKey: [UInt8]
     private let nonceKey: [UInt8]
 
-    /// A key out of any bytes; those for two purposes do not open each other's seals.
+    /// Derives a key from any bytes. Keys with different purposes cannot open each other's sealed data.
     public init(from secret: Span<UInt8>, for purpose: String) {
         cipherKey = SHA256.authenticationCode(of: Array((purpose + " cipher").utf8).span, key: secret)
         nonceKey = SHA256.authenticationCode(of: Array((purpose + " nonce").utf8).span, key: secret)
     }
 
-    /// What is sealed for one place is refused at another.
+    /// Encrypts the message for one place. `open` refuses the result for any other place.
     public func seal(_ message: Span<UInt8>, for place: Span<UInt8>) -> [UInt8] {
         let nonce = nonce(for: message, at: place)
         var cipher = Cipher(cipherKey, nonce, isSealing: true)
@@ -29,7 +29,7 @@ public struct SealingKey: Sendable {
         return nonce + cipher.tag() + text
     }
 
-    /// Nil for what was not sealed by this key for this place, or is not what it was.
+    /// Decrypts sealed bytes. Returns nil if they were changed, or were not sealed with this key for this place.
     public func open(_ sealed: Span<UInt8>, for place: Span<UInt8>) -> [UInt8]? {
         let headBytes = Self.nonceBytes + Self.tagBytes
         guard sealed.count >= headBytes else { return nil }
@@ -41,7 +41,8 @@ public struct SealingKey: Sendable {
         return cipher.finish() ? message : nil
     }
 
-    /// The lengths stand before the parts, so that no two pairs of them make the same bytes.
+    /// Derives the nonce. The place's length comes first, so that no two pairs of place
+    /// and message give the same bytes.
     private func nonce(for message: Span<UInt8>, at place: Span<UInt8>) -> [UInt8] {
         var bytes = withBytes(of: UInt64(place.count))
         bytes += place.copied()
@@ -57,7 +58,7 @@ public struct SealingKey: Sendable {
 extension SealingKey: CustomStringConvertible, CustomReflectable {
     public var description: String { "SealingKey" }
 
-    /// It is a secret, so nothing of it is shown.
+    /// Empty mirror, so that no dump shows the secret.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
@@ -68,7 +69,7 @@ extension Span<UInt8> {
     }
 }
 
-/// One run of OpenSSL's AES-256-GCM. That a call fails would mean that there is no memory or no such cipher: both are
+/// One run of OpenSSL's AES-256-GCM. A call fails only without memory or without this cipher; both are
 /// preconditions of this program.
 @safe
 private struct Cipher: ~Copyable {
@@ -93,7 +94,7 @@ private struct Cipher: ~Copyable {
         unsafe EVP_CIPHER_CTX_free(context)
     }
 
-    /// What is not encrypted and must be the same when it is opened.
+    /// Adds data that is authenticated but not encrypted. It must be the same when the message is opened.
     mutating func look(at place: Span<UInt8>) {
         var count: Int32 = 0
         // SAFETY: OpenSSL reads the span's bytes inside the closure; without an output it only authenticates them.
@@ -123,13 +124,13 @@ private struct Cipher: ~Copyable {
         precondition(succeeded == 1, "a tag of 16 bytes is always taken")
     }
 
-    /// Whether the tag is the expected one, or, when sealing, whether there is one now.
+    /// Ends the run. When opening, true if the tag is the expected one; when sealing, true if the tag was computed.
     mutating func finish() -> Bool {
         var rest = [UInt8](repeating: 0, count: 16)
         var count: Int32 = 0
         // SAFETY: GCM writes nothing here; there is room for a block all the same.
         let succeeded = unsafe EVP_CipherFinal_ex(context, &rest, &count)
-        // What was refused is left in this thread's queue of errors, where TLS would take it for its own.
+        // A refusal leaves entries in this thread's OpenSSL error queue, which TLS would take for its own errors.
         ERR_clear_error()
         return succeeded == 1
     }

@@ -1,9 +1,9 @@
 import COpenSSL
 
-/// What must not leak or be guessed.
+/// Operations on data that must not leak or be guessed.
 public enum Secrets {
-    /// Whether two secrets are the same, in a time that depends on their lengths only: the place of the first difference
-    /// would otherwise tell a patient client how much of a signature it has guessed.
+    /// True if two secrets are equal. The time depends only on their lengths: otherwise a patient client could measure
+    /// how many bytes of a signature it has guessed.
     public static func areEqual(_ left: Span<UInt8>, _ right: Span<UInt8>) -> Bool {
         let length = left.count
         guard right.count == length else { return false }
@@ -16,7 +16,7 @@ public enum Secrets {
         }
     }
 
-    /// Bytes from the operating system's generator, as OpenSSL stretches it.
+    /// Returns random bytes from OpenSSL's generator, which the operating system's generator seeds.
     public static func randomBytes(_ count: Int) -> [UInt8] {
         precondition(count >= 0 && count <= Int32.max, "OpenSSL counts random bytes in 32 bits")
         var bytes = [UInt8](repeating: 0, count: count)

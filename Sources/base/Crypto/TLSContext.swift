@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// A certificate or key that cannot be used: which file, and what OpenSSL says about it.
+/// Error for a certificate or key that cannot be used: the file, and OpenSSL's reason.
 public struct TLSConfigurationError: Error, Sendable, CustomStringConvertible {
     public let path: String
     public let reason: String
@@ -8,14 +8,14 @@ public struct TLSConfigurationError: Error, Sendable, CustomStringConvertible {
     public var description: String { "\(path): \(reason)" }
 }
 
-/// What all TLS sessions of a server, or of a client, have in common: certificate and key, or whom it trusts, and what it allows
-/// (TLS 1.2 and later).
+/// Settings common to all TLS sessions of a server or a client: a server's certificate and key, or the certificates
+/// that a client trusts, and the permitted versions (TLS 1.2 and later).
 @safe
 public final class TLSContext: @unchecked Sendable {
-    // OpenSSL counts references to a context under a lock of its own; after `init` it is only read.
+    // OpenSSL counts references to a context under its own lock; after `init` the context is only read.
     private let context: OpaquePointer
 
-    /// Reads a certificate chain and its key, both in PEM.
+    /// Creates a server's context from a certificate chain and its key, both PEM files.
     public init(certificate: String, key: String) throws(TLSConfigurationError) {
         ERR_clear_error()
         // SAFETY: the context is freed in `deinit`, which also runs when this initializer throws from here on.
@@ -32,7 +32,7 @@ public final class TLSContext: @unchecked Sendable {
         }
     }
 
-    /// For a client that trusts the system's certificates, and those in a file, in PEM.
+    /// Creates a client's context that trusts the system's certificates, and those in a PEM file if one is given.
     public init(trusting certificates: String?) throws(TLSConfigurationError) {
         ERR_clear_error()
         // SAFETY: as above; the C string lives for the call.
@@ -48,7 +48,7 @@ public final class TLSContext: @unchecked Sendable {
         unsafe SSL_CTX_free(context)
     }
 
-    /// The server's side of a session on a connected socket; nil when there is no memory for it.
+    /// Creates the server's side of a session on a connected socket. Nil if there is no memory for it.
     public func session(on descriptor: Int32) -> TLSSession? {
         // SAFETY: the session owns what `SSL_new` made and frees it once.
         guard let ssl = unsafe SSL_new(context) else { return nil }
@@ -60,7 +60,7 @@ public final class TLSContext: @unchecked Sendable {
         return unsafe TLSSession(ssl)
     }
 
-    /// The client's side of a session with the host of that name, or address.
+    /// Creates the client's side of a session with the named host or address. Nil if there is no memory for it.
     public func session(on descriptor: Int32, expecting host: String) -> TLSSession? {
         // SAFETY: the session owns what `SSL_new` made and frees it once; the C string lives for the call.
         guard let ssl = unsafe SSL_new(context) else { return nil }
@@ -72,7 +72,7 @@ public final class TLSContext: @unchecked Sendable {
         return unsafe TLSSession(ssl)
     }
 
-    /// OpenSSL's words for the first thing that went wrong.
+    /// Returns OpenSSL's text for the first error in the queue.
     private static func lastReason() -> String {
         let code = ERR_get_error()
         ERR_clear_error()
@@ -82,27 +82,27 @@ public final class TLSContext: @unchecked Sendable {
     }
 }
 
-/// What came of a step of a TLS session on a socket that does not block.
+/// Result of one step of a TLS session on a non-blocking socket.
 public enum TLSOutcome: Sendable, Equatable {
-    /// So many bytes were read or written; for a handshake, it is done.
+    /// Number of bytes read or written; for a handshake, 0 when it is complete.
     case moved(Int)
-    /// Again once the socket can be read.
+    /// Call again when the socket can be read.
     case wantsRead
-    /// Again once the socket can be written; what was to be written has to be offered again from its first byte.
+    /// Call again when the socket can be written. A write must offer the same bytes again, from the first one.
     case wantsWrite
     /// The peer will send nothing more.
     case finished
-    /// The session is broken and cannot be used any more.
+    /// The session is broken and cannot be used again.
     case failed
 }
 
-/// One TLS session, which moves bytes through a socket that somebody else owns. For one thread at a time.
+/// One TLS session on a socket that the caller owns. For one thread at a time.
 @safe
 public final class TLSSession {
     private let ssl: OpaquePointer
     private var isBroken = false
 
-    /// Takes over a new session.
+    /// Takes ownership of a new session.
     fileprivate init(_ ssl: OpaquePointer) {
         // SAFETY: freed in `deinit`, by the only owner.
         unsafe self.ssl = ssl
@@ -120,7 +120,7 @@ public final class TLSSession {
         return answer == 1 ? .moved(0) : outcome(of: answer)
     }
 
-    /// Why the peer's certificate is not trusted; nil where it is, or none came.
+    /// Reason why the peer's certificate is not trusted. Nil if it is trusted, or if the peer sent none.
     public var certificateTrouble: String? {
         // SAFETY: as in `handshake`; the text is a constant of the library.
         let code = unsafe SSL_get_verify_result(ssl)
@@ -135,7 +135,8 @@ public final class TLSSession {
         return count > 0 ? .moved(Int(count)) : outcome(of: count)
     }
 
-    /// Writes at most one record. After `wantsWrite` or `wantsRead` the same bytes, or more, have to be offered.
+    /// Writes at most one record. After `wantsWrite` or `wantsRead`, the caller must offer
+    /// the same bytes, or more, again.
     public func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
         ERR_clear_error()
         // SAFETY: OpenSSL reads at most as many bytes as the buffer has, and keeps no pointer to them.
@@ -143,13 +144,13 @@ public final class TLSSession {
         return count > 0 ? .moved(Int(count)) : outcome(of: count)
     }
 
-    /// The largest record.
+    /// Largest size of a record.
     public static let recordBytes = 16 << 10
 
-    /// Bytes were decrypted that no event of the socket will announce.
+    /// True if decrypted bytes are waiting that no socket event will announce.
     public var hasMore: Bool { unsafe SSL_pending(ssl) > 0 }  // SAFETY: as in `handshake`.
 
-    /// Tells the peer that nothing more will come, if the socket takes it at once.
+    /// Tells the peer that this side will send nothing more, if the socket accepts that at once.
     public func finish() {
         guard !isBroken, unsafe SSL_is_init_finished(ssl) == 1 else { return }
         ERR_clear_error()
