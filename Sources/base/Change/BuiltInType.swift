@@ -1,8 +1,8 @@
-/// The types every PostgreSQL has, by OID: their catalog names and how a value of theirs is written as JSON.
+/// Types that every PostgreSQL has, by OID: their catalog names and the conversion of their values to JSON.
 ///
 /// OIDs of built-in types never change between releases (src/include/catalog/pg_type.dat).
 public enum BuiltInType {
-    /// The catalog's name, or nil for a type of the user's own, which PostgreSQL names in a Type message.
+    /// Returns the catalog name of a type, or nil for a user-defined type, which PostgreSQL names in a Type message.
     public static func name(of oid: UInt32) -> String? { names[oid] }
 
     private static let names: [UInt32: String] = [
@@ -36,10 +36,11 @@ public enum BuiltInType {
         6157: "_int8multirange",
     ]
 
-    /// Of what an array is made; nil for what is none.
+    /// Returns the element type of an array type, or nil if the type is not an array.
     public static func element(of oid: UInt32) -> UInt32? { arrayElements[oid] }
 
-    /// How a value's text becomes JSON. It depends on the type alone, so it is looked up once a column.
+    /// Returns the conversion of a value's text to JSON. The type alone determines it, so
+    /// look it up once for each column.
     public static func rendering(of oid: UInt32) -> JSONRendering {
         if let element = arrayElements[oid] { return .array(of: scalar(element).nested) }
         return .scalar(scalar(oid))
@@ -63,7 +64,7 @@ public enum BuiltInType {
         for (oid, name) in names { byName[name] = oid }
         var elements: [UInt32: UInt32] = [:]
         for (oid, name) in names where name.hasPrefix("_") {
-            // A box array separates its elements by semicolons: it is left as the text PostgreSQL wrote.
+            // A box array separates its elements by semicolons, so it stays the text that PostgreSQL wrote.
             guard name != "_box", let element = byName[String(name.dropFirst())] else { continue }
             elements[oid] = element
         }

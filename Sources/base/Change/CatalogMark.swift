@@ -1,11 +1,12 @@
 import Bytes
 
-/// Policies, rights or tables may have changed before the changes that follow: whoever judges these has to read the
-/// catalog first.
+/// Mark in the log: policies, rights or tables may have changed before the changes that follow. A reader must read the
+/// catalog before it judges those changes.
 public struct CatalogMark: Sendable, Equatable {
-    /// The transaction in which this came to light: what can see it, sees what changed. Zero: no matter which.
+    /// Transaction that revealed the change: a snapshot that includes it shows the changed
+    /// catalog. Zero: any snapshot does.
     public var xid: UInt32
-    /// The table concerned; zero is any.
+    /// OID of the table concerned. Zero means any table.
     public var table: UInt32
 
     public init(xid: UInt32, table: UInt32) {
@@ -14,7 +15,7 @@ public struct CatalogMark: Sendable, Equatable {
     }
 }
 
-/// The stored form of a mark: version u8 · transaction u32 · table u32.
+/// Stored form of a catalog mark: version u8 · transaction u32 · table u32.
 public enum CatalogMarkCodec {
     public static func encode(_ mark: CatalogMark, to writer: inout ByteWriter) {
         writer.append(UInt8(1))

@@ -1,12 +1,12 @@
 import Bytes
 
-/// All that PostgreSQL answered when it was asked what its catalog says, so that what was decided by it can be decided again
-/// as it was then: the hub's own code asks the record as it asked the server.
+/// All answers that PostgreSQL gave to the hub's queries about its catalog at one time. The hub's code can query the
+/// record instead of the server, and so repeat earlier decisions exactly.
 public struct CatalogRecord: Sendable, Equatable {
-    /// What was asked, by a fingerprint of the question, and what came of it.
+    /// Answer to one query, which is identified by its fingerprint.
     public struct Answer: Sendable, Equatable {
         public var question: UInt64
-        /// An error's code; then there are no rows.
+        /// Error code if the query failed; then there are no rows.
         public var failure: String?
         public var rows: [[String?]]
 
@@ -17,19 +17,19 @@ public struct CatalogRecord: Sendable, Equatable {
         }
     }
 
-    /// Microseconds since 1970, UTC.
+    /// Time of the record in microseconds since 1970, UTC.
     public var time: Int64
-    /// The hub judged changes by it from there on, all its loops.
+    /// Offset from which all loops of the hub judged changes by this record.
     public var since: UInt64
-    /// From there on, and up to `since`, some of it may have judged by this or by what nobody wrote down: its loops hear of
-    /// it one by one, and the catalog may have become another twice in a moment.
+    /// Offset from which, up to `since`, changes may have been judged by this record or by an unrecorded one: the loops
+    /// learn of a new catalog one by one, and the catalog may change twice in a moment.
     public var unknownFrom: UInt64
     public var serverVersion: UInt32
     public var publication: String
-    /// Transactions of marks that the hub waited at for this, and for nothing older. Of records by older versions, whose
-    /// `since` was the log's end: what stands behind these marks was judged by it, too.
+    /// Transactions of the catalog marks at which the hub waited for this record and for no older one. For records of
+    /// older hub versions, whose `since` was the log's end: changes behind these marks were judged by this record, too.
     public var awaited: [UInt32]
-    /// Whose rights it has.
+    /// Roles whose rights the record contains.
     public var roles: [String]
     public var answers: [Answer]
 
@@ -48,7 +48,7 @@ public struct CatalogRecord: Sendable, Equatable {
         self.answers = answers
     }
 
-    /// A question's fingerprint; behind another one, in one transaction, it is another question.
+    /// Returns a query's fingerprint. A query that follows another one in the same transaction has another fingerprint.
     public static func question(_ sql: String, _ parameters: [String?], behind before: UInt64?) -> UInt64 {
         var hash = KeyHash(seed: 7)
         if let before { hash.combine(before) }
@@ -60,7 +60,7 @@ public struct CatalogRecord: Sendable, Equatable {
         return hash.value
     }
 
-    /// Whether both say the same, whenever they were made.
+    /// True if both records have the same content, regardless of when they were made.
     public func saysTheSame(as other: CatalogRecord) -> Bool {
         serverVersion == other.serverVersion && publication == other.publication && roles == other.roles
             && answers == other.answers
@@ -77,7 +77,7 @@ extension CatalogRecord: LogNote {
     }
 }
 
-/// The stored form, several records in one entry:
+/// Stored form of catalog records, several in one entry:
 ///
 /// ```
 /// entry  = version u8 · number of records u32 · record*
@@ -139,7 +139,7 @@ public enum CatalogRecordCodec {
     public static func decode(_ bytes: RawSpan) throws(ByteError) -> [CatalogRecord] {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "catalogs of version 1", offset: 0) }
-        // No room is made for what is not there.
+        // No capacity is reserved: in damaged bytes the count may be wrong.
         var records: [CatalogRecord] = []
         for _ in 0..<(try reader.littleUInt32()) { records.append(try record(&reader)) }
         try reader.expectEnd()

@@ -5,7 +5,7 @@ public enum Operation: UInt8, Sendable, Hashable, CaseIterable {
     case update = 0x55  // U
     case delete = 0x44  // D
     case truncate = 0x54  // T
-    /// Not a row's: something written with pg_logical_emit_message.
+    /// Content written with pg_logical_emit_message, not a row.
     case message = 0x4d  // M
 
     public var name: String {
@@ -19,27 +19,28 @@ public enum Operation: UInt8, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// What is known of the row before the change.
+/// Part of the row before the change that PostgreSQL sent.
 public enum OldImage: UInt8, Sendable {
     case none = 0
-    /// Key columns only; the others are sent as NULL and mean "unknown".
+    /// Key columns only. PostgreSQL sends the other columns as NULL, which means "unknown" here.
     case key = 0x4b  // K
     case full = 0x4f  // O
 }
 
-/// One change of one row (or a truncate, or a message), read in place.
+/// One change of a row, a truncate or a message, read in place.
 public struct Change: ~Escapable {
     public let operation: Operation
     public let oldImage: OldImage
-    /// Truncate: bit 0 CASCADE, bit 1 RESTART IDENTITY. Message: bit 0 transactional.
+    /// Flags. Truncate: bit 0 CASCADE, bit 1 RESTART IDENTITY. Message: bit 0 transactional.
     public let options: UInt8
-    /// Its values were removed from the log on demand: all columns of its images are unknown. See `ForgottenMark`.
+    /// True if the values were removed from the log on demand: all columns of the images
+    /// are unknown. See `ForgottenMark`.
     public let isForgotten: Bool
-    /// The schema the row had: the fingerprint of a relation entry. Zero for a message.
+    /// Fingerprint of the relation entry with the schema that the row had. Zero for a message.
     public let relation: UInt64
-    /// Both row images, the old one before the new one: one span for who takes values from either.
+    /// Both row images, the old one before the new one, as one span for callers that take values from either.
     public let images: RawSpan
-    /// How many bytes of `images` are the old one's.
+    /// Length of the old image in `images`, in bytes.
     public let oldLength: Int
 
     @_lifetime(copy images)
@@ -66,13 +67,13 @@ public struct Change: ~Escapable {
         get { images.extracting(droppingFirst: oldLength) }
     }
 
-    /// The row before the change, as far as the replica identity keeps it.
+    /// Row before the change, as far as the replica identity keeps it.
     public var old: Tuple? {
         @_lifetime(copy self)
         get { oldImage == .none ? nil : Tuple(oldBytes) }
     }
 
-    /// The row after the change.
+    /// Row after the change. Nil unless the change is an insert or an update.
     public var new: Tuple? {
         @_lifetime(copy self)
         get {
@@ -83,13 +84,13 @@ public struct Change: ~Escapable {
         }
     }
 
-    /// A message's prefix.
+    /// Prefix of a message.
     public var messagePrefix: RawSpan {
         @_lifetime(copy self)
         get { oldBytes }
     }
 
-    /// A message's content.
+    /// Content of a message.
     public var messageContent: RawSpan {
         @_lifetime(copy self)
         get { newBytes }

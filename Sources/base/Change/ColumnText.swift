@@ -1,11 +1,11 @@
-/// What an image of a row says of one column.
+/// Value of one column in a row image.
 ///
-/// NULL is what the row has there; absent is that nobody knows what it has. Nothing turns the one into the other: what
-/// rests on a value that is absent has to be asked, looked up or told, and is never simply no.
+/// `null` means that the row has NULL there; `absent` means that the value is unknown. The hub never turns one into the
+/// other. A decision that depends on an absent value must be asked for, looked up or reported; it is never simply "no".
 public enum ColumnText: Sendable, Hashable {
     case text([UInt8])
     case null
-    /// The image does not hold the column: it is not published, it had another type then, its large value did not change
-    /// and was not sent, or the replica identity does not keep it.
+    /// The image does not contain the column: the column is not published, had another type then, has a large unchanged
+    /// value that was not sent, or is not kept by the replica identity.
     case absent
 }

@@ -1,7 +1,7 @@
 import Bytes
 
-/// What one of a hub's loops sent to whom and when, change by change: the stored form of what the ledger has where each
-/// delivery is recorded.
+/// Stored form of the deliveries of one socket loop: the channels that received each change, and when. The ledger
+/// contains such blocks where each delivery is recorded.
 ///
 /// ```
 /// block   = number of regions varint · region* · number of channels varint · channel* · turn*
@@ -13,8 +13,8 @@ import Bytes
 ///           · where it is long, how many more channels follow varint
 /// ```
 ///
-/// Channels have the places in which they were met first, so that a change for the same ones as the one before takes a few
-/// bytes, however many those are.
+/// Channels have places in the order of their first delivery in the block. A change for the same channels as the change
+/// before takes only a few bytes, however many the channels are.
 public enum DeliveryBlock {
     public static let regionBits: UInt64 = 12
 
@@ -22,20 +22,20 @@ public enum DeliveryBlock {
 
     private static let loopBits = UInt64(LedgerNote.loopBits.nonzeroBitCount)
 
-    /// All sessions of a block are of the same loop, whose number stands in the lowest bits.
+    /// Rotates the loop's number from the lowest bits to the top. It is the same for all sessions of a block.
     fileprivate static func turned(_ session: UInt64) -> UInt64 { session >> loopBits | session << (64 - loopBits) }
     private static func turnedBack(_ session: UInt64) -> UInt64 { session << loopBits | session >> (64 - loopBits) }
 
     /// One delivery of a change to a channel.
     public struct Delivery: Sendable, Equatable {
         public var offset: UInt64
-        /// Microseconds since 1970, UTC: the end of the loop's turn, when its sockets got theirs.
+        /// End of the loop's turn, when its sockets got their bytes, in microseconds since 1970, UTC.
         public var time: Int64
         public var session: UInt64
         public var channel: UInt32
     }
 
-    /// Where changes are of which it has deliveries; none where it cannot be read.
+    /// Returns the log regions of the changes in the block. Empty if the block cannot be read.
     public static func regions(of block: [UInt8]) -> [UInt64] {
         // SAFETY: any byte is a valid UInt8, and the array outlives the reader.
         var reader = ByteReader(unsafe block.span.bytes)
@@ -51,9 +51,9 @@ public enum DeliveryBlock {
         return regions
     }
 
-    /// Gives each delivery to `visit`, in the order in which they were made.
+    /// Calls `visit` with each delivery, in the order in which the deliveries were made.
     ///
-    /// - Parameter wants: of which changes.
+    /// - Parameter wants: returns true for the offsets of changes whose deliveries are visited.
     public static func read(
         _ block: RawSpan, from time: Int64, of wants: (UInt64) -> Bool = { _ in true }, _ visit: (Delivery) -> Void
     ) throws(ByteError) {
@@ -103,20 +103,20 @@ public enum DeliveryBlock {
     }
 }
 
-/// Writes blocks of deliveries. Channels have seats in it, by which deliveries name them: small numbers, so that noting one is
-/// an append to an array, and writing it down a look into another.
+/// Writer of delivery blocks. Deliveries name channels by seats, which are small numbers: recording a delivery is an
+/// append to one array, and writing it is a look-up in another.
 public struct DeliveryBlockWriter: ~Copyable {
     private struct Seat {
         var session: UInt64
         var channel: UInt32
-        /// Its place among the channels of the block of that number.
+        /// Place of the channel in the block with the number `block`.
         var place: UInt32 = 0
         var block: UInt64 = 0
     }
 
     private var seats: [Seat] = []
     private var free: [UInt32] = []
-    /// The number of the block at hand.
+    /// Number of the current block.
     private var block: UInt64 = 1
     private var regions: [UInt64] = []
     private var channels = ByteWriter(capacity: 0)
@@ -125,16 +125,17 @@ public struct DeliveryBlockWriter: ~Copyable {
     private var turns = ByteWriter(capacity: 0)
     private var lastOffset: UInt64 = 0
     private var lastTime: Int64 = 0
-    /// When the block at hand began, in microseconds since 1970.
+    /// Start of the current block, in microseconds since 1970.
     public private(set) var began: Int64 = 0
-    /// Of the changes that it has deliveries of, the first and the last.
+    /// First and last offset of the changes whose deliveries the current block contains.
     public private(set) var offsets: ClosedRange<UInt64> = 0...0
 
     public init() {}
 
     public var isEmpty: Bool { turns.isEmpty }
     public var byteCount: Int { turns.count + channels.count }
-    /// As much of it names channels as not, or more: to go on is cheaper than to name them again.
+    /// True if channel names take at least half of the block. Continuing it is then cheaper
+    /// than naming the channels again.
     public var isMostlyNames: Bool { channels.count >= turns.count }
 
     // MARK: Seats
@@ -149,7 +150,7 @@ public struct DeliveryBlockWriter: ~Copyable {
         return UInt32(seats.count - 1)
     }
 
-    /// The channel has ended, and what was delivered to it has been written.
+    /// Frees the seat of a channel that has ended and whose deliveries have been written.
     public mutating func leave(_ seat: UInt32) {
         precondition(Int(seat) < seats.count, "only who has a seat leaves it")
         free.append(seat)
@@ -157,16 +158,16 @@ public struct DeliveryBlockWriter: ~Copyable {
 
     // MARK: Deliveries
 
-    /// So many changes follow whose deliveries were made in one turn, which ended then.
+    /// Starts a turn of the loop that ended at `time`. The deliveries of `changes` changes must follow.
     public mutating func beginTurn(at time: Int64, changes: Int) {
         if isEmpty { (began, lastTime) = (time, time) }
-        // Clocks are set back now and then.
+        // The clock may be set back.
         turns.append(varint: UInt64(max(0, time - lastTime)))
         turns.append(varint: UInt64(changes))
         lastTime = max(time, lastTime)
     }
 
-    /// One of them, and the seats of those that got it.
+    /// Appends one change of the turn, and the seats of the channels that received it.
     public mutating func append(_ offset: UInt64, to members: Span<UInt32>) {
         offsets = regions.isEmpty ? offset...offset : min(offsets.lowerBound, offset)...max(offsets.upperBound, offset)
         let region = DeliveryBlock.region(of: offset)
@@ -205,7 +206,7 @@ public struct DeliveryBlockWriter: ~Copyable {
         return channelCount - 1
     }
 
-    /// What was written since the last time.
+    /// Returns the block written since the last call and begins a new one.
     public mutating func take() -> [UInt8] {
         var whole = ByteWriter(capacity: byteCount + 64)
         whole.append(varint: UInt64(regions.count))

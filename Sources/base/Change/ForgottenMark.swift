@@ -1,13 +1,13 @@
 import Bytes
 
-/// What is left of a row image whose values were removed from the log on demand.
+/// Rest of a row image whose values were removed from the log on demand.
 ///
-/// The image keeps its length, so that nothing moves: its column count, every column as unknown, and behind them
+/// The image keeps its length, so that nothing in the log moves: its column count, every column as unknown, and then
 ///
 ///     day u16 (since 1970) · 2 to 4 bytes of the hash of the row's key, as many as there is room for · zeros
 ///
-/// So somebody who knows the key can be told that there was something and since when there is nothing. Whoever guesses at
-/// keys can check a guess by it; a few bytes fit many keys.
+/// Someone who knows the key can thus learn that a row existed and since when its values are gone. The mark also lets a
+/// guessed key be checked, but its few bytes fit many keys.
 public struct ForgottenMark: Sendable, Hashable {
     public let day: UInt16
     public let key: [UInt8]
@@ -29,7 +29,7 @@ public struct ForgottenMark: Sendable, Hashable {
         (0..<count).map { UInt8(truncatingIfNeeded: hash >> (8 * UInt64($0))) }
     }
 
-    /// The mark behind the columns of an image; nil where there was no room for one.
+    /// Reads the mark behind the columns of an image. Nil if the image had no room for a mark.
     public init?(_ image: borrowing Tuple) {
         let start = Self.columnBytes(image.columnCount)
         let room = image.bytes.byteCount - start
@@ -43,10 +43,10 @@ public struct ForgottenMark: Sendable, Hashable {
 
     private static func columnBytes(_ columns: Int) -> Int { 2 + columns }
 
-    /// Whether it may be of the row with this key; rarely wrong where it says so.
+    /// True if the mark may belong to the row with this key hash. A wrong "true" is rare; "false" is always right.
     public func fits(_ keyHash: UInt64) -> Bool { key == Self.bytes(of: keyHash, key.count) }
 
-    /// The bytes that an image of that length begins with once it is forgotten; zeros follow.
+    /// Returns the first bytes of a forgotten image of the given length. Zeros follow them.
     public static func image(columns: Int, byteCount: Int, day: UInt16, keyHash: UInt64) -> [UInt8] {
         let room = byteCount - columnBytes(columns)
         precondition(room >= 0, "a column takes a byte at least")
@@ -54,7 +54,7 @@ public struct ForgottenMark: Sendable, Hashable {
         return mark.image(columns: columns, room >= dayBytes + leastKeyBytes)
     }
 
-    /// An image that is no longer than it must be.
+    /// Returns the shortest image that contains this mark.
     public func image(columns: Int) -> [UInt8] { image(columns: columns, true) }
 
     private func image(columns: Int, _ isMarked: Bool) -> [UInt8] {
@@ -65,7 +65,7 @@ public struct ForgottenMark: Sendable, Hashable {
 }
 
 extension Change {
-    /// What its images say of their being forgotten: of the old one, and of the new one.
+    /// Marks of forgotten values in the old and in the new image.
     public var forgottenMarks: (old: ForgottenMark?, new: ForgottenMark?) {
         guard isForgotten else { return (nil, nil) }
         var (was, now): (ForgottenMark?, ForgottenMark?) = (nil, nil)

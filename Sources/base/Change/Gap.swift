@@ -1,7 +1,7 @@
 import Bytes
 
-/// Changes were lost before they reached the log: why, and between which positions. The log says so in an entry of its
-/// own and goes on in another epoch, so that nobody takes the two sides for one history.
+/// Loss of changes before they reached the log: the reason, and the positions around the loss. The log records a gap as
+/// an entry and continues in another epoch, so that the two sides are not taken for one history.
 public struct Gap: Sendable, Equatable {
     public enum Reason: String, Sendable, CaseIterable {
         case slotMissing = "slot_missing"
@@ -10,14 +10,15 @@ public struct Gap: Sendable, Equatable {
         case databaseRestored = "database_restored"
         case otherDatabase = "other_database"
         case publicationRecreated = "publication_recreated"
-        /// A slot is there that somebody has used, and the log that followed it is not.
+        /// A slot exists that was used, but the log that followed the slot is missing.
         case logMissing = "log_missing"
-        /// What the log followed is not known any more.
+        /// The source that the log followed is no longer known.
         case lineageDamaged = "lineage_damaged"
         /// An operator gave up a damaged part of the log.
         case logDamaged = "log_damaged"
 
-        /// What follows may be of another database, or of an older state of this one: its oids mean what they mean there.
+        /// True if later changes may be of another database, or of an older state of this one,
+        /// where OIDs have other meanings.
         public var mayChangeDatabase: Bool {
             switch self {
             case .databaseRestored, .otherDatabase, .logMissing, .lineageDamaged: true
@@ -28,9 +29,9 @@ public struct Gap: Sendable, Equatable {
     }
 
     public var reason: Reason
-    /// The log holds everything up to here …
+    /// Position up to which the log is complete before the gap.
     public var from: LSN
-    /// … and goes on here.
+    /// Position at which the log continues after the gap.
     public var to: LSN
 
     public init(reason: Reason, from: LSN, to: LSN) {
@@ -40,7 +41,7 @@ public struct Gap: Sendable, Equatable {
     }
 }
 
-/// The stored form of a gap: version u8 · from u64 · to u64 · reason.
+/// Stored form of a gap: version u8 · from u64 · to u64 · reason.
 public enum GapCodec {
     public static func encode(_ gap: Gap, to writer: inout ByteWriter) {
         writer.append(UInt8(1))

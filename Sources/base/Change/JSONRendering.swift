@@ -1,15 +1,15 @@
 import Bytes
 
-/// How the text of a value, as PostgreSQL writes it with ISO dates, UTC and hex, becomes JSON.
+/// Conversion of a value's text to JSON. PostgreSQL writes the text with ISO dates, UTC and hex.
 ///
-/// A plain number in memory: it is looked up for every value of every row, and a reference in it would be counted up
-/// and down each time. Arrays of arrays have the same type as arrays, so one level says it all.
+/// A plain number in memory, without references: each value of each row needs its conversion, and a reference would be
+/// counted up and down each time. Arrays of arrays have the same type as arrays, so one level suffices.
 public enum JSONRendering: Sendable {
     case scalar(ScalarRendering)
     case array(of: ScalarRendering)
 
-    /// Appends the value. The text comes from PostgreSQL; what it should never write is given as a JSON string,
-    /// so that the output is well-formed whatever came in.
+    /// Appends the value as JSON. A text that PostgreSQL should never write becomes a JSON string, so that
+    /// the output is always well-formed.
     public func append(_ text: RawSpan, to writer: inout ByteWriter) {
         switch self {
         case .scalar(let scalar): scalar.append(text, to: &writer)
@@ -20,9 +20,9 @@ public enum JSONRendering: Sendable {
 
 public enum ScalarRendering: Sendable {
     case integer
-    /// numeric and float: digits as they are, an exponent written out, NaN and the infinities null.
+    /// Type numeric or float: digits unchanged, exponents written out, NaN and the infinities as null.
     case number
-    /// The same inside another value, where NaN and the infinities are strings.
+    /// Number inside another value: like `number`, but NaN and the infinities are strings.
     case nestedNumber
     case boolean
     case json
@@ -30,7 +30,7 @@ public enum ScalarRendering: Sendable {
     case timestampWithZone
     case bytes
     case text
-    /// What the extension hstore writes, as an object of strings.
+    /// Text of the extension hstore, as an object of strings.
     case hstore
 
     func append(_ text: RawSpan, to writer: inout ByteWriter) {
@@ -47,11 +47,11 @@ public enum ScalarRendering: Sendable {
         }
     }
 
-    /// As an element of an array, or a field of a row: the reference has `to_jsonb` write those.
+    /// Conversion of the same type inside an array or a row, for which the reference uses `to_jsonb`.
     public var nested: ScalarRendering {
         switch self {
         case .number: .nestedNumber
-        // A value's prefix is stripped, an element's stays.
+        // A top-level value loses its `\x` prefix; an element keeps it.
         case .bytes: .text
         default: self
         }
@@ -82,7 +82,7 @@ enum NumberText {
     @inline(__always)
     static func isDigit(_ byte: UInt8) -> Bool { byte &- 48 < 10 }
 
-    /// JSON has no NaN and no infinity. Anything else that is no number is none of PostgreSQL's.
+    /// Appends a text that is not a JSON number: NaN or an infinity, or a text that PostgreSQL never writes.
     private static func appendOther(_ text: RawSpan, _ nested: Bool, to writer: inout ByteWriter) {
         let isBeyondJSON = text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity")
         if isBeyondJSON, !nested {
@@ -92,8 +92,8 @@ enum NumberText {
         }
     }
 
-    /// RFC 8259 §6: an optional minus, an integer without leading zeros, an optional fraction. The offset behind it,
-    /// or nil when that is not what stands there.
+    /// Returns the offset behind the number without its exponent, or nil if the text has another form. RFC 8259 §6: an
+    /// optional minus, an integer without leading zeros, an optional fraction.
     private static func endOfMantissa(_ text: RawSpan) -> Int? {
         let length = text.byteCount
         let start = length > 0 && text.byte(0) == UInt8(ascii: "-") ? 1 : 0
@@ -116,7 +116,7 @@ enum NumberText {
         return at
     }
 
-    /// What follows the `e`; nil when it is no number, or larger than a double's.
+    /// Returns the exponent behind the `e`, or nil if it is not a number or is larger than a double's.
     private static func exponent(_ text: RawSpan, from mark: Int) -> Int? {
         var start = mark + 1
         guard start < text.byteCount else { return nil }
@@ -130,7 +130,7 @@ enum NumberText {
         return isNegative ? -value : value
     }
 
-    /// `1.5e+20` becomes `150000000000000000000`, `1e-07` becomes `0.0000001`.
+    /// Appends a number without its exponent: `1.5e+20` becomes `150000000000000000000`, `1e-07` becomes `0.0000001`.
     private static func appendWrittenOut(
         _ text: RawSpan, exponentAt mark: Int, _ exponent: Int, to writer: inout ByteWriter
     ) {
@@ -164,9 +164,10 @@ enum NumberText {
 }
 
 enum TimestampText {
-    /// `2026-03-01 10:20:30.5+00` becomes `2026-03-01T10:20:30.5+00:00`; `infinity` stays what it is.
+    /// Appends a timestamp: `2026-03-01 10:20:30.5+00` becomes
+    /// `2026-03-01T10:20:30.5+00:00`; `infinity` stays unchanged.
     static func append(_ text: RawSpan, withZone: Bool, to writer: inout ByteWriter) {
-        // A year has four digits unless it is far away.
+        // A year has four digits unless it is far in the past or future.
         var space = text.byteCount > 10 && text.byte(10) == UInt8(ascii: " ") ? 10 : 0
         while space < text.byteCount, text.byte(space) != UInt8(ascii: " ") { space += 1 }
         guard space + 1 < text.byteCount, NumberText.isDigit(text.byte(space + 1)) else {
@@ -188,7 +189,7 @@ enum TimestampText {
     }
 }
 
-/// PostgreSQL's array text, `{1,NULL,"a \"b\""}`, also nested and with bounds in front (`[0:1]={1,2}`).
+/// Array text of PostgreSQL, `{1,NULL,"a \"b\""}`, also nested and with leading bounds (`[0:1]={1,2}`).
 enum ArrayText {
     static let maximumDimensions = 6
 
@@ -197,7 +198,8 @@ enum ArrayText {
         append(text, to: &writer) { value, writer in element.append(value, to: &writer) }
     }
 
-    /// Each element, unquoted, is given to `appendValue`, which writes its JSON.
+    /// Appends an array. Passes the unquoted text of each element that is not NULL to
+    /// `appendValue`, which writes its JSON.
     static func append(
         _ text: RawSpan, to writer: inout ByteWriter, _ appendValue: (RawSpan, inout ByteWriter) -> Void
     ) {
@@ -207,12 +209,12 @@ enum ArrayText {
         if let end = appendArray(text, from: start, depth: 1, to: &writer, appendValue), end == text.byteCount {
             return
         }
-        // Not an array after all: say it as it stands.
+        // Not a valid array: append the text as a JSON string.
         writer.truncate(to: before)
         JSONText.appendString(text, to: &writer)
     }
 
-    /// Appends the array that begins at `start`; the offset behind it, or nil when it is malformed.
+    /// Appends the array that begins at `start`. Returns the offset behind the array, or nil if it is malformed.
     private static func appendArray(
         _ text: RawSpan, from start: Int, depth: Int, to writer: inout ByteWriter,
         _ appendValue: (RawSpan, inout ByteWriter) -> Void

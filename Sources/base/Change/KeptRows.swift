@@ -1,13 +1,13 @@
 import Bytes
 
-/// Rows of a table as somebody read them from the database: for those of which the log has no change.
+/// Rows of a table as read from the database, for rows of which the log has no change.
 ///
-/// Every change that was committed when they were read is in the log before them.
+/// Every change that was committed before the rows were read is in the log before these rows.
 public struct KeptRows: Sendable, Equatable {
     public struct Row: Sendable, Equatable {
-        /// As `Tuple` reads it.
+        /// Row image in the form that `Tuple` reads.
         public var image: [UInt8]
-        /// Its values were removed from the log.
+        /// True if the row's values were removed from the log.
         public var isForgotten: Bool
 
         public init(image: [UInt8], isForgotten: Bool = false) {
@@ -16,16 +16,16 @@ public struct KeptRows: Sendable, Equatable {
         }
     }
 
-    /// A number of their reading's own: of two there may be parts at the same place of PostgreSQL's log.
+    /// Number of the reading that these rows belong to, because parts of two readings may have the same WAL position.
     public var reading: UInt64
-    /// Where PostgreSQL's log was when they were read.
+    /// Position of PostgreSQL's WAL when the rows were read.
     public var lsn: LSN
-    /// When that was, in microseconds since 1970, UTC.
+    /// Time when the rows were read, in microseconds since 1970, UTC.
     public var time: Int64
-    /// The rows of a table come in parts, numbered from zero, of which the last says that it is.
+    /// Number of this part, from zero. The rows of a table come in parts; `isLast` marks the last one.
     public var part: UInt32
     public var isLast: Bool
-    /// The schema that they have, as `RelationCodec` writes it.
+    /// Schema of the rows, encoded by `RelationCodec`.
     public var schema: [UInt8]
     public var rows: [Row]
 
@@ -52,7 +52,7 @@ extension KeptRows: LogNote {
     }
 }
 
-/// The stored form, several in one entry:
+/// Stored form of kept rows, several notes in one entry:
 ///
 /// ```
 /// entry = version u8 · number of notes u32 · note*
@@ -62,9 +62,9 @@ extension KeptRows: LogNote {
 public enum KeptRowsCodec {
     private static let version: UInt8 = 1
     static let fixedBytes = 37
-    /// Flags and length, which stand before an image.
+    /// Length of the flags and the length field before an image.
     public static let rowHeadBytes = 5
-    /// What stands in the flags of a row that is forgotten.
+    /// Flag of a forgotten row.
     public static let forgottenFlag: UInt8 = 1
 
     public static func encode(_ notes: some Collection<KeptRows>, to writer: inout ByteWriter) {
@@ -99,7 +99,8 @@ public enum KeptRowsCodec {
         return notes
     }
 
-    /// Each note without its rows, and behind it each of its rows: whether it is forgotten, its image, and where that begins.
+    /// Calls `begin` with each note without its rows, then `row` with each row: forgotten
+    /// or not, image, image's offset.
     public static func visit(
         _ bytes: RawSpan, _ begin: (KeptRows) throws(ByteError) -> Void,
         _ row: (Bool, RawSpan, Int) throws(ByteError) -> Void
@@ -125,7 +126,7 @@ public enum KeptRowsCodec {
         try reader.expectEnd()
     }
 
-    /// By what they are looked for; nil where they cannot be read.
+    /// Returns the keys by which the entry is found, or nil if the entry cannot be read.
     public static func keys(of bytes: RawSpan) -> [UInt64]? {
         var keys: Set<UInt64> = []
         do throws(ByteError) {

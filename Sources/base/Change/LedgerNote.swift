@@ -1,36 +1,38 @@
 import Bytes
 
-/// What happened to somebody's channel: the log has it beside the changes, so that after an incident one can see who was told
-/// of a change, and who could not be.
+/// Event of a channel, stored in the log beside the changes. After an incident, these notes show which clients were
+/// told of a change, and which could not be.
 public struct LedgerNote: Sendable, Equatable {
     public enum Event: UInt8, Sendable, CaseIterable {
-        /// What matches its bindings is for it, from `offset` on.
+        /// The channel joined. Changes from `offset` on that match the channel's bindings are for this channel.
         case joined = 1
-        /// It may not join; the reason is what its client was told.
+        /// The join was refused. `reason` is the text that the client was told.
         case refused = 2
-        /// From here on it has these claims.
+        /// The channel has these claims from here on.
         case renewed = 3
-        /// It was told that something is missing, or will be; the reason is that.
+        /// The client was told that something is missing or will be missing. `reason` is the text.
         case told = 4
-        /// It is over. What lies before `offset` was sent; its client has certainly got what lies before `received`.
+        /// The channel ended. Changes before `offset` were sent; the client has certainly
+        /// received those before `received`.
         case left = 5
-        /// The hub began: whatever it had been serving before without saying that it ended was cut off with it.
+        /// The hub started. Channels of the run before whose end is not in the ledger were cut off when that run ended.
         case began = 6
-        /// It is there still: as at its join, for when the log lets go of that.
+        /// The channel is still there. Repeats the channel's `joined` note, because retention may remove that one.
         case stands = 7
-        /// All that one of the hub's loops (its number is in the place of the channel's) served then was sent what lies before
-        /// `offset`.
+        /// One loop of the hub (`channel` is the loop's number) had sent the changes before `offset` to
+        /// all channels that it served then.
         case reached = 8
-        /// What one of the hub's loops sent, change by change, from then on: `deliveries` has it.
+        /// Deliveries of one loop of the hub, change by change, from `time` on. They are in `deliveries`.
         case delivered = 9
-        /// Of changes from `offset` on, and before `received`, what a loop sent is not in the log: there was no room.
+        /// Deliveries of a loop are not recorded for changes from `offset` on and before
+        /// `received`: the log had no room.
         case unrecorded = 10
-        /// Somebody asked over HTTP, and was told of what lies from `offset` on and before `received`; the reason says how much
-        /// that was.
+        /// A request over HTTP was answered with the changes from `offset` on and before `received`. `reason`
+        /// tells how many changes these were.
         case answered = 11
-        /// Of what one of the hub's loops (its number is in the place of the channel's) noted before this, some is not in the
-        /// log: there was no room. `offset` is how many notes of channels that the log knows of: what became of those is not
-        /// known, unless it is said behind this. `received` is of how many channels and requests it has nothing at all.
+        /// Some earlier notes of a loop (`channel` is the loop's number) are not in the log: there was no room.
+        /// `offset` counts those about channels that the log knows; the state of these is unknown unless a later note
+        /// tells it. `received` counts channels and requests without any note.
         case missed = 12
 
         public var name: String {
@@ -51,38 +53,38 @@ public struct LedgerNote: Sendable, Equatable {
         }
     }
 
-    /// The part of a socket's number that says which loop serves it; a hub has fewer loops.
+    /// Bits of a socket's number that name the loop serving the socket. A hub has fewer loops than this.
     public static let loopBits: UInt64 = 1023
 
     public var event: Event
-    /// Microseconds since 1970, UTC.
+    /// Time of the event in microseconds since 1970, UTC.
     public var time: Int64
-    /// The socket. No two have the same number, also not of different runs of the hub.
+    /// Number of the socket. No two sockets have the same number, even in different runs of the hub.
     public var session: UInt64
-    /// Tells the socket's channels from each other.
+    /// Number that distinguishes the channels of one socket.
     public var channel: UInt32
-    /// Where in the log; see the events.
+    /// Position in the log. Its meaning depends on the event.
     public var offset: UInt64
-    /// 0 where that is not known.
+    /// Second position or count, whose meaning depends on the event. 0 if unknown.
     public var received: UInt64
     public var topic: [UInt8]
-    /// What it asked for: a JSON array of what clients send as `postgres_changes`.
+    /// Bindings that the channel requested: a JSON array of the objects that clients send as `postgres_changes`.
     public var bindings: [UInt8]
     public var role: [UInt8]
-    /// Empty where there is none.
+    /// Subject of the claims. Empty if there is none.
     public var subject: [UInt8]
-    /// Those of its claims that the hub is to keep: a JSON object.
+    /// Claims that the hub is configured to keep, as a JSON object.
     public var claims: [UInt8]
-    /// The names of those that are not kept, separated by commas: what policies make of them nobody can say later.
+    /// Names of the claims that are not kept, separated by commas. Policies that use those cannot be evaluated later.
     public var otherClaims: [UInt8]
     public var reason: [UInt8]
-    /// Each delivery to its channel is recorded by itself, so that what is not was not sent.
+    /// True if each delivery to the channel is recorded, so that a change without a recorded delivery was not sent.
     public var isRecorded = false
-    /// Its channel is a private one …
+    /// True if the channel is private.
     public var isPrivate = false
-    /// … that may not read what is said to its topic.
+    /// True if the channel is private and may not read the broadcasts of its topic.
     public var isDeaf = false
-    /// A `DeliveryBlock`, of what was delivered.
+    /// Recorded deliveries, as a `DeliveryBlock`.
     public var deliveries: [UInt8] = []
 
     public init(
@@ -98,7 +100,7 @@ public struct LedgerNote: Sendable, Equatable {
     }
 }
 
-/// The stored form of the ledger, several notes in one entry:
+/// Stored form of the ledger, several notes in one entry:
 ///
 /// ```
 /// entry = version u8 · number of notes u32 · note*
@@ -107,7 +109,8 @@ public struct LedgerNote: Sendable, Equatable {
 ///         · where the event's highest bit is set: flags u8 · length u32 · deliveries
 /// ```
 ///
-/// Version 2 has notes with that bit; an entry without any is of version 1, which every version of the hub reads.
+/// Entries of version 2 contain notes with that bit. An entry without any is of version 1,
+/// which every hub version reads.
 public enum LedgerCodec {
     private static let versions: ClosedRange<UInt8> = 1...2
     private static let fixedBytes = 37 + 7 * 4
@@ -160,7 +163,7 @@ public enum LedgerCodec {
         writer.append(text)
     }
 
-    /// By which an entry is found; nil where it cannot be read.
+    /// Returns the keys by which the entry is found, or nil if the entry cannot be read.
     public static func keys(of entry: RawSpan) -> [UInt64]? {
         (try? decode(entry)).map { Array(Set($0.flatMap(\.keys))) }
     }
@@ -169,7 +172,7 @@ public enum LedgerCodec {
         try decode(bytes) { _ in true }
     }
 
-    /// Only notes of events that are wanted: what was delivered may be far more than all else.
+    /// Decodes only notes of wanted events, because recorded deliveries may be far larger than all other notes.
     public static func decode(
         _ bytes: RawSpan, _ wants: (LedgerNote.Event) -> Bool
     ) throws(ByteError) -> [LedgerNote] {
@@ -179,7 +182,7 @@ public enum LedgerCodec {
             throw ByteError(expected: "a ledger of version 1 or 2", offset: 0)
         }
         let count = try reader.littleUInt32()
-        // No room is made for what is not there.
+        // No capacity is reserved: in damaged bytes the count may be wrong.
         var notes: [LedgerNote] = []
         var longerNotes = 0
         for _ in 0..<count {

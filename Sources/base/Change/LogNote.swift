@@ -1,16 +1,16 @@
 import Bytes
 
-/// Something that the log has beside the changes, several in one entry.
+/// Record that the log stores beside the changes, several in one entry.
 public protocol LogNote: Sendable {
-    /// What it takes in its stored form.
+    /// Length of the stored form in bytes.
     var byteCount: Int { get }
-    /// Every part of it fits its length.
+    /// True if every part fits the length field that the stored form has for it.
     var isStorable: Bool { get }
-    /// By what it is looked for.
+    /// Keys by which readers find the note.
     var keys: [UInt64] { get }
-    /// There may be so much of it that others need room beside it.
+    /// True if notes of this kind can be so large that other notes need room beside them.
     var isBulk: Bool { get }
-    /// Others are more urgent: it is not taken where they might find no room then.
+    /// True if other notes are more urgent: this note is refused where it might leave no room for them.
     var yields: Bool { get }
     static func encode(_ notes: some Collection<Self>, to writer: inout ByteWriter)
 }
@@ -35,8 +35,9 @@ extension LedgerNote: LogNote {
 
     public var isBulk: Bool { event == .delivered }
 
-    /// Who stands there is said again later. Behind a storm all are noted anew, and would leave no room for ends, which would be
-    /// missed, for which all would have to be noted anew.
+    /// True for bulk and for `stands` notes, which are repeated later. After notes were missed, all
+    /// channels are noted again. Without yielding, these notes would leave no room for ends; missed ends
+    /// would cause all to be noted yet again.
     public var yields: Bool { isBulk || event == .stands }
 
     public var keys: [UInt64] {

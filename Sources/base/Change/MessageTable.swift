@@ -1,17 +1,17 @@
 import Bytes
 
-/// The table whose rows are messages: a row that is inserted there is broadcast once it is committed.
+/// Table whose rows are messages: the hub broadcasts each inserted row after its commit.
 ///
-/// It is partitioned by day. Changes come under the names of the partitions, or under the root's where a publication says
-/// so; here both are the same table.
+/// The table is partitioned by day. Changes have the names of the partitions, or the root's name if a publication says
+/// so; both count as the same table here.
 public enum MessageTable {
     public static let schema = "realtime"
     public static let name = "messages"
 
-    /// Every change of the table is found by it, whatever its partition is called.
+    /// Key by which every change of the table is found, whatever the partition's name.
     public static let key = RowKey.table(schema: schema, name: name)
 
-    /// Whether the relation is the table or one of its partitions, `messages_2026_03_01`.
+    /// True if the relation is the table or one of its partitions, such as `messages_2026_03_01`.
     public static func holds(_ relation: Relation) -> Bool {
         relation.schema == schema && (relation.name == name || isPartition(relation.name))
     }

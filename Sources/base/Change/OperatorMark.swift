@@ -1,17 +1,17 @@
 import Bytes
 
-/// What an operator did to a running hub, or wants to find again later: the log has it between the changes.
+/// Action of an operator on a running hub, or a text to find again later. The log stores it between the changes.
 public struct OperatorMark: Sendable, Equatable {
     public enum Action: UInt8, Sendable, CaseIterable {
-        /// Nothing was done: it is a place in the log with a text.
+        /// No action: a text at a place in the log.
         case marked = 1
-        /// The hub stopped to read from the database …
+        /// The hub stopped reading from the database.
         case paused = 2
-        /// … and was told to go on.
+        /// The hub was told to continue reading from the database.
         case resumed = 3
-        /// A segment was ended.
+        /// The current segment of the log was ended.
         case rotated = 4
-        /// All rows that a table had were put into the log.
+        /// All existing rows of a table were written to the log.
         case backfilled = 5
 
         public var name: String {
@@ -26,9 +26,9 @@ public struct OperatorMark: Sendable, Equatable {
     }
 
     public var action: Action
-    /// Microseconds since 1970, UTC.
+    /// Time of the action in microseconds since 1970, UTC.
     public var time: Int64
-    /// The operator's own words.
+    /// Text that the operator gave.
     public var text: [UInt8]
 
     public init(_ action: Action, time: Int64, text: [UInt8] = []) {
@@ -48,7 +48,7 @@ extension OperatorMark: LogNote {
     }
 }
 
-/// The stored form of marks, several in one entry:
+/// Stored form of operators' marks, several in one entry:
 ///
 /// ```
 /// entry = version u8 · number of marks u32 · mark*
@@ -74,7 +74,7 @@ public enum OperatorMarkCodec {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "marks of version 1", offset: 0) }
         let count = try reader.littleUInt32()
-        // No room is made for what is not there.
+        // No capacity is reserved: in damaged bytes the count may be wrong.
         var marks: [OperatorMark] = []
         for _ in 0..<count {
             guard let action = OperatorMark.Action(rawValue: try reader.uint8()) else {

@@ -1,4 +1,4 @@
-/// A place in PostgreSQL's write-ahead log.
+/// Position in PostgreSQL's write-ahead log.
 public struct LSN: RawRepresentable, Sendable, Hashable, Comparable {
     public var rawValue: UInt64
 
@@ -9,7 +9,7 @@ public struct LSN: RawRepresentable, Sendable, Hashable, Comparable {
 
     @inlinable public static func < (left: LSN, right: LSN) -> Bool { left.rawValue < right.rawValue }
 
-    /// PostgreSQL's own spelling, e.g. `0/16B3748`.
+    /// Parses PostgreSQL's notation, e.g. `0/16B3748`.
     public init?(_ text: some StringProtocol) {
         let halves = text.split(separator: "/", omittingEmptySubsequences: false)
         guard halves.count == 2,
@@ -31,7 +31,7 @@ extension LSN: CustomStringConvertible {
     }
 }
 
-/// A moment in PostgreSQL's own count: microseconds since 2000-01-01 UTC.
+/// Time scale of PostgreSQL: microseconds since 2000-01-01 UTC.
 public enum PostgresTime {
     /// Microseconds from 1970 to 2000.
     public static let epochOffset: Int64 = 946_684_800_000_000

@@ -1,9 +1,9 @@
 import Bytes
 
-/// Somebody came to a topic, went, or told something else of himself.
+/// Change of presence in a topic: a client joined, left or updated its state.
 ///
-/// Presence lives in the hub's memory. The log has it beside the changes, so that after an incident one can see who was
-/// there when a change was delivered.
+/// Presence lives in the hub's memory. The log stores these marks beside the changes. After an incident, they show who
+/// was present when a change was delivered.
 public struct PresenceMark: Sendable, Equatable {
     public enum Event: UInt8, Sendable, CaseIterable {
         case joined = 1
@@ -21,13 +21,13 @@ public struct PresenceMark: Sendable, Equatable {
 
     public var event: Event
     public var isPrivate: Bool
-    /// Microseconds since 1970, UTC.
+    /// Time of the event in microseconds since 1970, UTC.
     public var time: Int64
     public var topic: [UInt8]
     public var key: [UInt8]
-    /// What tells one meta of a key from another.
+    /// Reference that distinguishes the metas of one key.
     public var ref: [UInt8]
-    /// What was told, a JSON object; of who left, the last.
+    /// State that the client tracks, a JSON object. For a client that left, its last state.
     public var meta: [UInt8]
 
     public init(
@@ -42,11 +42,11 @@ public struct PresenceMark: Sendable, Equatable {
         self.meta = meta
     }
 
-    /// What it takes in its stored form.
+    /// Length of the stored form in bytes.
     public var byteCount: Int { PresenceCodec.fixedBytes + topic.count + key.count + ref.count + meta.count }
 }
 
-/// The stored form of presence, several marks in one entry:
+/// Stored form of presence, several marks in one entry:
 ///
 /// ```
 /// entry = version u8 · number of marks u32 · mark*
@@ -57,7 +57,7 @@ public enum PresenceCodec {
     private static let version: UInt8 = 1
     static let fixedBytes = 20
 
-    /// Whether every part of it fits its length.
+    /// True if every part of the mark fits its length field.
     public static func isStorable(_ mark: PresenceMark) -> Bool {
         let longest = Int(UInt16.max)
         return mark.topic.count <= longest && mark.key.count <= longest && mark.ref.count <= longest
@@ -84,7 +84,7 @@ public enum PresenceCodec {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "presence of version 1", offset: 0) }
         let count = try reader.littleUInt32()
-        // No room is made for what is not there.
+        // No capacity is reserved: in damaged bytes the count may be wrong.
         var marks: [PresenceMark] = []
         for _ in 0..<count { marks.append(try mark(&reader)) }
         try reader.expectEnd()

@@ -1,6 +1,6 @@
 import Bytes
 
-/// What an old row image holds, as the table's replica identity had it.
+/// Replica identity of a table, which decides the columns of old row images.
 public enum ReplicaIdentity: UInt8, Sendable {
     case primaryKey = 0x64  // d
     case nothing = 0x6e  // n
@@ -12,12 +12,12 @@ public struct Column: Sendable, Hashable {
     public var name: String
     public var typeOID: UInt32
     public var typeModifier: Int32
-    /// The catalog's name of the type, `int8` or `_text`; for a type of the user's own its plain name.
+    /// Catalog name of the type, such as `int8` or `_text`; for a user-defined type, the plain name.
     public var typeName: String
-    /// Part of the replica identity; with REPLICA IDENTITY FULL every column is.
+    /// True if the column is part of the replica identity. With REPLICA IDENTITY FULL, every column is.
     public var isIdentity: Bool
     public var isPrimaryKey: Bool
-    /// It was not sent with its row but computed of other columns. Rows that are stored have none of these.
+    /// True if the value was computed from other columns and not sent with its row. Stored rows have no such columns.
     public var isComputed: Bool
 
     public init(
@@ -34,7 +34,7 @@ public struct Column: Sendable, Hashable {
     }
 }
 
-/// A table as it was when its changes were made. Old rows keep the schema they had: another schema is another
+/// Table as it was when its changes were made. Old rows keep their schema: a changed schema is another
 /// relation with another fingerprint.
 public struct Relation: Sendable, Hashable {
     public var oid: UInt32
@@ -51,7 +51,7 @@ public struct Relation: Sendable, Hashable {
         self.columns = columns
     }
 
-    /// The columns that tell one row from another: the primary key, else the replica identity where it is an index.
+    /// Indices of the columns that identify a row: the primary key, else the replica identity if it is an index.
     public var keyColumns: [Int] {
         let primary = columns.indices.filter { columns[$0].isPrimaryKey }
         if !primary.isEmpty { return primary }
@@ -63,7 +63,7 @@ public struct Relation: Sendable, Hashable {
 }
 
 extension Relation: CustomStringConvertible {
-    /// As SQL would write it, quoted where it must be.
+    /// Name as SQL writes it, quoted if necessary.
     public var description: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
 }
 
@@ -78,7 +78,7 @@ public enum SQLName {
     }
 }
 
-/// The stored form of a relation, and the fingerprint by which changes refer to it.
+/// Stored form of a relation, and the fingerprint by which changes refer to the relation.
 public enum RelationCodec {
     private static let version: UInt8 = 1
 
@@ -114,7 +114,7 @@ public enum RelationCodec {
         return Relation(oid: oid, schema: schema, name: name, identity: identity, columns: columns)
     }
 
-    /// The same for the same schema, whenever and wherever it is computed.
+    /// Returns the fingerprint of an encoded relation: the same for the same schema, at any time and on any machine.
     public static func fingerprint(of encoded: RawSpan) -> UInt64 {
         var hash = KeyHash(seed: 0x7265_6c61_7469_6f6e)
         hash.combine(encoded)

@@ -1,9 +1,9 @@
 import Bytes
 
-/// Hashes by which a segment can say "no version of this row is here". They may collide, which costs a look; they
-/// never miss.
+/// Hashes by which a segment can tell that it has no version of a row. A collision only costs a needless
+/// search; a row is never missed.
 public enum RowKey {
-    /// Every change of the table, whatever the row.
+    /// Returns the key of every change of the table, whatever the row.
     public static func table(schema: String, name: String) -> UInt64 {
         var hash = KeyHash(seed: 1)
         hash.combine(text: schema)
@@ -11,37 +11,37 @@ public enum RowKey {
         return hash.value
     }
 
-    /// The table had changes whose rows could not be told apart: it had neither primary key nor identity index.
+    /// Returns the key of a table's changes whose rows cannot be told apart: no primary key and no identity index.
     public static func unkeyed(table: UInt64) -> UInt64 {
         var hash = KeyHash(seed: 2)
         hash.combine(table)
         return hash.value
     }
 
-    /// Every part of the transactions of this number. Noted since `scheme` 1.
+    /// Returns the key of every part of the transactions with this number. Segments record it since `scheme` 1.
     public static func transaction(xid: UInt32) -> UInt64 {
         var hash = KeyHash(seed: 4)
         hash.combine(UInt64(xid))
         return hash.value
     }
 
-    /// Every entry of the ledger …
+    /// Key of every ledger entry.
     public static let ledger = ledger(of: 0, [])
-    /// … those of a socket …
+    /// Returns the key of the ledger entries of one socket.
     public static func ledger(session: UInt64) -> UInt64 {
         var hash = KeyHash(seed: 5)
         hash.combine(1)
         hash.combine(session)
         return hash.value
     }
-    /// … and those of a user.
+    /// Returns the key of the ledger entries of one user.
     public static func ledger(subject: [UInt8]) -> UInt64 { ledger(of: 2, subject) }
-    /// That notes of the ledger are missing.
+    /// Key of the ledger entries that tell that notes are missing.
     public static let missed = ledger(of: 5, [])
 
-    /// Deliveries that are recorded one by one: every entry that has some …
+    /// Key of every entry with individually recorded deliveries.
     public static let deliveries = ledger(of: 3, [])
-    /// … and those that have some of changes in this region of the log.
+    /// Returns the key of the entries with recorded deliveries of changes in this region of the log.
     public static func deliveries(region: UInt64) -> UInt64 {
         var hash = KeyHash(seed: 5)
         hash.combine(4)
@@ -57,26 +57,26 @@ public enum RowKey {
         return hash.value
     }
 
-    /// Every record of the catalog, and every mark of it.
+    /// Key of every catalog record and every catalog mark.
     public static let catalog = KeyHash(seed: 6).value
 
-    /// Every mark of an operator.
+    /// Key of every operator's mark.
     public static let marks = KeyHash(seed: 7).value
 
-    /// Rows that were read from the database: every entry that has some …
+    /// Key of every entry with rows that were read from the database.
     public static let kept = KeyHash(seed: 8).value
-    /// … and those that have some of this table.
+    /// Returns the key of the entries with rows of this table that were read from the database.
     public static func kept(table: UInt64) -> UInt64 {
         var hash = KeyHash(seed: 8)
         hash.combine(table)
         return hash.value
     }
 
-    /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
-    /// know of.
+    /// Version of the keys that segments record for transactions. Each segment stores the version it was written with;
+    /// a segment of a lower one may contain transactions that its keys do not list.
     public static let scheme: UInt32 = 1
 
-    /// One row: begin with this, then combine the text of each key column in column order, then take `value`.
+    /// Begins the key of one row. The caller combines the text of each key column in column order, then takes `value`.
     @inlinable
     public static func row(table: UInt64) -> KeyHash {
         var hash = KeyHash(seed: 3)

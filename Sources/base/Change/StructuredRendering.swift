@@ -1,11 +1,11 @@
 import Bytes
 
-/// How a value becomes JSON whose type is the user's own: rows within rows, and arrays of them.
+/// Conversion of values of user-defined types to JSON: rows within rows, and arrays of rows.
 ///
-/// It holds references, so it stands beside `JSONRendering` and not in it; most columns never come here.
+/// Separate from `JSONRendering`, because this type holds references; most columns never need it.
 public indirect enum ValueRendering: Sendable {
     case plain(JSONRendering)
-    /// An object with the type's attributes, in their order, dropped ones left out.
+    /// Object with the type's attributes in their order, without dropped ones.
     case composite([Attribute])
     case array(of: ValueRendering)
 
@@ -19,7 +19,7 @@ public indirect enum ValueRendering: Sendable {
         }
     }
 
-    /// Appends the value. As with a plain one, text that PostgreSQL would not have written is given as a JSON string.
+    /// Appends the value as JSON. A text that PostgreSQL would not have written becomes a JSON string.
     public func append(_ text: RawSpan, to writer: inout ByteWriter) {
         switch self {
         case .plain(let rendering): rendering.append(text, to: &writer)
@@ -29,7 +29,7 @@ public indirect enum ValueRendering: Sendable {
         }
     }
 
-    /// Inside another value.
+    /// Appends the value as it is written inside another value.
     func appendNested(_ text: RawSpan, to writer: inout ByteWriter) {
         if case .plain(.scalar(let scalar)) = self {
             scalar.nested.append(text, to: &writer)
@@ -39,12 +39,12 @@ public indirect enum ValueRendering: Sendable {
     }
 }
 
-/// PostgreSQL's row text, `(1,"a ""b""",,"(2,x)")`: an empty field is NULL, quotes and backslashes are doubled.
+/// Row text of PostgreSQL, `(1,"a ""b""",,"(2,x)")`: an empty field is NULL, quotes and backslashes are doubled.
 enum CompositeText {
     static func append(_ text: RawSpan, of attributes: [ValueRendering.Attribute], to writer: inout ByteWriter) {
         let before = writer.count
         if appendObject(text, attributes, to: &writer) { return }
-        // Not such a row after all: say it as it stands.
+        // Not a valid row of this type: append the text as a JSON string.
         writer.truncate(to: before)
         JSONText.appendString(text, to: &writer)
     }
@@ -70,7 +70,7 @@ enum CompositeText {
         return at == text.byteCount - 1 && text.byte(at) == UInt8(ascii: ")")
     }
 
-    /// Appends the field that begins at `start`; the offset behind it, or nil when it has no end.
+    /// Appends the field that begins at `start`. Returns the offset behind the field, or nil if the field has no end.
     private static func appendField(
         _ text: RawSpan, from start: Int, _ rendering: ValueRendering, to writer: inout ByteWriter
     ) -> Int? {
@@ -84,7 +84,7 @@ enum CompositeText {
             isNull = false
             at += 1
             if byte == UInt8(ascii: "\"") {
-                // Two of them inside quotes are one.
+                // Two quotes inside quotes mean one.
                 if isQuoted, at < text.byteCount, text.byte(at) == byte {
                     field.append(byte)
                     at += 1
@@ -105,9 +105,9 @@ enum CompositeText {
     }
 }
 
-/// The text of the extension hstore: `"a"=>"1", "b"=>NULL`.
+/// Text of the extension hstore: `"a"=>"1", "b"=>NULL`.
 enum HstoreText {
-    /// Rare, so it does not burden those who render plain values.
+    /// Appends an hstore value as an object. Never inlined: it is rare and must not slow down plain values.
     @inline(never)
     static func append(_ text: RawSpan, to writer: inout ByteWriter) {
         let before = writer.count

@@ -1,15 +1,15 @@
 import Bytes
 
-/// What is known of a transaction besides its changes.
+/// Properties of a transaction besides its changes.
 public struct TransactionInfo: Sendable, Hashable {
     public var xid: UInt32
-    /// Where its commit record begins.
+    /// Start of the commit record in the WAL.
     public var commitLSN: LSN
-    /// Where its commit record ends: the position the log stands at once it holds the transaction.
+    /// End of the commit record in the WAL: the log's WAL position once the log holds the transaction.
     public var endLSN: LSN
-    /// Microseconds since 1970, UTC.
+    /// Commit time in microseconds since 1970, UTC.
     public var commitTime: Int64
-    /// The node it was first committed on, when it came here by replication.
+    /// Name of the node of the first commit, if the transaction came to this server by replication.
     public var origin: String
 
     public init(xid: UInt32, commitLSN: LSN, endLSN: LSN, commitTime: Int64, origin: String = "") {
@@ -21,7 +21,7 @@ public struct TransactionInfo: Sendable, Hashable {
     }
 }
 
-/// The stored form of a transaction, or of a part of one that is too large for a single entry.
+/// Stored form of a transaction, or of a part of a transaction that is too large for a single entry.
 ///
 /// ```
 /// part   = version u8 · flags u8 (bit 0: has changes that were forgotten) · origin length u16 · xid u32 · commit LSN u64 · end LSN u64 · commit time i64
@@ -33,10 +33,10 @@ public struct TransactionInfo: Sendable, Hashable {
 public enum TransactionCodec {
     static let version: UInt8 = 1
     static let forgottenFlag: UInt8 = 1
-    /// Up to where the origin stands.
+    /// Length of the header before the origin.
     static let headerBytes = 40
 
-    /// Begins a part: writes its header with the counts still open.
+    /// Begins a part: writes its header without the final counts.
     public static func begin(_ info: TransactionInfo, firstIndex: UInt32, to writer: inout ByteWriter) {
         precondition(writer.isEmpty, "a part begins an empty buffer")
         let origin = Array(info.origin.utf8.prefix(Int(UInt16.max)))
@@ -52,29 +52,29 @@ public enum TransactionCodec {
         writer.append(origin)
     }
 
-    /// Closes a part: fills in what was not known when it began.
+    /// Finishes a part: fills in the values that were unknown when the part began.
     public static func finish(endLSN: LSN, changeCount: UInt32, in writer: inout ByteWriter) {
         writer.set(little: UInt32(truncatingIfNeeded: endLSN.rawValue), at: 16)
         writer.set(little: UInt32(truncatingIfNeeded: endLSN.rawValue >> 32), at: 20)
         writer.set(little: changeCount, at: 36)
     }
 
-    /// Says of a part that is being written that some of its changes were forgotten.
+    /// Marks a part that is being written: some of its changes were forgotten.
     public static func noteForgotten(in writer: inout ByteWriter) {
         let length = UInt32(writer.bytes.byte(2)) | UInt32(writer.bytes.byte(3)) << 8
         writer.set(little: UInt32(version) | UInt32(forgottenFlag) << 8 | length << 16, at: 0)
     }
 
-    /// Room for a change whose images are written where they will stand; `endChange` makes one of it.
+    /// Reserves the header of a change whose images the caller then writes in place. `endChange` completes the change.
     public static func beginChange(in writer: inout ByteWriter) {
         for _ in 0..<changeHeadBytes { writer.append(UInt8(0)) }
     }
 
-    /// What stands before a change's images.
+    /// Length of the header before a change's images.
     public static let changeHeadBytes = 20
 
-    /// Makes a change of what was written since `beginChange`, which was at `start`: first the old image, of so many
-    /// bytes, then the new one.
+    /// Completes the change that `beginChange` started at `start`. The bytes written since then are the old image, of
+    /// `oldBytes` bytes, and the new image.
     public static func endChange(
         _ operation: Operation, relation: UInt64, oldImage: OldImage, oldBytes: Int, options: UInt8, from start: Int,
         in writer: inout ByteWriter
@@ -89,7 +89,7 @@ public enum TransactionCodec {
         writer.set(little: UInt32(truncatingIfNeeded: oldBytes), at: start + 16)
     }
 
-    /// One change of a row. `old` and `new` are TupleData, already checked.
+    /// Appends one change of a row. `old` and `new` must be valid TupleData.
     @inlinable
     public static func append(
         _ operation: Operation, relation: UInt64, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0,
@@ -108,24 +108,25 @@ public enum TransactionCodec {
     }
 }
 
-/// A stored part, read in place: its header at once, its changes one by one. It is plain, so that a copy counts no
-/// references.
+/// Stored part of a transaction, read in place: its header at once, its changes one by one. The type contains no
+/// references, so a copy is cheap.
 public struct TransactionPart: ~Escapable {
     public let xid: UInt32
     public let commitLSN: LSN
     private let endLSN: LSN
     private let commitTime: Int64
     private let originLength: UInt16
-    /// The place of its first change in the whole transaction.
+    /// Index of the part's first change in the whole transaction.
     public let firstIndex: UInt32
     public let changeCount: UInt32
-    /// Values of some of its changes were removed from the log.
+    /// True if values of some changes were removed from the log.
     public let hasForgotten: Bool
-    /// The whole stored form: the images of its changes lie in it.
+    /// Whole stored form, which contains the images of the changes.
     public let bytes: RawSpan
     var reader: ByteReader
     var read: UInt32 = 0
-    /// Schemas whose old images say that they are whole and may not be: a partitioned table's, of partitions that keep less.
+    /// Relations whose old images claim to be complete but may not be: partitioned tables
+    /// with partitions that keep less.
     private let doubted: Span<UInt64>
 
     @_lifetime(copy bytes)
@@ -160,7 +161,7 @@ public struct TransactionPart: ~Escapable {
         return info
     }
 
-    /// The next change, or nil after the last one.
+    /// Reads the next change. Returns nil after the last one.
     @_lifetime(copy self)
     public mutating func next() throws(ByteError) -> Change? {
         guard read < changeCount else {
@@ -184,10 +185,10 @@ public struct TransactionPart: ~Escapable {
             isForgotten: head >> 24 & 1 != 0, relation: relation, images: images, oldLength: oldLength)
     }
 
-    /// Where the change last read ends in the stored form.
+    /// End of the change last read, as an offset in the stored form.
     public var offset: Int { reader.offset }
 
-    /// Where it stands, to come back to with `rewind`.
+    /// Current position, to return to with `rewind`.
     public var mark: Mark { Mark(read: read, offset: reader.offset) }
 
     public struct Mark: Sendable {
