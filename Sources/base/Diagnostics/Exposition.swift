@@ -1,24 +1,24 @@
-/// A metric as Prometheus reads it.
+/// Metric that can be written in Prometheus' text format.
 protocol Instrument: Sendable {
     var typeName: String { get }
     var name: String { get }
     var help: String { get }
 
-    /// `labels` are said of each line, besides its own.
+    /// Appends the metric's lines. Each line gets `labels` in addition to its own.
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8])
 }
 
-/// The text form that Prometheus scrapes ("Exposition formats", text format 0.0.4; the content type is
-/// `text/plain; version=0.0.4; charset=utf-8`).
+/// Text format that Prometheus scrapes ("Exposition formats", text format 0.0.4; the content type is `text/plain;
+/// version=0.0.4; charset=utf-8`).
 enum Exposition {
     static func text(of instruments: [any Instrument]) -> [UInt8] { text(of: [([], instruments)]) }
 
-    /// Each name once, with the lines of each project.
+    /// Returns the metrics of all projects: each name once, with the lines of each project.
     static func text(of projects: [ProjectMetrics]) -> [UInt8] {
         text(of: projects.map { ($0.tenant.map { [("tenant", $0)] } ?? [], $0.instruments) })
     }
 
-    /// All have the same instruments.
+    /// Returns the metrics of several owners, which must all have the same instruments.
     private static func text(of owners: [(labels: [MetricLine.Label], instruments: [any Instrument])]) -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(owners.count * 32 << 10)
@@ -107,8 +107,9 @@ extension Histogram: Instrument {
     static let typeName = "histogram"
     var typeName: String { Self.typeName }
 
-    /// Of the 976 buckets only the powers of two are shown, in the span that matters for the unit: their bounds are exact.
-    /// (A bound is read as 2^k and counts the values below it: they differ by one nanosecond or byte.)
+    /// Appends the histogram's lines. Of the 976 buckets, only the powers of two in the range that
+    /// matters for the unit are shown: their bounds are exact. (A bound reads as 2^k, but counts the
+    /// values below: one nanosecond or byte less.)
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         let snapshot = snapshot()
         for exponent in unit.shownExponents {
@@ -123,7 +124,7 @@ extension Histogram: Instrument {
 }
 
 extension Histogram.Unit {
-    /// 2^13 ns is 8 µs and 2^36 ns is 69 s; 2^6 bytes to 1 GiB.
+    /// Powers of two that are shown: 2^13 ns (8 µs) to 2^36 ns (69 s), or 2^6 bytes to 1 GiB.
     fileprivate var shownExponents: ClosedRange<Int> {
         switch self {
         case .seconds: 13...36

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// Counts of whole numbers by size, in buckets whose width grows with the value: 16 to each power of two.
+/// Distribution of whole numbers, counted in buckets whose width grows with the value: 16 for each power of two.
 ///
-/// A quantile read from it is never below the true one and at most 1/16 (6.25 %) above it; below 32 it is exact. Recording
-/// takes no lock. Reading while others record may see one observation in the count and not yet in its bucket or sum.
+/// A quantile of the histogram is never below the true one and at most 1/16 (6.25 %) above it; below 32 it is exact.
+/// Recording takes no lock. A reader may see an observation in its bucket before the sum and the largest value have it.
 public final class Histogram: Sendable {
-    /// What was measured, which decides how the exposition writes it.
+    /// Unit of the recorded values, which decides how the exposition writes them.
     public enum Unit: Sendable {
-        /// Recorded in nanoseconds, exposed in seconds, as Prometheus wants its base units.
+        /// Duration, recorded in nanoseconds and exposed in seconds, which is Prometheus' base unit.
         case seconds
         case bytes
     }
@@ -36,7 +36,8 @@ public final class Histogram: Sendable {
         raiseLargest(to: value)
     }
 
-    /// Not `Atomic.max`: up to Swift 6.3 it compares unsigned numbers as signed ones (swiftlang/swift#91176).
+    /// Raises the largest value. Avoids `Atomic.max`, which compares unsigned numbers as signed ones up to
+    /// Swift 6.3 (swiftlang/swift#91176).
     private func raiseLargest(to value: UInt64) {
         var seen = largest.load(ordering: .relaxed)
         while value > seen {
@@ -47,11 +48,11 @@ public final class Histogram: Sendable {
         }
     }
 
-    /// Clocks may step back between two readings; a negative duration counts as none.
+    /// Records a duration. Clocks may step back between two readings; a negative duration counts as zero.
     public func record(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
         guard seconds >= 0, attoseconds >= 0 else { return record(UInt64(0)) }
-        // 18 thousand million seconds are the last whole ones whose nanoseconds fit 64 bits.
+        // Below 18 thousand million seconds, the nanoseconds fit 64 bits.
         guard seconds < 18_000_000_000 else { return record(UInt64.max) }
         record(UInt64(seconds) * 1_000_000_000 + UInt64(attoseconds) / 1_000_000_000)
     }
@@ -66,14 +67,15 @@ public final class Histogram: Sendable {
             counts: counts, sum: sum.load(ordering: .relaxed), largest: largest.load(ordering: .relaxed))
     }
 
-    /// Values below 16 have a bucket each. Above, the bucket is the position of the highest bit and the four bits after it.
+    /// Returns the bucket of a value. Values below 16 have a bucket each. Above, the position of the highest bit and
+    /// the four bits after it decide.
     static func index(of value: UInt64) -> Int {
         guard value >= subBuckets else { return Int(value) }
         let shift = UInt64.bitWidth - 1 - value.leadingZeroBitCount - subBucketBits
         return shift * subBuckets + Int(value >> shift)
     }
 
-    /// The largest value that falls into a bucket.
+    /// Returns the largest value that falls into a bucket.
     static func upperBound(ofBucket index: Int) -> UInt64 {
         guard index >= subBuckets else { return UInt64(index) }
         let shift = index / subBuckets - 1
@@ -82,7 +84,7 @@ public final class Histogram: Sendable {
     }
 }
 
-/// What a histogram held at one moment.
+/// Content of a histogram at one moment.
 public struct HistogramSnapshot: Sendable {
     let counts: [UInt64]
     public let sum: UInt64
@@ -92,7 +94,7 @@ public struct HistogramSnapshot: Sendable {
         counts.reduce(0, &+)
     }
 
-    /// The smallest recorded value that at least this share of the values do not exceed, or nil if nothing was recorded.
+    /// Returns the value that at least this share of the recorded values do not exceed, or nil if nothing was recorded.
     public func quantile(_ share: Double) -> UInt64? {
         precondition((0...1).contains(share), "a quantile is a share between 0 and 1")
         let total = count
@@ -106,7 +108,7 @@ public struct HistogramSnapshot: Sendable {
         return largest
     }
 
-    /// How many of the values are at most `bound`; exact when `bound` is the largest value of a bucket.
+    /// Returns the number of values that are at most `bound`. Exact if `bound` is the largest value of a bucket.
     func count(atMost bound: UInt64) -> UInt64 {
         counts.prefix(Histogram.index(of: bound) + 1).reduce(0, &+)
     }

@@ -1,17 +1,17 @@
-/// A rule was broken that only a mistake of ours can break.
+/// Violations of the hub's internal rules, which only a defect of the hub can cause.
 ///
-/// Whoever finds it out goes on without what it concerns, the connection, the loop or the answer, which is never a yes
-/// then; an operator sees it counted and reads which rule it was.
+/// The code that finds a violation gives up the connection, the loop or the answer concerned (such an answer never
+/// permits anything) and continues. An operator sees a counter, and the violated rule in the log.
 public enum Impossible {
-    /// Where a rule was broken that only a mistake of ours can break.
+    /// Room (module) in which a rule was violated.
     public enum Room: String, MetricLabel {
         case asking, catalog, judging, authorizing, messages, delivery
 
         public static let labelName = "room"
     }
 
-    /// The only count that is the whole process's and passed to nobody: a mistake of ours is no project's, and who finds it
-    /// out is often a value that knows nothing of who it works for.
+    /// Violations by room. Only this counter belongs to the whole process and is not passed to its users: a defect of
+    /// the hub belongs to no project, and the code that finds it often does not know for which project it works.
     public static let states = CounterFamily<Room>(
         "tidewire_impossible_states_total",
         "Rules broken that only a mistake in the hub can break; what they concerned was given up. Never expected.")

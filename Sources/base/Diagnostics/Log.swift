@@ -1,20 +1,20 @@
 import Synchronization
 
-/// What the hub says to the humans who run it: a sentence and its `key=value` fields in, one line on stderr out.
+/// Log for the people who run the hub. Each call writes a sentence and its `key=value` fields as one line to stderr.
 ///
-/// A line is written by one `write(2)`, so that lines of several threads do not mix in a file or journal. It blocks when
-/// the reader of stderr does not read; that is why things that happen often are counters in `Metrics` and not lines.
+/// Each line is one `write(2)`, so that lines of several threads do not mix in a file or journal. The call blocks while
+/// the reader of stderr does not read; therefore frequent events are counters in the metrics and not lines.
 ///
-/// Row data is never logged: fields can only be made from the keys in `LogKey`, and there is no key for a value.
+/// Row data is never logged: fields can only be made from the keys in `LogKey`, and no key is for a row's value.
 public final class Log: Sendable {
     public enum Level: String, CaseIterable, Sendable {
-        /// An operator must act.
+        /// Problem that an operator must solve.
         case error
-        /// Will be an error if it goes on.
+        /// Problem that will become an error if it continues.
         case warning
-        /// A life event: start, slot confirmed, segment rolled, stop.
+        /// Event in the hub's life: start, slot confirmed, segment rolled, stop.
         case info
-        /// About one line for each connection.
+        /// Detail, about one line for each connection.
         case debug
     }
 
@@ -22,10 +22,10 @@ public final class Log: Sendable {
         case text, json
     }
 
-    /// Where finished lines go, each ending in a newline.
+    /// Receiver of finished lines, each of which ends in a newline.
     public typealias Sink = @Sendable (_ line: [UInt8]) -> Void
 
-    /// The log of this process.
+    /// Log of this process.
     public static let shared = Log()
 
     private let threshold: Atomic<UInt8>
@@ -48,8 +48,8 @@ public final class Log: Sendable {
         self.sink = sink
     }
 
-    /// Sets level and format, once, when the configuration is known. Lines of other threads may still be written in the
-    /// old format while this runs.
+    /// Sets level and format, once, when the configuration is known. Meanwhile, other threads may still
+    /// write lines in the old format.
     public func configure(level: Level, format: Format) {
         threshold.store(level.severity, ordering: .relaxed)
         writesJSON.store(format == .json, ordering: .relaxed)
@@ -87,7 +87,7 @@ public final class Log: Sendable {
 }
 
 extension Log.Level {
-    /// Smaller is worse, so that one comparison decides whether a line is written.
+    /// Rank of the level. Smaller is worse, so that one comparison decides whether a line is written.
     fileprivate var severity: UInt8 {
         switch self {
         case .error: 0

@@ -11,7 +11,8 @@ public struct LogField: Sendable, Equatable {
     public let key: LogKey
     public let value: Value
 
-    /// The way around the constants of `LogKey` is closed on purpose: fields are made by calling a key.
+    /// Makes a field. Private on purpose: other code makes fields by calling a key, so nothing
+    /// bypasses the keys in `LogKey`.
     fileprivate init(_ key: LogKey, _ value: Value) {
         self.key = key
         self.value = value
@@ -23,7 +24,7 @@ extension LogKey {
         LogField(self, .text(value))
     }
 
-    /// Anything that describes itself, such as an LSN or a failure.
+    /// Makes a field of any value that describes itself, such as an LSN or a failure.
     public func callAsFunction(_ value: some CustomStringConvertible) -> LogField {
         LogField(self, .text(value.description))
     }
@@ -40,7 +41,7 @@ extension LogKey {
         LogField(self, .flag(value))
     }
 
-    /// Written in milliseconds, as the names of the duration keys say.
+    /// Makes a field in milliseconds, the unit in the names of the duration keys.
     public func callAsFunction(_ value: Duration) -> LogField {
         LogField(self, .milliseconds(value / .milliseconds(1)))
     }

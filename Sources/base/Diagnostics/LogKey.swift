@@ -1,7 +1,7 @@
-/// The name of a field in a log line.
+/// Name of a field in a log line.
 ///
-/// Every key there is stands in this file, because the initializer is private to it: whoever reads logs by machine finds
-/// here what to expect, and nobody can log a row's value by inventing a key for it.
+/// All keys are in this file, because the initializer is private to it. Authors of programs that read logs find every
+/// key here, and no code can log a row's value by inventing a key for it.
 public struct LogKey: Sendable, Hashable {
     public let name: String
 
@@ -10,9 +10,9 @@ public struct LogKey: Sendable, Hashable {
     }
 }
 
-/// Used as `[.slot("tidewire"), .bytes(4096)]`: naming a key and calling it makes a field.
+/// Keys of log fields, used as `[.slot("tidewire"), .bytes(4096)]`: calling a key makes a field.
 extension LogField {
-    // Who and where
+    // Identity and place
     public static let version = LogKey("version")
     public static let pid = LogKey("pid")
     public static let host = LogKey("host")
@@ -55,7 +55,7 @@ extension LogField {
     public static let entries = LogKey("entries")
     public static let transactions = LogKey("transactions")
 
-    // How much, how long
+    // Amounts and durations
     public static let bytes = LogKey("bytes")
     public static let count = LogKey("count")
     public static let limit = LogKey("limit")
@@ -64,7 +64,7 @@ extension LogField {
     public static let secondsLeft = LogKey("seconds_left")
     public static let attempt = LogKey("attempt")
 
-    // What went wrong
+    // Errors
     public static let operation = LogKey("operation")
     public static let errno = LogKey("errno")
     public static let sqlstate = LogKey("sqlstate")

@@ -1,11 +1,11 @@
-/// An event on its way to becoming bytes.
+/// Log line before it is formatted.
 struct LogLine {
     let time: WallTime
     let level: Log.Level
     let sentence: String
     let fields: [LogField]
 
-    /// `2026-11-14T10:02:11.204Z info slot created slot=tidewire lsn=0/16B3748`
+    /// Returns the text form: `2026-11-14T10:02:11.204Z info slot created slot=tidewire lsn=0/16B3748`
     func text(coloured: Bool) -> [UInt8] {
         var line: [UInt8] = []
         line.reserveCapacity(128 + 32 * fields.count)
@@ -24,7 +24,7 @@ struct LogLine {
         return line
     }
 
-    /// `{"time":"…","level":"info","event":"slot created","slot":"tidewire"}`
+    /// Returns the JSON form: `{"time":"…","level":"info","event":"slot created","slot":"tidewire"}`
     func json() -> [UInt8] {
         var line: [UInt8] = []
         line.reserveCapacity(160 + 40 * fields.count)

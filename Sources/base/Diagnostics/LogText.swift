@@ -1,7 +1,8 @@
-/// How text stands in a log line: quoted where it must be, cut where it is too long, and with nothing in it that could
-/// start a new line or steer a terminal. Peers choose some of this text, so it is treated as hostile.
+/// Text in a log line: quoted if necessary, cut if too long, and without characters that could start a new line or
+/// control a terminal. Peers choose some of this text, so all of it is treated as hostile.
 enum LogText {
-    /// Bare when it reads as one word, else quoted. An empty value is `""`, so that it is not overlooked.
+    /// Appends the text unquoted if it reads as one word, else quoted. An empty value is
+    /// `""`, so that readers notice it.
     static func appendQuotedIfNeeded(_ text: String, to line: inout [UInt8]) {
         let isBare = !text.isEmpty && text.utf8.count <= Limits.maximumLogFieldBytes && text.utf8.allSatisfy(isBareByte)
         if isBare {
@@ -11,7 +12,8 @@ enum LogText {
         }
     }
 
-    /// A JSON string (RFC 8259 §7), which is also how the text format quotes: one rule to know for whoever parses either.
+    /// Appends the text as a JSON string (RFC 8259 §7). The text format quotes the same way, so that parsers of
+    /// both formats need only one rule.
     static func appendQuoted(_ text: String, to line: inout [UInt8]) {
         line.append(UInt8(ascii: "\""))
         appendEscaped(text, to: &line)
@@ -31,7 +33,7 @@ enum LogText {
         }
     }
 
-    /// A number with at most three decimals. Foundation's formatting is not to be had in this room.
+    /// Returns the number with at most three decimals. Foundation's formatting is not available in this room.
     static func thousandths(_ number: Double) -> String {
         guard number.isFinite, abs(number) < 1e15 else { return "null" }
         return String((number * 1000).rounded() / 1000)
@@ -56,7 +58,8 @@ enum LogText {
         }
     }
 
-    /// Control characters (C0, DEL, C1), line and paragraph separators, and the marks that reorder text on a screen.
+    /// True for control characters (C0, DEL, C1), line and paragraph separators, and the marks
+    /// that reorder text on a screen.
     private static func steersTheReader(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0..<0x20, 0x7F...0x9F, 0x2028...0x202E, 0x2066...0x2069, 0x200E, 0x200F, 0xFEFF: true

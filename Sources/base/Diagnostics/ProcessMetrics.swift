@@ -1,17 +1,17 @@
-/// What a process counts of itself, of its sockets and of who comes to them, whatever projects it serves: names and
-/// meanings, each once.
+/// Metrics of the process, its sockets and its clients, whatever projects it serves. Each
+/// name and meaning is here once.
 ///
-/// Whoever puts a hub together makes one and passes it on. What projects do is each project's own (`ProjectMetrics`).
+/// The code that creates a hub makes one instance and passes it on. Metrics of a project are in `ProjectMetrics`.
 public final class ProcessMetrics: Sendable {
     public enum UnfinishedInput: String, MetricLabel {
-        /// All of them together took what there is for that.
+        /// All unfinished input together reached its limit.
         case noRoom = "no_room"
         case tooSlow = "too_slow"
 
         public static let labelName = "reason"
     }
 
-    /// Whose limit it was, of what connections hold.
+    /// Owner of the limit that refused filters or presence of a connection.
     public enum RoomRefused: String, MetricLabel {
         case connection, project
 
@@ -25,9 +25,9 @@ public final class ProcessMetrics: Sendable {
         case notFound = "not_found"
         case draining
         case timeout
-        /// The project is switched off.
+        /// The project is suspended.
         case suspended
-        /// It has as many users, or joins a second, as it may.
+        /// The project has reached its limit of users, or of joins in a second.
         case limit
 
         public static let labelName = "reason"
@@ -44,7 +44,8 @@ public final class ProcessMetrics: Sendable {
     }
 
     // MARK: The process
-    /// Names and meanings of these are Prometheus' own ("Writing client libraries", "Process metrics").
+    /// Processor time. Prometheus defines the names and meanings of these process metrics ("Writing client
+    /// libraries", "Process metrics").
     public let cpuTime = TimeCounter(
         "process_cpu_seconds_total",
         "Processor time that the process has used, its own and the kernel's on its behalf, in seconds.")
@@ -103,8 +104,8 @@ public final class ProcessMetrics: Sendable {
         "Client connections closed because they took too little of what they were sent, too late.")
 
     /// - Parameters:
-    ///   - version: of the program that this is.
-    ///   - swift: of the compiler that made it.
+    ///   - version: version of this program.
+    ///   - swift: version of the compiler that built this program.
     public init(version: String = "unknown", swift: String = "unknown") {
         build = Information(
             "tidewire_build_info",
@@ -115,13 +116,13 @@ public final class ProcessMetrics: Sendable {
         precondition(Set(names).count == names.count, "no two metrics share a name")
     }
 
-    /// In the order of their declarations above.
+    /// All metrics of the process, in the order of their declarations above.
     private var instruments: [any Instrument] {
         Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument } + [Impossible.states]
     }
 
-    /// All of them as Prometheus reads them, with those of projects: each name once. Without any project its metrics are
-    /// there and zero.
+    /// Returns all metrics in Prometheus' text format, with those of the projects, each name once. Without any project,
+    /// the projects' metrics are present with the value zero.
     public func render(_ projects: [ProjectMetrics]) -> [UInt8] {
         let shown = projects.isEmpty ? [ProjectMetrics()] : projects.sorted { ($0.tenant ?? "") < ($1.tenant ?? "") }
         return Exposition.text(of: instruments) + Exposition.text(of: shown)

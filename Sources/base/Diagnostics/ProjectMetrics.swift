@@ -1,7 +1,7 @@
-/// What one project does and where it stands: names and meanings, each once.
+/// Metrics of one project. Each name and meaning is here once.
 ///
-/// Those of the settings' own project have no label for that, so that a hub without others looks as it always did; those of
-/// others have the project's name as `tenant`. Whoever starts a project makes one and passes it on.
+/// The settings' own project has no project label, so that a hub without other projects looks as it always did. Other
+/// projects have their names as the label `tenant`. The code that starts a project makes one instance and passes it on.
 public final class ProjectMetrics: Sendable {
     public enum Operation: String, MetricLabel {
         case insert, update, delete, truncate, message
@@ -17,13 +17,13 @@ public final class ProjectMetrics: Sendable {
         case slotBusy = "slot_busy"
         case slotMissing = "slot_missing"
         case publicationMissing = "publication_missing"
-        /// The server does not write what logical replication needs.
+        /// The server's `wal_level` does not allow logical replication.
         case walLevel = "wal_level"
-        /// The server said nothing for too long.
+        /// The server sent nothing for too long.
         case timeout
-        /// We stopped reading because the disk did not take more.
+        /// The hub stopped reading because the disk accepted no more data.
         case diskStall = "disk_stall"
-        /// An operator wanted it.
+        /// An operator paused the stream.
         case paused
         case protocolError = "protocol_error"
         case other
@@ -38,42 +38,42 @@ public final class ProjectMetrics: Sendable {
     }
 
     public enum DropReason: String, MetricLabel {
-        /// The socket did not take what was sent; it was closed with a reason to come back.
+        /// The socket did not take the data sent to it; the hub closed it with a reason to come back.
         case slowConsumer = "slow_consumer"
-        /// A question to PostgreSQL was not answered; the client was told.
+        /// PostgreSQL did not answer a question; the client was told.
         case unanswered
         /// Row level security is active for the role; the client was told when it subscribed.
         case rowSecurity = "row_security"
-        /// A delete does not say what a filter or a policy looks at, and the event log did not have the row; the client was
-        /// told when it subscribed that there may be such.
+        /// A delete lacks a value that a filter or a policy needs, and the event log did not have the row; the client
+        /// was told when it subscribed that this may happen.
         case absentValue = "absent_value"
-        /// A filter would have taken more time than there was for it; the client was told.
+        /// A filter would have taken more time than its allowance; the client was told.
         case tooMuchWork = "too_much_work"
         /// A project's rate was exceeded; the channel was closed and told.
         case rateLimit = "rate_limit"
-        /// A payload over the limit.
+        /// The payload exceeded the limit.
         case tooLarge = "too_large"
-        /// Said on one loop while another was far behind.
+        /// The message was sent on one loop while another loop was far behind.
         case backlog
-        /// Said by who may not write to a private channel.
+        /// The sender may not write to the private channel.
         case denied
 
         public static let labelName = "reason"
     }
 
-    /// What was wrong with a token that a client brought.
+    /// Reason why the token of a client was refused.
     public enum TokenRefusal: String, MetricLabel {
         case missing, malformed
-        /// An algorithm that is not taken, or a key that is not configured.
+        /// The algorithm is not accepted, or the key is not configured.
         case unknownKey = "unknown_key"
         case badSignature = "bad_signature"
         case expired
         case notYetValid = "not_yet_valid"
-        /// A claim has a value that it must not have, such as another issuer's or audience.
+        /// A claim has a value that is not allowed, such as another issuer or audience.
         case wrongClaim = "wrong_claim"
-        /// Clients may not have the role here.
+        /// Clients may not use the role here.
         case wrongRole = "wrong_role"
-        /// There is no `role` or no `exp`.
+        /// The token has no `role` or no `exp`.
         case claimsMissing = "claims_missing"
 
         public static let labelName = "reason"
@@ -81,21 +81,21 @@ public final class ProjectMetrics: Sendable {
 
     public enum FeedEvent: String, MetricLabel {
         case begun, refused
-        /// It has to fetch again what it shows.
+        /// The hub cannot continue from the requested position: the client must fetch its data again.
         case behind
-        /// Before its end: a token's, the hub's, or that of history.
+        /// The answer ended early, for example because its token expired, the hub stopped or history broke off.
         case cut
 
         public static let labelName = "event"
     }
 
-    /// Why a channel went back to the log.
+    /// Reason why a channel was parked: it leaves the live follower and continues from the log later.
     public enum Parked: String, MetricLabel {
-        /// Its socket took less than it was sent.
+        /// The socket took less than it was sent.
         case socket
-        /// What its filters and policies ask was not answered as fast as it came.
+        /// PostgreSQL answered questions about filters and policies more slowly than changes came.
         case answers
-        /// It is told first what rows there are.
+        /// The channel first receives a snapshot of the existing rows.
         case snapshot
         /// A commit on a table that the channel listens to is not visible in PostgreSQL yet.
         case standby
@@ -103,7 +103,7 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "reason"
     }
 
-    /// Where the last version of a deleted row was found.
+    /// Place where the last version of a deleted row was found.
     public enum Recall: String, MetricLabel {
         case memory
         case log
@@ -112,17 +112,17 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "found"
     }
 
-    /// How a question for messages that were sent before was answered.
+    /// Source of the answer to a request for messages that were sent before.
     public enum Replay: String, MetricLabel {
         case log
-        /// Also from the table: the log does not reach back so far.
+        /// From the log and the table, because the log does not reach back far enough.
         case table
         case failed
 
         public static let labelName = "answer"
     }
 
-    /// How a wish to go on from a position was answered.
+    /// Outcome of a request to resume from a position.
     public enum Resume: String, MetricLabel {
         case recovered
         case olderThanRetention = "older_than_retention"
@@ -133,7 +133,7 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "outcome"
     }
 
-    /// What came of a wish to be told first what rows there are.
+    /// Outcome of a request to begin with the existing rows.
     public enum Snapshot: String, MetricLabel {
         case complete
         /// The client left, or its token ended.
@@ -144,7 +144,7 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "outcome"
     }
 
-    // MARK: Where it stands
+    // MARK: State
     public let running = Gauge(
         "tidewire_project_running",
         "1 while the project runs, 0 while it starts or ends or cannot be started.")
@@ -393,10 +393,10 @@ public final class ProjectMetrics: Sendable {
     public let membershipFills = Counter(
         "tidewire_membership_fills_total", "Subscribers whose memberships were read from their table.")
 
-    /// Whose they are, unless the settings' own project's.
+    /// Name of the project; nil for the settings' own project.
     let tenant: String?
 
-    /// - Parameter tables: how many tables have figures of their own; all others are one.
+    /// - Parameter tables: number of tables with figures of their own; all other tables share one set.
     public init(of tenant: String? = nil, tables limit: Int = Limits.measuredTables) {
         self.tenant = tenant
         let tables = TableMeters(limit: limit)
@@ -413,6 +413,6 @@ public final class ProjectMetrics: Sendable {
             "Seconds from commit to delivery of what was delivered last of each table.", .lastDelay, of: tables)
     }
 
-    /// In the order of their declarations above.
+    /// All metrics of the project, in the order of their declarations above.
     var instruments: [any Instrument] { Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument } }
 }

@@ -1,8 +1,9 @@
 import Glibc
 
-/// The stream that belongs to the operator; stdout belongs to the data a command prints.
+/// Standard error stream, which is for the operator. Standard output is for the data that a command prints.
 public enum StandardError {
-    /// True when a person looks at it and has not asked for plain text (https://no-color.org: set and not empty).
+    /// True if standard error is a terminal and its user has not asked for plain text
+    /// (https://no-color.org: set and not empty).
     public static var wantsColour: Bool {
         // SAFETY: getenv's string is read before anything else can change the environment; the hub never calls setenv.
         guard let noColour = unsafe getenv("NO_COLOR") else { return isatty(STDERR_FILENO) == 1 }
@@ -10,9 +11,10 @@ public enum StandardError {
         return unsafe noColour.pointee == 0 && isatty(STDERR_FILENO) == 1
     }
 
-    /// Writes one whole line. A second call happens only if the kernel took a part or a signal came in between.
+    /// Writes one whole line. A second system call happens only if the kernel took a part or a signal came in between.
     ///
-    /// What cannot be written is dropped: there is no better place to complain, and the hub must not stop for it.
+    /// A line that cannot be written is dropped: no better place exists to report that,
+    /// and the hub must not stop for it.
     @Sendable
     public static func write(_ line: [UInt8]) {
         var written = 0

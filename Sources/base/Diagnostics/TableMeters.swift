@@ -1,11 +1,12 @@
 import Synchronization
 
-/// What is measured of one table: how much of it was delivered, and how long that took from its commits on.
+/// Measurements of one table: the number of its deliveries, and their delay since the commit.
 ///
-/// Recording takes no lock, from any thread. Reading meanwhile may see one observation in the count and not yet in the sum.
+/// Recording takes no lock, from any thread. A concurrent reader may see an observation in
+/// the count before the sum has it.
 public final class TableMeter: Sendable {
-    /// Bounds in nanoseconds, as powers of two: 1 ms, 4 ms, 17 ms … 69 s. Far fewer than a histogram has, as there is one of
-    /// these for each table.
+    /// Exponents of the bucket bounds, which are powers of two in nanoseconds: 1 ms, 4 ms, 17 ms … 69 s. Far fewer than
+    /// a histogram has, because each table has such buckets.
     static let exponents = Array(stride(from: 20, through: 36, by: 2))
     private static let bucketCount = 10
 
@@ -21,8 +22,8 @@ public final class TableMeter: Sendable {
     }
 
     /// - Parameters:
-    ///   - deliveries: changes of the table, one for each channel, of one part of a transaction.
-    ///   - nanoseconds: from the commit until they were handed to sockets.
+    ///   - deliveries: changes of the table in one part of a transaction, counted once for each channel.
+    ///   - nanoseconds: time from the commit until the changes were handed to sockets.
     public func record(deliveries count: Int, after nanoseconds: UInt64) {
         precondition(count >= 0, "a counter only grows")
         deliveries.wrappingAdd(UInt64(count), ordering: .relaxed)
@@ -38,8 +39,8 @@ public final class TableMeter: Sendable {
     fileprivate var lastSeconds: Double { Double(last.load(ordering: .relaxed)) / 1e9 }
 }
 
-/// The meters of a project's tables. The first tables get one each, as many as there may be; all others share one. A table
-/// keeps its meter until the project ends.
+/// Meters of a project's tables. The first `limit` tables get one each; all other tables share one. A table keeps
+/// its meter until the project ends.
 public final class TableMeters: Sendable {
     private let limit: Int
     private let byName = Mutex<[String: TableMeter]>([:])
@@ -50,7 +51,7 @@ public final class TableMeters: Sendable {
         self.limit = limit
     }
 
-    /// Look it up once and keep it: this takes a lock.
+    /// Returns the meter of a table. Look a meter up once and keep it, because this takes a lock.
     public func meter(of table: String) -> TableMeter {
         byName.withLock { byName in
             if let known = byName[table] { return known }
@@ -61,10 +62,10 @@ public final class TableMeters: Sendable {
         }
     }
 
-    /// By name, the one of all others last.
+    /// Meters sorted by table name. The shared meter of all other tables comes last.
     fileprivate var all: [(table: String, meter: TableMeter)] {
         let named = byName.withLock { $0.map { (table: $0.key, meter: $0.value) } }.sorted { $0.table < $1.table }
-        // No table has such a name: they have that of their schema before them.
+        // No table has this name, because names of tables begin with their schema here.
         return other.deliveryCount > 0 ? named + [(table: "other", meter: other)] : named
     }
 }

@@ -15,7 +15,7 @@ public struct WallTime: Sendable, Equatable, CustomStringConvertible {
         return WallTime(millisecondsSince1970: Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
-    /// RFC 3339, e.g. `2026-11-14T10:02:11.204Z`.
+    /// Text in the form of RFC 3339, e.g. `2026-11-14T10:02:11.204Z`.
     public var description: String {
         let (days, millisecondOfDay) = millisecondsSince1970.floored(by: 86_400_000)
         let (year, month, day) = CivilDate.of(daysSince1970: days)
