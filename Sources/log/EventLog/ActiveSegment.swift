@@ -2,28 +2,28 @@ import Bytes
 import Diagnostics
 import System
 
-/// The segment that is written to: its file, what is in memory but not durable yet, and its index.
+/// Segment that the writer appends to: its file, the bytes in memory that are not durable yet, and its index.
 ///
 ///     |······ durable ······|--- batch: in memory until synced ---|
 ///                        batchStart                              end
 ///
-/// A failed sync leaves unknown which pages reached the disk, and Linux forgets the others. So the batch stays in
-/// memory until a sync has succeeded, and every attempt writes all of it again at the same place.
+/// After a failed sync, nobody knows which pages reached the disk, and Linux drops the others. Therefore the batch
+/// stays in memory until a sync succeeds. Every attempt writes all of the batch again at the same place.
 struct ActiveSegment: ~Copyable {
     let file: any StorageFile
     let header: SegmentHeader
     private(set) var index: SegmentIndex
     private var batch: ByteWriter
-    /// Everything before is durable.
+    /// Start of the batch. All bytes before this position are durable.
     private var batchStart: UInt64
-    /// The end of the last whole durable transaction.
+    /// Summary up to the last whole durable transaction.
     private(set) var published: SegmentSummary
-    /// Bytes before this may be on the disk, durable or not.
+    /// End of the bytes that may be on the disk, durable or not.
     private var touchedEnd: UInt64
-    /// From here to `touchedEnd` lie parts of an abandoned transaction.
+    /// Start of the leftovers of an abandoned transaction, which end at `touchedEnd`.
     private var staleFrom: UInt64?
 
-    /// A segment whose content up to its index's end is durable, and nothing but zeros behind it.
+    /// Starts with a segment that is durable up to the end of its index and has only zeros behind it.
     init(file: any StorageFile, index: SegmentIndex) {
         precondition(!index.isInsideTransaction, "writing begins at the end of a whole transaction")
         self.file = file
@@ -39,7 +39,8 @@ struct ActiveSegment: ~Copyable {
     var pendingBytes: Int { batch.count }
     var isInsideTransaction: Bool { index.isInsideTransaction }
 
-    /// Takes an entry into memory. If that is full it is written through first; when this fails, the entry is not taken.
+    /// Adds an entry to the batch in memory. If the batch is full, it is first made durable; if that fails, the entry
+    /// is not added.
     @inline(__always)
     mutating func append(_ entry: EntryHeader, payload: RawSpan, keys: Span<UInt64>) throws(EventLogFailure) {
         if batch.count > 0, batch.count + entry.byteCount > Limits.flushBatchBytes { try makeDurable() }
@@ -47,14 +48,14 @@ struct ActiveSegment: ~Copyable {
         entry.append(payload: payload, seed: header.checksum, to: &batch)
     }
 
-    /// There are keys that nobody can name.
+    /// Marks that the keys of some entry are unknown.
     mutating func giveUpKeys() { index.giveUpKeys() }
 
-    /// Writes and syncs what is in memory. After a failure call it again: nothing is lost and nothing counts as durable.
+    /// Writes and syncs the batch. After a failure, call it again: nothing is lost, and nothing counts as durable.
     mutating func makeDurable() throws(EventLogFailure) {
         try clearStale()
         guard batch.count > 0 else { return }
-        // Before the attempt: also a failed write may have left bytes.
+        // Set before the attempt, because a failed write may leave bytes too.
         touchedEnd = max(touchedEnd, end)
         let file = file
         let start = batchStart
@@ -68,7 +69,7 @@ struct ActiveSegment: ~Copyable {
         published = index.whole
     }
 
-    /// Drops what was appended since the last whole transaction.
+    /// Removes the entries appended since the last whole transaction.
     mutating func abandonTransaction() {
         index.abandonTransaction()
         let kept = index.whole.bytes
@@ -81,9 +82,9 @@ struct ActiveSegment: ~Copyable {
         if touchedEnd > kept { staleFrom = min(staleFrom ?? kept, kept) }
     }
 
-    /// Overwrites the parts of abandoned transactions with zeros, durably, before anything new is written near them.
-    /// Otherwise a power cut could leave a new first part, an old second one of the same length and a new third one: three
-    /// valid entries that together are a transaction nobody made.
+    /// Overwrites the parts of abandoned transactions with durable zeros, before new entries are written near them.
+    /// Otherwise a power cut could leave a new first part, an old second part of the same length and a new third part.
+    /// These would be three valid entries of a transaction that never existed.
     private mutating func clearStale() throws(EventLogFailure) {
         guard let from = staleFrom else { return }
         let file = file

@@ -1,7 +1,8 @@
 import Bytes
 import Diagnostics
 
-/// What an entry is, as far as the log cares. Numbers it does not know are kept and returned like the others.
+/// Kind of an entry, as far as the log needs to know it. The log keeps and returns entries of unknown kinds like all
+/// others.
 public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public let rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -10,28 +11,29 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let transaction = EntryKind(rawValue: 1)
     /// A schema that later entries of the same segment need.
     public static let relation = EntryKind(rawValue: 2)
-    /// The source was idle up to this position.
+    /// Note that the source was idle up to this position.
     public static let progress = EntryKind(rawValue: 3)
     /// Changes were lost here; the first entry of a new epoch.
     public static let gap = EntryKind(rawValue: 4)
-    /// What the source's catalog says may be something else from here on.
+    /// Note that the source's catalog may have changed at this position.
     public static let catalogMark = EntryKind(rawValue: 5)
-    /// Who came, went or told something of himself, since the entry before.
+    /// Presence events (join, leave, update of a client's state) since the previous entry of this kind.
     public static let presence = EntryKind(rawValue: 6)
-    /// What happened to channels, since the entry before.
+    /// Events of channels since the previous entry of this kind.
     public static let ledger = EntryKind(rawValue: 7)
-    /// All that the source's catalog said.
+    /// Complete record of the source's catalog.
     public static let catalogRecord = EntryKind(rawValue: 8)
-    /// What an operator did or wrote, since the entry before.
+    /// Actions and notes of operators since the previous entry of this kind.
     public static let operatorMark = EntryKind(rawValue: 9)
     public static let keptRows = EntryKind(rawValue: 10)
 }
 
-/// Which kinds of entries a segment has. One that was sealed before that was noted does not say.
+/// Set of the kinds of entries that a segment has. Segments sealed by older versions do not record it: their set is
+/// unknown.
 public struct EntryKinds: Sendable, Equatable {
     private static let isKnownBit: UInt32 = 1 << 31
 
-    /// As it is kept: a bit for each kind, and one that says so; zero says nothing.
+    /// Stored form: a bit for each kind, and one bit that marks the set as known. Zero means unknown.
     private(set) var rawValue: UInt32
 
     static let unknown = EntryKinds(rawValue: 0)
@@ -41,11 +43,11 @@ public struct EntryKinds: Sendable, Equatable {
 
     mutating func insert(_ kind: EntryKind) {
         guard rawValue != 0 else { return }
-        // A kind that has no bit may be any.
+        // A kind without a bit makes the whole set unknown.
         rawValue = kind.rawValue < 31 ? rawValue | 1 << UInt32(kind.rawValue) : 0
     }
 
-    /// Whether there is certainly nothing but these.
+    /// True if the segment certainly has no other kinds than these.
     public func hasOnly(_ kinds: EntryKind...) -> Bool {
         guard rawValue != 0 else { return false }
         return kinds.reduce(rawValue & ~Self.isKnownBit) { $0 & ~(1 << UInt32($1.rawValue)) } == 0
@@ -68,15 +70,15 @@ public struct EntryKinds: Sendable, Equatable {
 /// The checksum begins with the segment header's own, so that an entry is valid in one segment only: bytes of another
 /// segment, left on the disk or copied into a payload, are never taken for an entry.
 ///
-/// The last field tells a torn tail from damage. Bytes below it were synced as whole transactions; if they do not
-/// read back, they were lost afterwards, and cutting them off would lose them in silence.
+/// The last field tells a torn tail from damage. Bytes below it were synced as whole transactions. If they do not read
+/// back, they were lost afterwards, and cutting them off would hide the loss.
 public struct EntryHeader: Sendable, Equatable {
     public static let byteCount = 48
     static let continuedFlag: UInt8 = 1
 
     public var payloadBytes: Int
     public var kind: EntryKind
-    /// The transaction goes on in the next entry.
+    /// True if the transaction goes on in the next entry.
     public var isContinued: Bool
     public var changeCount: UInt32
     public var offset: UInt64
@@ -89,14 +91,14 @@ public struct EntryHeader: Sendable, Equatable {
 }
 
 extension EntryHeader {
-    /// What stands at a place in a segment.
+    /// Result of looking for an entry at a position of a segment.
     enum Sighting {
         case entry(EntryHeader, checksum: UInt32)
         case unwritten
         case implausible
     }
 
-    /// Reads the fields and refuses what no writer writes; the checksum is not looked at.
+    /// Reads the fields of a header and rejects values that no writer produces. The checksum is not checked.
     ///
     /// `bytes` begins at the entry and holds at least its header.
     @inline(__always)
@@ -121,7 +123,7 @@ extension EntryHeader {
         return .entry(header, checksum: checksum)
     }
 
-    /// The checksum of a whole entry whose bytes are all in `bytes`.
+    /// Returns the checksum of the whole entry in `bytes`.
     @inline(__always)
     static func checksum(of bytes: RawSpan, seed: UInt32) -> UInt32 {
         let length = CRC32C.of(bytes.extracting(0..<4), continuing: seed)
@@ -172,7 +174,7 @@ public struct SegmentHeader: Sendable, Equatable {
     public var baseLSN: UInt64
     public var created: Int64
     public var source: UInt64
-    /// The header's own checksum, with which every entry's begins.
+    /// Checksum of the header. The checksum of every entry starts from this value.
     public private(set) var checksum: UInt32 = 0
 
     public init(epoch: UInt64, sequence: UInt64, baseOffset: UInt64, baseLSN: UInt64, created: Int64, source: UInt64) {
@@ -203,15 +205,15 @@ public struct SegmentHeader: Sendable, Equatable {
         writer.append(little: checksum)
     }
 
-    /// The format version in the first bytes of a segment, which stands at the same place in every version; nil if they are
-    /// no segment's.
+    /// Returns the format version in the first bytes of a segment; nil if the bytes are no segment's. All versions
+    /// store the number at the same position.
     static func format(of bytes: RawSpan) -> UInt32? {
         var reader = ByteReader(bytes)
         guard let magic = try? reader.span(8), magic.equals("TIDEWIRE") else { return nil }
         return try? reader.littleUInt32()
     }
 
-    /// The header in the first bytes of a segment, or nil if they are no header of this format.
+    /// Returns the header in the first bytes of a segment; nil if they are no header of this format.
     static func decode(_ bytes: RawSpan) -> SegmentHeader? {
         guard bytes.byteCount >= byteCount else { return nil }
         var reader = ByteReader(bytes.extracting(0..<byteCount))
@@ -225,7 +227,7 @@ public struct SegmentHeader: Sendable, Equatable {
         let header = SegmentHeader(
             epoch: epoch, sequence: sequence, baseOffset: baseOffset, baseLSN: baseLSN,
             created: Int64(bitPattern: created), source: source)
-        // Compared as a whole: reserved bytes are zero in this version, and the checksum is the last word.
+        // Compared as a whole, because reserved bytes are zero in this version. The checksum decides at the end.
         var expected = ByteWriter(capacity: byteCount)
         header.append(to: &expected)
         return expected.bytes.equals(bytes.extracting(0..<byteCount)) ? header : nil
@@ -236,18 +238,19 @@ public struct SegmentHeader: Sendable, Equatable {
 enum LogFile {
     static let lock = "LOCK"
     static let spare = "next.segment"
-    /// What is to be taken out of segments; the same while it is being written; a segment without it.
+    /// Names for an erasure: its plan, the plan while it is being written, and a rewritten segment without the erased
+    /// bytes.
     static let erasure = "erasure.plan"
     static let unfinishedErasure = "erasure.plan.unfinished"
     static let erasedSegment = "erasure.segment"
-    /// Held by who writes such a plan, or carries it out.
+    /// Lock held by a process that writes or executes an erasure plan.
     static let erasureLock = "erasure.lock"
 
     static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }
     static func sidecar(_ sequence: UInt64) -> String { padded(sequence) + ".index" }
     static func keys(_ sequence: UInt64) -> String { padded(sequence) + ".keys" }
-    /// All that there is of a segment, itself first: what lies beside a segment that is gone is cleared away at the next
-    /// start.
+    /// Returns the names of all files of a segment, the segment's own first. If the segment is gone, the next start
+    /// removes its other files.
     static func all(of sequence: UInt64) -> [String] { [segment(sequence), sidecar(sequence), keys(sequence)] }
 
     private static func padded(_ sequence: UInt64) -> String {
@@ -263,7 +266,7 @@ enum LogFile {
     private static func sequence(of name: String, suffix: String) -> UInt64? {
         guard name.hasSuffix(suffix) else { return nil }
         let digits = name.dropLast(suffix.count)
-        // Nineteen digits and more are no number of ours, and adding one to them might be no number at all.
+        // A number with nineteen or more digits is not from this log, and adding one to it might overflow.
         guard (10...18).contains(digits.count), digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
         return UInt64(digits)
     }

@@ -2,11 +2,11 @@ import Bytes
 import Synchronization
 import System
 
-/// Where a place in the log is: what a client gives back to resume. Its one text form is `epoch.offset`,
-/// the epoch in hexadecimal, as it stands wherever one is shown.
+/// Position in the log, which a client sends back to resume. Its only text form is `epoch.offset`, with the epoch in
+/// hexadecimal, everywhere in the program.
 public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
     public var epoch: UInt64
-    /// The offset of the next change.
+    /// Offset of the next change.
     public var offset: UInt64
 
     public init(epoch: UInt64, offset: UInt64) {
@@ -16,10 +16,10 @@ public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
 
     public var description: String { "\(Hex.text(epoch)).\(offset)" }
 
-    /// Nil where the text is none.
+    /// Parses the text form; nil if the text has another form.
     public init?(_ text: some StringProtocol) {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-        // Numbers alone may have a sign.
+        // Number parsers accept a sign, so every character is checked.
         guard parts.count == 2, parts[0].utf8.count == 16, parts.allSatisfy({ $0.allSatisfy(\.isHexDigit) }),
             let epoch = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1])
         else { return nil }
@@ -27,15 +27,15 @@ public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// The durable end of the log, told by the writer to the readers of the same process. Everything before it is synced,
-/// and made of whole transactions.
+/// Durable end of the log, which the writer publishes to the readers of the same process. Everything before the end is
+/// synced and consists of whole transactions.
 public final class EventLogEnd: Sendable {
     public struct State: Sendable, Equatable {
         public var position: EventLogPosition
-        /// The LSN of the last whole durable transaction.
+        /// LSN of the last whole durable transaction.
         public var lsn: UInt64
         public var segment: UInt64
-        /// The end within that segment.
+        /// End position within that segment.
         public var segmentBytes: UInt64
     }
 
@@ -65,15 +65,16 @@ public final class EventLogEnd: Sendable {
         for waker in wakers { waker.wake() }
     }
 
-    /// Asks the writer to begin a segment after that one, whose rest does not read.
+    /// Asks the writer to begin a segment after `segment`, because the rest of that segment cannot be read.
     public func askForSegment(behind segment: UInt64) {
         shared.withLock { $0.unreadable = max($0.unreadable, segment) }
     }
 
-    /// True if a reader waits for a segment after the one that is written to.
+    /// True if a reader waits for a segment after the active one.
     public var isSegmentWanted: Bool { shared.withLock { $0.unreadable >= $0.state.segment } }
 
-    /// Calls `wake` on the writer's thread after each move of the end. It must not block: signal an eventfd, no more.
+    /// Registers `wake`, which the writer's thread calls after each move of the end, and returns an id. `wake` must not
+    /// block: it should only signal an eventfd.
     public func addWaker(_ wake: @escaping @Sendable () -> Void) -> UInt64 {
         shared.withLock { shared in
             shared.nextWaker += 1
@@ -82,18 +83,18 @@ public final class EventLogEnd: Sendable {
         }
     }
 
-    /// After this returns one last call may still be under way.
+    /// Removes a waker. One last call of the waker may still be running after the return.
     public func removeWaker(_ id: UInt64) {
         shared.withLock { shared in shared.wakers.removeAll { $0.id == id } }
     }
 
-    /// Blocks until the end is another than `seen` or the time is over; the end then.
+    /// Blocks until the end differs from `seen` or the timeout passes; returns the end at that moment.
     public func wait(beyond seen: State, timeout: Duration) -> State {
         let (seconds, attoseconds) = timeout.components
         let nanoseconds = UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000
         let deadline = Clock.monotonicNanoseconds() + nanoseconds
         while true {
-            // The pulse before the state: a move in between is then not slept through.
+            // The pulse is read before the state, so a move between the two reads ends the wait at once.
             let count = pulse.value
             let state = state
             if state != seen || Clock.monotonicNanoseconds() >= deadline { return state }

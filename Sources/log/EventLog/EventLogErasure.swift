@@ -3,12 +3,12 @@ import Diagnostics
 import Glibc
 import System
 
-/// Bytes of an entry's payload that are to be others: `bytes`, and zeros behind them.
+/// Replacement for some bytes of an entry's payload: `bytes`, followed by zeros.
 public struct EntryPatch: Sendable, Equatable {
     public var segment: UInt64
-    /// Where the entry begins in its segment.
+    /// Position of the entry in its segment.
     public var entry: UInt64
-    /// What becomes of it, from the payload's beginning.
+    /// Start of the replaced bytes, relative to the start of the payload.
     public var at: UInt32
     public var byteCount: UInt32
     public var bytes: [UInt8]
@@ -23,22 +23,23 @@ public struct EntryPatch: Sendable, Equatable {
     }
 }
 
-/// Takes bytes out of a log that nobody writes: patches in, a log of the same shape out, without them.
+/// Erases bytes from a log that has no running writer. The input is patches; the result is a log of the same shape
+/// without those bytes.
 ///
-/// Nothing moves: entries keep their places, lengths and offsets, and get a checksum that fits what they have now. First all
-/// that is to be done is written down (`ErasurePlan`), then each segment is made anew beside the old one and takes its place
-/// whole, with the index beside it. After a crash at any moment the log reads as before or as after, segment by segment, and
-/// what was written down is done to its end by whoever takes the log's lock next.
+/// Entries keep their positions, lengths and offsets, and get a checksum for their new content. First, a plan of all
+/// patches is written (`ErasurePlan`). Then each segment is copied, patched and put in place as a whole, and its index
+/// is built again. After a crash at any moment, each segment reads as before or as after. The next process that takes
+/// the log's lock completes the plan.
 public final class EventLogErasure {
     private let directory: any StorageDirectory
     private let lock: any StorageLock
     private let options: EventLogOptions
-    /// How many segments an erasure had left that was interrupted before; it has been finished now.
+    /// Number of segments rewritten now for an earlier erasure that was interrupted.
     public let segmentsFinished: Int
 
-    /// Takes the log's lock, so no writer may run. A torn tail is cut off, which may have the bytes, too.
+    /// Takes the log's lock, so no writer may run. Cuts off a torn tail, because the tail may have the bytes too.
     ///
-    /// - Parameter options: `keysOf` and `keyScheme`, for the indexes that are made anew.
+    /// - Parameter options: `keysOf` and `keyScheme`, for the indexes that are built again.
     public init(_ directory: any StorageDirectory, options: EventLogOptions) throws(EventLogError) {
         self.directory = directory
         var options = options
@@ -58,7 +59,8 @@ public final class EventLogErasure {
         _ = try opening.recover(last)
     }
 
-    /// Does it; when it throws, it is written down or nothing was done, and the log can be used either way.
+    /// Performs the erasure. After an error, the plan is either stored or nothing was done; the log can be used in both
+    /// cases.
     public func perform(
         _ patches: [EntryPatch], progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) {
@@ -73,8 +75,8 @@ public final class EventLogErasure {
 
     // MARK: Beside a writer
 
-    /// Writes down what is to be taken out of sealed segments, for the writer's own process to do, now or when it starts
-    /// next. The log's lock is the writer's meanwhile.
+    /// Stores a plan to erase bytes from sealed segments. The writer's process executes the plan, now or at its next
+    /// start. Meanwhile the writer keeps the log's lock.
     public static func writeDown(_ patches: [EntryPatch], in directory: any StorageDirectory) throws(EventLogError) {
         guard !patches.isEmpty else { return }
         let alone = try lock(directory)
@@ -89,20 +91,21 @@ public final class EventLogErasure {
         try reading { () throws(SystemError) in try ErasurePlan(patches: patches).write(to: directory) }
     }
 
-    /// Does what is written down, in the process whose writer has the log. In how many segments: none where nothing is
-    /// written down.
+    /// Executes a stored plan, in the process whose writer has the log. Returns the number of rewritten segments: zero
+    /// if there is no plan.
     public static func finishBesideWriter(
         _ directory: any StorageDirectory, options: EventLogOptions
     ) throws(EventLogError) -> Int {
         let alone = try lock(directory)
         defer { withExtendedLifetime(alone) {} }
         guard let plan = try ErasurePlan.read(from: directory) else { return 0 }
-        // What somebody wrote down of a segment that is still written to is done when the log is opened.
+        // A plan for a segment that is still being written is executed when the log is opened.
         guard try isSealed(plan.patches, in: directory) else { return 0 }
         return try plan.perform(in: directory, options)
     }
 
-    /// Segments before which all are sealed: nobody writes to them any more.
+    /// Returns the number of the newest segment. All segments before it are sealed: no process appends to them any
+    /// more.
     public static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> UInt64 {
         guard let last = try SegmentFiles(directory: directory).sequences().last else {
             throw .missing(path: directory.path)
@@ -117,8 +120,8 @@ public final class EventLogErasure {
         return patches.allSatisfy { $0.segment < newest }
     }
 
-    /// Whoever holds it is the only one to replace or delete sealed segments: one that was deleted must not come back as its
-    /// own copy.
+    /// Takes the lock for replacing or deleting sealed segments. Without it, an erasure could put back its copy of a
+    /// segment that retention has deleted.
     static func lock(_ directory: any StorageDirectory) throws(EventLogError) -> any StorageLock {
         switch try reading({ () throws(SystemError) in try directory.lock(LogFile.erasureLock) }) {
         case .taken(let lock): return lock
@@ -127,7 +130,7 @@ public final class EventLogErasure {
         }
     }
 
-    /// A segment is there twice for a moment.
+    /// Throws an error if the disk has no room for a copy: for a moment, a segment exists twice.
     private static func requireRoom(
         _ patches: [EntryPatch], in directory: any StorageDirectory
     ) throws(EventLogError) {
@@ -148,7 +151,7 @@ public final class EventLogErasure {
     private static let spareBytes: UInt64 = 1 << 20
 }
 
-/// What is to be taken out of a log, on the disk before the first of it is.
+/// Patches of an erasure, stored on the disk before the first byte is erased.
 ///
 ///     "TWERASE1"  u32 number of patches
 ///     patch = segment u64 · entry u64 · at u32 · bytes to be replaced u32 · bytes u32 · bytes
@@ -178,7 +181,7 @@ struct ErasurePlan: Sendable, Equatable {
         try directory.sync()
     }
 
-    /// Nil where nothing is written down. A plan has its name only once it is whole.
+    /// Reads the stored plan; returns nil if there is none. A plan gets its file name only once it is complete.
     static func read(from directory: any StorageDirectory) throws(EventLogError) -> ErasurePlan? {
         guard try reading({ () throws(SystemError) in try directory.names() }).contains(LogFile.erasure) else {
             return nil
@@ -219,13 +222,15 @@ struct ErasurePlan: Sendable, Equatable {
 
     // MARK: Doing it
 
-    /// Whoever has the log's lock finishes what somebody began: in how many segments.
+    /// Executes a plan that an earlier process left, and returns the number of rewritten segments. The caller has the
+    /// log's lock.
     static func finish(in directory: any StorageDirectory, _ options: EventLogOptions) throws(EventLogError) -> Int {
         guard let plan = try read(from: directory) else { return 0 }
         return try plan.perform(in: directory, options)
     }
 
-    /// As often as need be: what was done already comes out the same.
+    /// Executes the plan and returns the number of rewritten segments. Repeating it is safe: finished parts come out
+    /// the same.
     func perform(
         in directory: any StorageDirectory, _ options: EventLogOptions, progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) -> Int {
@@ -234,7 +239,7 @@ struct ErasurePlan: Sendable, Equatable {
         let last = try files.sequences().last
         var done = 0
         for (sequence, patches) in bySegment.sorted(by: { $0.key < $1.key }) {
-            // Not there any more: retention was faster.
+            // The segment is gone: retention deleted it first.
             guard let (file, header) = try files.open(sequence) else { continue }
             try reading { () throws(SystemError) in
                 try Self.rewrite(file, header, patches, in: directory)
@@ -257,7 +262,7 @@ struct ErasurePlan: Sendable, Equatable {
         let size = try file.size()
         try copyWhole(file, to: copy, size)
         for (entry, patches) in Dictionary(grouping: patches, by: \.entry).sorted(by: { $0.key < $1.key }) {
-            // What is damaged stays so, and loses its values all the same.
+            // A damaged entry stays damaged, but its values are erased all the same.
             let was = try EntrySeal(file, at: entry, size, header)
             for patch in patches { try apply(patch, to: copy, size) }
             guard let was, was.isRight, let now = try EntrySeal(copy, at: entry, size, header) else { continue }
@@ -291,7 +296,8 @@ struct ErasurePlan: Sendable, Equatable {
         try copy.writeZeros(from: start + UInt64(patch.bytes.count), to: end)
     }
 
-    /// The old one had the hashes of keys. Without it a segment is only slower to be asked.
+    /// Builds the index again, because the old one had hashes of the erased keys. Without an index, searches of the
+    /// segment are only slower.
     private static func remakeIndex(
         _ header: SegmentHeader, in directory: any StorageDirectory, _ options: EventLogOptions
     ) throws(SystemError) {
@@ -308,13 +314,13 @@ struct ErasurePlan: Sendable, Equatable {
     }
 }
 
-/// The checksum of an entry, as it is and as it should be. The entry is read piece by piece: it may be large.
+/// Checksum of an entry: the stored one and the computed one. The entry is read in pieces, because it may be large.
 private struct EntrySeal {
     private let position: UInt64
     private let found: UInt32
     private let right: UInt32
 
-    /// Nil where no entry is.
+    /// Nil if there is no entry at the position.
     init?(_ file: any StorageFile, at position: UInt64, _ size: UInt64, _ header: SegmentHeader) throws(SystemError) {
         var buffer = ReadBuffer(capacity: Limits.logReadBytes)
         try buffer.fill(from: file, at: position, wanted: EntryHeader.byteCount, limit: size)
@@ -348,7 +354,7 @@ private struct EntrySeal {
 }
 
 extension EventLogVerifier {
-    /// Somebody began to take something out of the log, and it is not finished: whoever takes the lock next does it.
+    /// True if an erasure was begun and not finished. The next process that takes the log's lock finishes it.
     public static func hasUnfinishedErasure(_ directory: any StorageDirectory) throws(EventLogError) -> Bool {
         try reading { () throws(SystemError) in try directory.names() }.contains(LogFile.erasure)
     }

@@ -1,7 +1,8 @@
 import Glibc
 import System
 
-/// The disk said no. Nothing was lost by it: what could not be made durable is still in memory and not published.
+/// Failure of a disk operation. Nothing is lost by it: data that could not be made durable is still in memory,
+/// unpublished.
 public struct EventLogFailure: Error, Sendable, Equatable {
     public let operation: String
     public let path: String
@@ -17,7 +18,7 @@ public struct EventLogFailure: Error, Sendable, Equatable {
         self.init(operation: error.operation, path: error.subject, code: error.code)
     }
 
-    /// What the operator can do.
+    /// Advice for the operator.
     public var hint: String {
         switch code {
         case ENOSPC, EDQUOT: "free some space or lower the retention; writing goes on by itself when there is room"
@@ -37,13 +38,13 @@ extension EventLogFailure: CustomStringConvertible {
     }
 }
 
-/// Bytes in the log that are not what was written there.
+/// Damage: bytes in the log that differ from the bytes written there.
 public struct EventLogDamage: Error, Sendable, Equatable {
     public let path: String
     public let position: UInt64
-    /// What was found there; a fixed phrase, never data.
+    /// Fixed phrase that describes the bytes found there; never data.
     public let finding: String
-    /// Number of the segment with the trouble; nil if it is in another file.
+    /// Number of the damaged segment; nil if the damage is in another file.
     public let segment: UInt64?
 
     public init(path: String, position: UInt64, finding: String, segment: UInt64? = nil) {
@@ -61,14 +62,14 @@ extension EventLogDamage: CustomStringConvertible {
     }
 }
 
-/// Why a log could not be opened or read on.
+/// Reason for which a log could not be opened or read further.
 public enum EventLogError: Error, Sendable, Equatable {
     case failure(EventLogFailure)
     case damaged(EventLogDamage)
-    /// The entries asked for were deleted by retention; `oldest` is the first offset still there.
+    /// The requested entries were deleted by retention; `oldest` is the first offset still there.
     case outsideRetention(oldest: UInt64)
     case lockedElsewhere(path: String, processID: Int32?)
-    /// The log was written from another source than the one it is opened for.
+    /// The log was written from another source than the expected one.
     case foreignSource(expected: UInt64, found: UInt64)
     /// There is no log in the directory.
     case missing(path: String)
@@ -89,13 +90,13 @@ extension EventLogError: CustomStringConvertible {
     }
 }
 
-/// Smallest unit that a reader gives up when it cannot read on. Everything else is served as before.
+/// Smallest unit that a reader gives up when it cannot read further. Everything else is served as before.
 public enum ReadingTrouble: Sendable, Equatable {
-    /// A read that the kernel refuses for now. The reader keeps its place and tries again after a while.
+    /// A read that the kernel refuses for now. The reader keeps its place and tries again later.
     case transient
     /// The past of one reader, which retention deleted.
     case past
-    /// The rest of one segment, with its number if the segment's own bytes are at fault. Other segments may read.
+    /// The rest of one segment, with its number if the segment's own bytes are damaged. Other segments may be readable.
     case segment(UInt64?)
     /// The whole log, for this process: it belongs to another source or another writer.
     case log
@@ -104,7 +105,7 @@ public enum ReadingTrouble: Sendable, Equatable {
         switch error {
         case let error as EventLogError: self = error.trouble
         case is SystemError, is EventLogFailure: self = .transient
-        // Bytes whose checksum is right, and which mean nothing to this program.
+        // The checksum of these bytes is right, but this program cannot interpret them.
         default: self = .segment(nil)
         }
     }
@@ -113,7 +114,7 @@ public enum ReadingTrouble: Sendable, Equatable {
 extension EventLogError {
     public var trouble: ReadingTrouble {
         switch self {
-        // Any reason may pass once somebody acts on it.
+        // Any of these reasons may pass once an operator acts.
         case .failure, .missing: .transient
         case .damaged(let damage): .segment(damage.segment)
         case .outsideRetention: .past
@@ -122,7 +123,7 @@ extension EventLogError {
     }
 }
 
-/// Runs storage calls and says their failure in this room's words.
+/// Runs storage calls and turns their errors into `EventLogFailure`.
 func storage<T>(_ body: () throws(SystemError) -> T) throws(EventLogFailure) -> T {
     do { return try body() } catch { throw EventLogFailure(error) }
 }

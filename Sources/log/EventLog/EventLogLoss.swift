@@ -1,18 +1,18 @@
 import Bytes
 import System
 
-/// What a damaged log loses when an operator gives up what cannot be read.
+/// Part of a damaged log that is lost when an operator gives up the unreadable bytes.
 ///
-/// Whole segments up to the last damaged one are set aside: what follows them is whole, and who asks for what was before is
-/// told that it is not there any more, as after retention. Where the damage is in the segment that was written to, that is
-/// cut at the last whole transaction before it, and a gap says that something was lost there; it begins a new epoch,
-/// because offsets behind the cut were given away before.
+/// All segments up to the last damaged sealed one are set aside: the segments after it are whole. A client that asks
+/// for older entries is told that they are gone, as after retention. If the damage is in the active segment, that
+/// segment is cut at the last whole transaction before the damage. A gap entry after the cut marks the loss. The gap
+/// begins a new epoch, because offsets behind the cut had already been handed out.
 public struct EventLogLoss: Sendable, Equatable {
-    /// Segments that go, oldest first.
+    /// Segments to set aside, oldest first.
     public var setAside: [SegmentReport] = []
-    /// The last segment, cut behind what its summary says; without a summary nothing of it is left.
+    /// The last segment, to be cut at the end of its summary. Without a summary, nothing of the segment remains.
     public var cut: SegmentReport?
-    /// The log as it will be; nil where nothing is left of it.
+    /// First offset of the log after the repair; nil if nothing of the log remains.
     public var oldestOffset: UInt64?
 
     /// Nil if the log has no damage.
@@ -32,7 +32,7 @@ public struct EventLogLoss: Sendable, Equatable {
         oldestOffset = kept.first?.summary?.firstOffset ?? kept.dropFirst().first?.summary?.firstOffset
     }
 
-    /// From there on every sealed segment is whole and goes on where the one before ends.
+    /// Returns the first segment from which on every sealed segment is whole and continues the one before.
     private static func firstKept(_ reports: [SegmentReport]) -> UInt64 {
         var firstKept = reports[0].sequence
         for (report, next) in zip(reports, reports.dropFirst()) where report.isMissing || report.isUnreadable {
@@ -56,7 +56,7 @@ extension EventLogProblem {
     fileprivate var isUnreadable: Bool { if case .damaged = self { true } else { false } }
 }
 
-/// A damaged log, locked, and the way on with it. Nothing is deleted: what goes is moved.
+/// Repair of a damaged log that is locked meanwhile. Nothing is deleted: files are moved to another place.
 public final class EventLogSalvage {
     private let directory: any StorageDirectory
     private let lock: any StorageLock
@@ -71,13 +71,14 @@ public final class EventLogSalvage {
         self.directory = directory
         let opening = LogOpening(directory: directory, options: EventLogOptions(source: 0))
         lock = try opening.takeLock()
-        // What is moved aside is read, too.
+        // Segments that are moved aside are read too, so an unfinished erasure is completed first.
         _ = try ErasurePlan.finish(in: directory, EventLogOptions(source: 0))
         reports = try EventLogVerifier.verify(directory, progress: progress)
         loss = EventLogLoss(reports)
     }
 
-    /// Does it. A crash at any moment leaves a log that is damaged still, or whole; then it can be called again.
+    /// Performs the repair. After a crash at any moment the log is either still damaged or whole; the call can be
+    /// repeated.
     ///
     /// - Parameters:
     ///   - gap: the payload of the gap that follows a cut, from the LSN that is reached before it.
@@ -105,7 +106,7 @@ public final class EventLogSalvage {
         guard let end = cut.summary ?? before.map({ SegmentSummary(header(after: $0, $0.epoch, options)) }) else {
             preconditionFailure("a segment is cut where something is left before the cut")
         }
-        // The gap comes first: from then on nobody takes the cut segment for the log's end.
+        // The gap comes first: from then on, no reader takes the cut segment for the log's end.
         let payload = gap(end.lastLSN)
         var epoch = options.newEpoch()
         while reports.contains(where: { $0.summary?.epoch == epoch }) { epoch = options.newEpoch() }
@@ -137,7 +138,7 @@ public final class EventLogSalvage {
             created: options.now(), source: last.header.source)
     }
 
-    /// What is whole of the segment, under the name of a spare: a crash leaves nothing that counts.
+    /// Copies the whole transactions of the segment into a file named like a spare, which has no meaning after a crash.
     private func copyWhole(of cut: SegmentReport, _ end: SegmentSummary) throws(SystemError) {
         let copy = try directory.open(LogFile.spare, for: .creating)
         var header = ByteWriter(capacity: SegmentHeader.byteCount)

@@ -1,14 +1,14 @@
 import Bytes
 import System
 
-/// Which segment a start lies in.
+/// Finds the segment in which a starting point lies.
 struct SegmentChoice {
     let files: SegmentFiles
     let end: EventLogEnd?
 
     func sequence(for start: EventLogStart) throws(EventLogError) -> UInt64 {
         var sequences = try files.sequences()
-        // A segment that the writer has not announced yet is not there yet.
+        // A segment that the writer has not announced yet does not count.
         if let announced = end?.state.segment { sequences.removeAll { $0 > announced } }
         guard let oldest = sequences.first, let newest = sequences.last else {
             throw .missing(path: files.directory.path)
@@ -50,7 +50,7 @@ struct SegmentChoice {
 }
 
 extension EventLogReader {
-    /// The first offset that the log still has.
+    /// Returns the first offset that the log still has.
     public static func oldestOffset(
         in directory: any StorageDirectory, end: EventLogEnd?
     ) throws(EventLogError) -> UInt64 {
@@ -60,7 +60,7 @@ extension EventLogReader {
             do {
                 return try choice.header(oldest).baseOffset
             } catch .damaged(let damage) {
-                // The damaged first segment is skipped; a later one may read.
+                // Skips a damaged first segment; a later one may be readable.
                 do { oldest = try choice.sequence(for: .behindSegment(oldest)) } catch { throw .damaged(damage) }
             }
         }
@@ -68,7 +68,7 @@ extension EventLogReader {
 }
 
 extension Array where Element == UInt64 {
-    /// As in the standard library, with this room's errors.
+    /// Returns the last element that passes the test, like the standard method, with this module's error type.
     fileprivate func last(where test: (UInt64) throws(EventLogError) -> Bool) throws(EventLogError) -> UInt64? {
         for element in reversed() where try test(element) { return element }
         return nil
@@ -82,7 +82,7 @@ extension ArraySlice where Element == UInt64 {
     }
 }
 
-/// One transaction as a search sees it.
+/// One transaction during a search.
 private struct Passed {
     var start: IndexPoint
     var lastOffset: UInt64
@@ -117,7 +117,7 @@ private struct Passed {
 }
 
 extension EventLogStart {
-    /// Nothing before this point is wanted.
+    /// True if nothing before this point is wanted, so the search may begin at the point.
     fileprivate func mayBegin(after point: IndexPoint) -> Bool {
         switch self {
         case .oldest, .behindSegment: false
@@ -130,8 +130,8 @@ extension EventLogStart {
 }
 
 extension EventLogReader {
-    /// Sets the reader before the first transaction that is wanted, or at the end of the segment if none is, with
-    /// the schema entries before that to be given first.
+    /// Places the reader before the first wanted transaction, or at the end of the segment if there is none. The schema
+    /// entries before that place are shown first.
     mutating func find(_ start: EventLogStart) throws(EventLogError) {
         switch start {
         case .oldest, .behindSegment: return
@@ -142,7 +142,7 @@ extension EventLogReader {
         var relations = map?.relations.filter { $0.position < point.position } ?? []
         let found = try search(start, from: point, noting: &relations)
         relations.removeAll { $0.position >= found.position }
-        // At the end of a sealed segment nothing of it is shown any more, so its schema is of no use.
+        // At the end of a sealed segment none of its entries is shown any more, so its schemas are not needed.
         let file = scanner.file
         let size = try reading { () throws(SystemError) in try file.size() }
         setPrelude(isSealed && found.position == size ? [] : relations, then: found)
@@ -157,7 +157,7 @@ extension EventLogReader {
             repeat {
                 let here = scanner.nextPoint
                 let step = try reading { () throws(SystemError) in try scanner.step() }
-                // What stopped it is judged when it is read.
+                // The reader examines the reason for the stop when it reads this place.
                 guard step == .entry else { return passed.start }
                 if scanner.entry.kind == .relation { relations.append(here) }
                 passed.add(scanner.entry)
@@ -166,13 +166,13 @@ extension EventLogReader {
         }
     }
 
-    /// All segments, oldest first, as another process sees them; the last one up to its last whole transaction.
+    /// Returns all segments, oldest first, as another process sees them; the last one up to its last whole transaction.
     public static func segments(in directory: any StorageDirectory) throws(EventLogError) -> [SegmentSummary] {
         let files = SegmentFiles(directory: directory)
         let sequences = try files.sequences()
         var summaries: [SegmentSummary] = []
         for sequence in sequences {
-            // Deleted by retention since it was listed: then it is not there.
+            // Retention deleted the segment after it was listed.
             guard let (file, header) = try files.open(sequence) else { continue }
             summaries.append(
                 try files.map(of: file, header, sealed: sequence != sequences.last, keysOf: nil).summary)
@@ -180,8 +180,8 @@ extension EventLogReader {
         return summaries
     }
 
-    /// Whether a segment may have this key, of a scheme that notes such keys from that number on. Without an index that says
-    /// so it may.
+    /// True if a segment may have this key. `scheme` is the first key scheme that records such keys. Without an index
+    /// of that scheme or a later one, the answer is true.
     public static func mayContain(
         _ key: UInt64, scheme: UInt32, segment: UInt64, in directory: any StorageDirectory
     ) throws(EventLogError) -> Bool {
@@ -191,8 +191,8 @@ extension EventLogReader {
         return map.filter.mayContain(key)
     }
 
-    /// The payload of every schema entry of the log, with the header of its segment. Where an index says where they are,
-    /// nothing else is read.
+    /// Passes the payload of every schema entry to `visit`, with the header of its segment. If an index gives the
+    /// places of the entries, nothing else is read.
     public static func visitSchemas(
         in directory: any StorageDirectory, _ visit: (RawSpan, SegmentHeader) -> Void
     ) throws(EventLogError) {
@@ -216,7 +216,7 @@ extension EventLogReader {
         }
     }
 
-    /// The payloads of the gaps that epochs begin with, oldest first, each with the epoch that it begins.
+    /// Returns the payloads of the gaps with which epochs begin, oldest first, each with its epoch.
     public static func gaps(
         in directory: any StorageDirectory
     ) throws(EventLogError) -> [(epoch: UInt64, payload: [UInt8])] {

@@ -2,29 +2,30 @@ import Bytes
 import Diagnostics
 import System
 
-/// Where a reader starts.
+/// Starting point of a reader.
 public enum EventLogStart: Sendable, Equatable {
     case oldest
-    /// The transaction that holds this change, from its first entry on; or what comes after all smaller offsets.
+    /// The transaction that contains this change, from its first entry on; or the first entry after all smaller
+    /// offsets.
     case offset(UInt64)
     /// The first transaction that takes the log to this LSN or beyond (in the newest epoch that begins before it).
     case lsn(UInt64)
-    /// The first transaction with this time or a later one. Commit times do not come in order: earlier ones may follow.
+    /// The first transaction with this time or a later one. Commit times are not in order, so earlier ones may follow.
     case time(Int64)
-    /// What is written from now on.
+    /// The end of the log: the reader shows only entries written from now on.
     case end
-    /// First segment behind the one of this number, whose rest cannot be read.
+    /// The first segment after the one with this number. Readers use it if the rest of that segment cannot be read.
     case behindSegment(UInt64)
 }
 
-/// What the log says of one entry.
+/// Facts of one entry: its header and its place in the log.
 public struct EventLogEntry: Sendable, Equatable {
     public var header: EntryHeader
     public var epoch: UInt64
     public var segment: UInt64
-    /// Where it begins in its segment.
+    /// Position of the entry in its segment.
     public var position: UInt64
-    /// A schema entry that lies before the start that was asked for, given because later entries need it.
+    /// True for a schema entry that lies before the requested start and is shown because later entries need it.
     public var precedesStart: Bool
 
     public var kind: EntryKind { header.kind }
@@ -35,45 +36,47 @@ public struct EventLogEntry: Sendable, Equatable {
     public var isContinued: Bool { header.isContinued }
 }
 
-/// What is shown before the start that was asked for.
+/// Schema entries to show before the requested start.
 private struct Prelude {
     var relations: ArraySlice<IndexPoint> = []
-    /// Where to go on after them.
+    /// Point at which to continue after the schema entries.
     var start: IndexPoint?
 }
 
-/// A position in; the entries from there on out, in order: old ones and live ones by the same code.
+/// Reader that starts at a position and shows the entries from there on, in order. Old and live entries take the same
+/// code.
 ///
-/// It shows whole transactions only: of one with several parts nothing is shown before all of them have been read, so that
-/// damage in the last is met before the first is given. With the writer's `end` it stops at what is durable; without
-/// (another process, or no writer at all) at the last whole transaction in the files. It never writes. One thread uses it
-/// at a time.
+/// The reader shows whole transactions only. It reads all parts of a transaction before it shows the first, so that
+/// damage in the last part is found first. With the writer's `end`, the reader stops at the last durable entry. Without
+/// `end` (in another process, or without a writer), it stops at the last whole transaction in the files. It never
+/// writes. One thread uses it at a time.
 ///
-/// The reader keeps its place after an error. If the kernel refuses only for now, repeat the same call.
+/// The reader keeps its place after an error. If the kernel refuses a read only for now, repeat the same call.
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    /// Sealed segments, and stretches of them, that certainly have none of these are passed over; without any, all are read.
+    /// Keys to look for. The reader skips sealed segments and stretches that certainly have none of them. If empty, it
+    /// reads all.
     public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
-    /// No more is written to the present segment.
+    /// True if nothing more is written to the present segment.
     var isSealed: Bool
-    /// Entries before this belong to whole transactions, every part of which was read.
+    /// End of the whole transactions found so far: every part of them was read.
     var wholeEnd: UInt64
-    /// Odd bytes here were looked into and are only a write that is not finished.
+    /// Position of unreadable bytes that were examined and found to be only an unfinished write.
     var unfinishedAt: UInt64
     private var prelude: Prelude
-    /// Of the present segment; nil where it is read whole.
+    /// Stretches of the present segment to read; nil if the segment is read whole.
     private var wanted: Optional<WantedStretches>
-    /// From there on it is asked which stretch comes next.
+    /// Position at which the reader next asks `wanted` for the next stretch.
     private var asksAt: UInt64
 
-    /// The entry that `next` came to.
+    /// Entry at which the reader stands after `next`.
     public private(set) var entry: EventLogEntry
 
-    /// Opens the log at a place. `matchingKey` passes over segments, and stretches of them, that certainly do not have the
-    /// key; of what lies around it some is given too.
+    /// Opens the log at a place. With `matchingKey`, the reader skips segments and stretches that certainly do not have
+    /// the key. It also shows some entries around the key.
     public init(
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
@@ -81,8 +84,8 @@ public struct EventLogReader: ~Copyable, Sendable {
         try self.init(directory: directory, end: end, from: start, matchingAnyOf: key.map { [$0] } ?? [])
     }
 
-    /// The same with several keys, of which one is enough. A segment that begins an epoch is never passed over, since
-    /// it begins with a gap, which concerns everyone.
+    /// Opens the log at a place and looks for several keys; one of them is enough. A segment that begins an epoch is
+    /// never skipped, because its gap concerns every reader.
     public init(
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingAnyOf keys: [UInt64]
@@ -94,8 +97,8 @@ public struct EventLogReader: ~Copyable, Sendable {
                 self = try Self.opened(files, end, start, keys)
                 return
             } catch .outsideRetention(let oldest) {
-                // Retention may take the oldest segment while it is being opened; who asked for no particular entry
-                // then starts at the next.
+                // Retention may delete the oldest segment while it is being opened. A reader that asked for no
+                // particular entry then starts at the next segment.
                 attempts -= 1
                 if case .offset = start { throw .outsideRetention(oldest: oldest) }
                 if attempts == 0 { throw .outsideRetention(oldest: oldest) }
@@ -138,10 +141,10 @@ public struct EventLogReader: ~Copyable, Sendable {
         get { scanner.payload }
     }
 
-    /// The header of the segment that `entry` lies in.
+    /// Header of the segment that `entry` lies in.
     public var segmentHeader: SegmentHeader { scanner.header }
 
-    /// Another reader, which goes on after the entry that this one stands on.
+    /// Returns another reader, which continues after the entry on which this reader stands.
     public func ahead() -> EventLogReader {
         var reader = EventLogReader(files, end, keys, scanner.file, scanner.header)
         reader.scanner.limit = scanner.limit
@@ -154,32 +157,32 @@ public struct EventLogReader: ~Copyable, Sendable {
         return reader
     }
 
-    /// From the next stretch on, this key is looked for too.
+    /// Adds a key to look for, from the next stretch on.
     public mutating func alsoMatch(_ key: UInt64) {
         if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
 
-    /// What a client gives back to go on after the entry it has.
+    /// Position to resume from, after the present entry. Clients store it and send it back.
     public var position: EventLogPosition {
         EventLogPosition(epoch: scanner.header.epoch, offset: (prelude.start ?? scanner.nextPoint).offset)
     }
 
-    /// What a step came to.
+    /// Result of a step.
     public enum Step: Sendable {
         case entry
-        /// There is none yet: ask again later, the reader stays where it is.
+        /// No next entry exists yet. The reader keeps its place; ask again later.
         case none
-        /// Behind a sealed segment of which nothing was shown.
+        /// The reader skipped a sealed segment without showing any of its entries.
         case passedOver
     }
 
-    /// Moves to the next entry; false if there is none yet. Ask again later: the reader stays where it is.
+    /// Moves to the next entry; returns false if there is none yet. The reader then keeps its place; ask again later.
     public mutating func next() throws(EventLogError) -> Bool {
         if case .entry = try step(passes: false, { _ in false }) { true } else { false }
     }
 
-    /// The same, passing over whole sealed segments of which that says so, one at a time. A segment that begins an epoch is
-    /// never passed over, nor is one in which the reader has begun.
+    /// Moves to the next entry, and skips whole sealed segments for which `isUseless` returns true, one per call. It
+    /// never skips a segment that begins an epoch or that the reader has already begun.
     public mutating func next(
         passingOver isUseless: (SealedSegment) -> Bool
     ) throws(EventLogError) -> Step {
@@ -227,8 +230,8 @@ public struct EventLogReader: ~Copyable, Sendable {
         }
     }
 
-    /// Reads the transaction whose first part it stands on to its end, and comes back to that part. If it does not read,
-    /// the reader stays before it.
+    /// Reads the present transaction from its first part to its end, and returns to that part. If a part cannot be
+    /// read, the reader stays before the transaction.
     private mutating func requireWholeTransaction() throws(EventLogError) {
         let first = scanner.startOfEntry
         do throws(EventLogError) {
@@ -268,13 +271,14 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     // MARK: - The end of what may be shown
 
-    /// Takes over how far the writer has come; false if that is no further than here.
+    /// Reads the end published by the writer; returns false if there is nothing new to read.
     private mutating func noteLiveEnd() throws(EventLogError) -> Bool {
         try noteWhetherSealed()
         return isSealed || scanner.next < scanner.limit
     }
 
-    /// Live: the writer says so. Otherwise the next segment's existence does.
+    /// Records whether the segment is sealed. With `end` the writer says so; otherwise the existence of the next
+    /// segment does.
     private mutating func noteWhetherSealed() throws(EventLogError) {
         (isSealed, scanner.limit) = try extent(of: scanner.header.sequence)
     }
@@ -286,13 +290,13 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     private enum WholeTransaction {
         case none
-        /// It begins where the scanner stands.
+        /// The transaction begins at the scanner's next entry.
         case ahead
-        /// It is the one entry that the scanner stepped on.
+        /// The transaction is the one entry on which the scanner stands.
         case here
     }
 
-    /// Without a writer's word: the next transaction counts when its last entry is there.
+    /// Looks for the next whole transaction in the files, without a writer's `end`: its last entry must be there.
     private mutating func findWholeTransaction() throws(EventLogError) -> WholeTransaction {
         let start = scanner.nextPoint
         while true {
@@ -308,37 +312,40 @@ public struct EventLogReader: ~Copyable, Sendable {
                 wholeEnd = scanner.next
                 if scanner.position == start.position { return .here }
                 scanner.move(to: start)
-                // Its first parts may have been read before an abandoned transaction was overwritten by this one. Now
-                // that the last part is there, so are all.
+                // The first parts may have been read before this transaction overwrote an abandoned one. The last part
+                // is there now, so all parts are.
                 scanner.refresh()
                 return .ahead
             }
             let stop = scanner.next
             scanner.move(to: start)
-            // Bytes in memory may be older than the file by now.
+            // The buffered bytes may be older than the file.
             scanner.refresh()
             return try isFinished(stop, step) ? .ahead : .none
         }
     }
 
-    /// At the end of the last segment, as far as one can see: is it sealed by now? Is it an end, or damage?
+    /// Decides at the end of the last visible segment: returns true if the segment is sealed by now, false if more may
+    /// come. Throws an error on damage.
     private mutating func isFinished(_ stop: UInt64, _ step: SegmentScanner.Step) throws(EventLogError) -> Bool {
         try noteWhetherSealed()
-        // Sealed: what was written between our look at its end and its sealing is still to be read.
+        // Entries written between the last read and the sealing are still unread.
         if isSealed { return true }
         if step != .end, unfinishedAt != stop { try lookInto(stop) }
         guard try files.sequences().last ?? 0 > scanner.header.sequence else { return false }
-        // Later segments are there. The next one may have come since we asked; if it is gone again, we are too late.
+        // Later segments exist. The next one may have appeared after the check. If it is already deleted, this reader
+        // is too late.
         try noteWhetherSealed()
         if isSealed { return true }
         throw try Self.lost(files)
     }
 
-    /// Odd bytes in the file: a write under way, a torn tail that the next writer will cut, or damage?
+    /// Examines unreadable bytes: a write in progress, a torn tail that the next writer will cut, or damage.
     private mutating func lookInto(_ stop: UInt64) throws(EventLogError) {
         let (file, header) = (scanner.file, scanner.header)
         let tail = try reading { () throws(SystemError) in try SegmentTail.of(file, header, after: stop) }
-        // A writer may have finished it, and more behind it, while we searched: only what still does not read is damage.
+        // A writer may have finished this write and later ones during the search. Only bytes that are still unreadable
+        // are damage.
         if tail == .damaged, let finding = try stillUnreadable(stop) {
             throw files.damage(header.sequence, at: stop, finding)
         }
@@ -378,7 +385,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
-            // Everything that may fail is done before the segment is entered.
+            // All calls that may fail come before the change of segment.
             let extent = try extent(of: header.sequence)
             let isPassable = passes && header.epoch == epoch && extent.isSealed
             let uselessEnd = isPassable ? try uselessEnd(of: file, header, isUseless) : nil
@@ -401,18 +408,18 @@ public struct EventLogReader: ~Copyable, Sendable {
         }
     }
 
-    /// The end of a sealed segment that is to be passed over.
+    /// Returns the end of a sealed segment that is to be skipped; nil if it must be read.
     private func uselessEnd(
         of file: any StorageFile, _ header: SegmentHeader, _ isUseless: (SealedSegment) -> Bool
     ) throws(EventLogError) -> IndexPoint? {
         guard let map = files.sidecar(of: file, header) else { return nil }
         let outline = try reading { () throws(SystemError) in try SegmentOutlines.outline(map, file, header) }
-        // All of its schemas could be read, or it has to be read itself.
+        // If any schema entry cannot be read, the segment itself has to be read.
         guard outline.relations.count == map.relations.count, isUseless(SealedSegment(map, outline)) else { return nil }
         return map.summary.end
     }
 
-    /// Whether the segment may begin with a gap, as far as one can tell from outside.
+    /// True if the segment may begin with a gap, judged by the segment before.
     private func mayBeginEpoch() throws(EventLogError) -> Bool {
         guard scanner.header.sequence > 1 else { return false }
         do {
@@ -422,7 +429,8 @@ public struct EventLogReader: ~Copyable, Sendable {
         }
     }
 
-    /// The end of a sealed segment that certainly has none of the keys; of others it is noted where they may be.
+    /// Returns the end of a sealed segment that certainly has none of the keys. For other segments it returns nil and
+    /// selects the stretches to read.
     private mutating func chooseStretches(readsFirst: Bool) -> IndexPoint? {
         guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header) else { return nil }
         guard readsFirst || keys.contains(where: map.filter.mayContain) else { return map.summary.end }
@@ -431,18 +439,18 @@ public struct EventLogReader: ~Copyable, Sendable {
         return nil
     }
 
-    /// Goes to the next stretch that may have a key; false if that begins here, or it stands within one.
+    /// Moves to the next stretch that may have a key; returns false if the reader already stands in such a stretch.
     private mutating func passStretches() -> Bool {
         let detour = wanted?.detour(from: scanner.next, for: keys)
         asksAt = wanted?.nextQuestion ?? .max
         guard let detour else { return false }
         setPrelude(detour.relations, then: detour.point)
-        // What is wanted lies far apart: a little is read at each place.
+        // Wanted stretches lie far apart, so little is read at each.
         scanner.refresh()
         return true
     }
 
-    /// What to say when a segment that should be there is not.
+    /// Returns the error for a missing segment: deleted by retention, or no log at all.
     static func lost(_ files: SegmentFiles) throws(EventLogError) -> EventLogError {
         for sequence in try files.sequences() {
             if let (_, header) = try files.open(sequence) { return .outsideRetention(oldest: header.baseOffset) }

@@ -1,19 +1,20 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal settings for time and memory of the event log; users cannot rely on them. Maxima are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Distance of the points of a segment's sparse index.
+    /// Distance between the points of a segment's sparse index.
     static let indexStride: UInt64 = 64 << 10
 
-    /// What a reader of the log reads at once, and keeps between entries.
+    /// Number of bytes that a reader reads at once, and keeps in memory between entries.
     static let logReadBytes = 1 << 20
 
-    /// What is looked at together when the log is searched backwards.
+    /// Number of bytes that a backward search reads together.
     static let lookbackStretchBytes: UInt64 = 1 << 20
 
-    /// Steps in which a spare segment is filled with zeros.
+    /// Number of zeros written per step while a spare segment is filled.
     static let zeroFillBytes = 1 << 20
 
-    /// A segment that took longer to fill than this leaves the disk time to fill the next one with zeros.
+    /// Filling time above which the disk has time to fill the next segment with zeros. The time is that of one segment.
     static let calmFill = Duration.seconds(5)
 }

@@ -1,19 +1,19 @@
 import System
 
-/// Something wrong with a log.
+/// Problem found in a log.
 public enum EventLogProblem: Sendable, Equatable {
-    /// Bytes behind the last whole transaction that were never confirmed to anyone: of a crash, or of a writer at work
-    /// just now. The next start cuts them off, and so does `repair`.
+    /// Bytes behind the last whole transaction that were never confirmed to any reader or source: left by a crash, or
+    /// by a writer at work just now. The next start cuts them off, and so does `repair`.
     case tornTail(position: UInt64, bytes: UInt64)
     /// Bytes that were durable and do not read back.
     case damaged(position: UInt64, finding: String)
-    /// The index beside a sealed segment is missing or wrong; it is made again at the next start.
+    /// The index beside a sealed segment is missing or wrong. The next start builds it again.
     case badIndex
     case missingSegment
     /// The segment does not begin where the one before ends.
     case discontinuity(expected: UInt64, found: UInt64)
 
-    /// Something that was durable is gone, or cannot be trusted.
+    /// True if something that was durable is gone, or cannot be trusted.
     public var isDamage: Bool {
         switch self {
         case .tornTail, .badIndex: false
@@ -25,12 +25,12 @@ public enum EventLogProblem: Sendable, Equatable {
 public struct SegmentReport: Sendable, Equatable {
     public var sequence: UInt64
     public var path: String
-    /// What reads back; nil if not even the header does.
+    /// Summary of the entries that read back; nil if not even the header does.
     public var summary: SegmentSummary?
     public var problems: [EventLogProblem] = []
 }
 
-/// Reads every checksum of a log. It changes nothing and may run beside a writer.
+/// Reads every checksum of a log. The verifier changes nothing and may run beside a writer.
 public enum EventLogVerifier {
     ///
     /// - Parameters:
@@ -64,7 +64,7 @@ public enum EventLogVerifier {
             throw .missing(path: directory.path)
         }
         var options = EventLogOptions(source: header.source)
-        // No room is set aside: nothing is going to be written.
+        // No room is reserved, because nothing will be written.
         options.segmentBytes = 0
         var opening = LogOpening(directory: directory, options: options)
         let lock = try opening.takeLock()
@@ -73,7 +73,7 @@ public enum EventLogVerifier {
         return opening.report
     }
 
-    /// The first of the segments missing here.
+    /// Returns a report of a missing segment: the first one of a row of missing segments.
     private static func missing(_ sequence: UInt64, _ files: SegmentFiles) -> SegmentReport {
         SegmentReport(sequence: sequence, path: files.path(sequence), problems: [.missingSegment])
     }
@@ -88,7 +88,7 @@ public enum EventLogVerifier {
             report.problems.append(.damaged(position: damage.position, finding: damage.finding))
             return
         }
-        // Deleted by retention since the names were read.
+        // Retention deleted the segment after the names were read.
         guard let (file, header) = opened else { return }
         let scan = try reading { () throws(SystemError) in try SegmentScan.of(file, header, look: look) }
         report.summary = scan.index.whole
@@ -113,7 +113,7 @@ public enum EventLogVerifier {
         }
     }
 
-    /// A sealed segment ends with its file.
+    /// Checks that a sealed segment ends where its file ends, and that its index is valid.
     private static func examineSeal(
         _ files: SegmentFiles, _ file: any StorageFile, _ header: SegmentHeader, _ scan: SegmentScan,
         _ report: inout SegmentReport

@@ -1,7 +1,8 @@
 import Glibc
 import System
 
-/// Clock that adds the time since the log was opened to the time of its opening. A step of the wall clock does not change it.
+/// Clock that starts at the opening of the log and then counts monotonic time. A step of the wall clock does not change
+/// it.
 struct SteadyClock: Sendable {
     private let wall: Int64
     private let began: UInt64
@@ -19,14 +20,15 @@ struct SteadyClock: Sendable {
 }
 
 extension EventLogWriter {
-    /// Deletes the oldest sealed segments that are too old or make the log too large, and says which.
+    /// Deletes the oldest sealed segments that are too old or make the log too large, and returns them.
     ///
-    /// Whole segments only, never the one that is written to; readers in them get `outsideRetention` when they go on.
+    /// Deletes whole segments only, never the active one. Readers in a deleted segment get `outsideRetention` on their
+    /// next step.
     @discardableResult
     public func enforceRetention(now: Int64) throws(EventLogFailure) -> [SegmentSummary] {
         var deleted: [SegmentSummary] = []
         guard let first = sealed.first, isExpired(first, now) else { return deleted }
-        // While segments are replaced by others none is deleted: the next time is soon.
+        // During an erasure no segment is deleted; the next call comes soon.
         guard let alone = try? EventLogErasure.lock(directory) else { return deleted }
         defer { withExtendedLifetime(alone) {} }
         while let oldest = sealed.first, isExpired(oldest, now) {
@@ -35,7 +37,8 @@ extension EventLogWriter {
             sealedAt[oldest.sequence] = nil
             deleted.append(oldest)
         }
-        // If this fails the names may come back after a power cut, from the oldest on at worst; then they go again.
+        // If this sync fails, a power cut may bring the names back, at worst from the oldest on. The next call deletes
+        // them again.
         if !deleted.isEmpty { try storage { () throws(SystemError) in try directory.sync() } }
         return deleted
     }
@@ -49,8 +52,8 @@ extension EventLogWriter {
         return sealedAt[segment.sequence] ?? latestTime(segment, steady) < steady - microseconds
     }
 
-    /// Commit times are of the database's clock. One that has not come yet says nothing, and must not keep its segment
-    /// until then: the moment the next segment was begun counts in its place.
+    /// Returns the latest commit time of a segment. Commit times come from the database's clock. A time in the future
+    /// must not keep its segment until then, so the creation time of the next segment replaces it.
     private func latestTime(_ segment: SegmentSummary, _ now: Int64) -> Int64 {
         let latest = segment.isEmpty ? segment.header.created : segment.maximumTime
         guard latest > now, let next = segments.first(where: { $0.sequence == segment.sequence + 1 }) else {

@@ -2,17 +2,17 @@ import Bytes
 import Diagnostics
 import System
 
-/// Entries in; a durable, ordered, checksummed log out.
+/// Writer of a durable, ordered log of entries with checksums.
 ///
-/// It knows nothing of what entries mean. One thread uses it; readers follow `end` from any thread. Nothing is
-/// published before it is durable, and a disk that fails costs waiting, never entries: see `flush`.
+/// It never interprets the entries. One thread uses it; readers follow `end` from any thread. Nothing is published
+/// before it is durable. A failing disk costs waiting time but no entries: see `flush`.
 public final class EventLogWriter {
     public let options: EventLogOptions
-    /// Where the entries come from now; another only after `beginEpoch`.
+    /// Present source of the entries; only `beginEpoch` changes it.
     public private(set) var source: UInt64
-    /// What readers in this process follow.
+    /// Durable end of the log, which readers in this process follow.
     public let end: EventLogEnd
-    /// What opening the log came upon.
+    /// Findings from the opening of the log.
     public let recovery: EventLogRecovery
 
     let directory: any StorageDirectory
@@ -20,16 +20,16 @@ public final class EventLogWriter {
     var sealed: [SegmentSummary]
     private var active: ActiveSegment
     private var spare: SpareSegment?
-    /// Time at which the present segment began, on the monotonic clock.
+    /// Start of the present segment, on the monotonic clock.
     private var segmentBegan: UInt64
-    /// Clock by which no segment ages faster than time passes; nil without a monotonic clock.
+    /// Clock that is independent of steps of the wall clock; nil without a monotonic clock.
     let steadyClock: SteadyClock?
-    /// Times at which this process sealed segments, by that clock.
+    /// Times at which this process sealed segments, by `steadyClock`.
     var sealedAt: [UInt64: Int64] = [:]
-    /// A rename that is not known to be durable yet.
+    /// True while a rename may not be durable yet.
     private var directoryNeedsSync = false
 
-    /// Opens the log in the directory, or makes one. Takes the directory's lock for its whole life.
+    /// Opens the log in the directory, or creates one. Holds the directory's lock for the writer's whole life.
     public init(directory: any StorageDirectory, options: EventLogOptions) throws(EventLogError) {
         var opening = LogOpening(directory: directory, options: options)
         lock = try opening.takeLock()
@@ -55,29 +55,30 @@ public final class EventLogWriter {
 
     // MARK: - Where it stands
 
-    /// The LSN of the last whole transaction that is durable: this far the source may forget.
+    /// LSN of the last whole durable transaction. The source may discard everything up to it.
     public var durableLSN: UInt64 { end.state.lsn }
-    /// The LSN of the last entry that was taken, durable or not.
+    /// LSN of the last appended entry, durable or not.
     public var appendedLSN: UInt64 { active.index.all.lastLSN }
-    /// The offset the next change gets.
+    /// Offset of the next change.
     public var nextOffset: UInt64 { active.index.all.endOffset }
     public var epoch: UInt64 { active.header.epoch }
     public var segmentSequence: UInt64 { active.header.sequence }
-    /// Bytes taken and not durable yet.
+    /// Number of appended bytes that are not durable yet.
     public var pendingBytes: Int { active.pendingBytes }
     public var isInsideTransaction: Bool { active.isInsideTransaction }
-    /// Nothing was written to the present segment yet, so its schema entries are still to come.
+    /// True if the present segment has no entries yet, so its schema entries are still to be written.
     public var isAtSegmentStart: Bool { active.index.all.isEmpty }
 
-    /// All segments, oldest first; numbers of the last one as far as they are durable.
+    /// All segments, oldest first. The numbers of the last one cover only its durable part.
     public var segments: [SegmentSummary] { sealed + [active.published] }
 
     // MARK: - Appending
 
-    /// Takes one entry into memory and answers the offset of its first change.
+    /// Adds one entry to memory and returns the offset of its first change.
     ///
-    /// `continued` says that the transaction goes on in the next entry; nobody sees a part of it before the last one is
-    /// durable. When memory is full, what is there is written through first; if that fails, the entry was not taken.
+    /// `continued` means that the transaction goes on in the next entry. Readers see no part of a transaction before
+    /// its last part is durable. If memory is full, its content is first made durable; if that fails, the entry is not
+    /// added.
     @discardableResult
     public func append(
         kind: EntryKind, continued: Bool = false, changeCount: UInt32 = 0, lsn: UInt64, time: Int64,
@@ -101,7 +102,7 @@ public final class EventLogWriter {
             keys: Span())
     }
 
-    // `inout`, so that the class's exclusivity check is paid once an entry and not once a field.
+    // With `inout`, the class's exclusivity check runs once per entry, not once per field.
     private static func append(
         to active: inout ActiveSegment, _ wanted: EntryHeader, payload: RawSpan, keys: Span<UInt64>
     ) throws(EventLogFailure) -> UInt64 {
@@ -117,15 +118,15 @@ public final class EventLogWriter {
         return entry.offset
     }
 
-    /// Of the entry that is appended next nobody can name the keys: the segment may hold any.
+    /// Marks that the keys of the next appended entry are unknown. The segment then may hold any key.
     public func giveUpKeys() { active.giveUpKeys() }
 
-    /// Makes everything taken so far durable with one write and one sync, and publishes the whole transactions in it.
+    /// Makes all appended entries durable with one write and one sync, and publishes the whole transactions among them.
     ///
-    /// After a failure (full disk, failed sync) nothing was published and nothing is lost: all of it is still in
-    /// memory and the next call writes all of it again.
+    /// After a failure (full disk, failed sync), nothing was published and nothing is lost: the entries are still in
+    /// memory, and the next call writes all of them again.
     public func flush() throws(EventLogFailure) {
-        // A segment whose name a power cut could take away again holds nothing durable.
+        // Data in a segment is not durable while a power cut could still remove the segment's name.
         if directoryNeedsSync {
             try storage { () throws(SystemError) in try directory.sync() }
             directoryNeedsSync = false
@@ -135,7 +136,7 @@ public final class EventLogWriter {
         if spare == nil, active.end > options.segmentBytes / 2 { prepareSpare() }
     }
 
-    /// Drops the parts of a transaction whose end will not come (the connection to the source was lost).
+    /// Removes the parts of a transaction whose end will not come, because the connection to the source was lost.
     public func abandonTransaction() {
         guard active.isInsideTransaction else { return }
         active.abandonTransaction()
@@ -143,14 +144,14 @@ public final class EventLogWriter {
 
     // MARK: - Segments
 
-    /// Whether an entry of this size (with what else belongs to its transaction) should begin a new segment.
+    /// True if an entry of this size (with the rest of its transaction) should begin a new segment.
     public func willRoll(adding bytes: Int) -> Bool {
         !active.isInsideTransaction && !active.index.all.isEmpty
             && active.end + UInt64(bytes + EntryHeader.byteCount) > options.segmentBytes
     }
 
-    /// Seals the segment and begins the next if `willRoll` says so; then the caller writes its schema entries again.
-    /// When it throws, the present segment is still the one that is written to.
+    /// Seals the segment and begins the next one if `willRoll` says so; then the caller writes its schema entries
+    /// again. After an error, the present segment is still the active one.
     @discardableResult
     public func rollIfNeeded(adding bytes: Int) throws(EventLogFailure) -> Bool {
         guard willRoll(adding: bytes) else { return false }
@@ -164,12 +165,12 @@ public final class EventLogWriter {
         try replaceActive(epoch: last.epoch, baseLSN: last.lastLSN, firstEntry: nil)
     }
 
-    /// Marks that changes were lost, or that the source went back or is another: a new epoch, beginning with a gap entry;
-    /// there is never one without the other. Offsets go on; the LSN may go back. Parts of an unfinished transaction are
-    /// dropped.
+    /// Begins a new epoch with a gap entry, because changes were lost or the source went back or was replaced. An epoch
+    /// never begins without a gap, and a gap always begins an epoch. Offsets continue; the LSN may go back. Parts of an
+    /// unfinished transaction are dropped.
     ///
-    /// When it throws, nothing has changed: call it again. When it returns the epoch has begun, and the next `flush` that
-    /// succeeds (it tries one itself) makes it durable and publishes it.
+    /// After an error, nothing has changed; repeat the call. On return, the epoch has begun. This method tries a flush
+    /// itself; the next `flush` that succeeds makes the epoch durable and publishes it.
     public func beginEpoch(
         source newSource: UInt64? = nil, lsn: UInt64, time: Int64, payload: RawSpan
     ) throws(EventLogFailure) {
@@ -183,7 +184,7 @@ public final class EventLogWriter {
         do {
             try replaceActive(epoch: epoch, baseLSN: lsn, firstEntry: FirstEntry(time: time, payload: entry))
         } catch {
-            // Nothing has changed unless the new segment stands already.
+            // Nothing has changed unless the new segment already exists.
             if self.epoch != epoch { source = before }
             throw error
         }
@@ -202,7 +203,7 @@ public final class EventLogWriter {
         spare = nil
         let made = try SegmentMaker(directory: directory, bytes: options.segmentBytes)
             .make(header, on: ready, gap: firstEntry)
-        // From the rename on there is no way back: the next segment exists, whether or not that is durable yet.
+        // After the rename there is no way back: the next segment exists, durable or not.
         directoryNeedsSync = true
         var summary = last
         summary.isSealed = true
@@ -210,11 +211,11 @@ public final class EventLogWriter {
         sealedAt[summary.sequence] = steadyClock?.now
         active = ActiveSegment(file: made.file, index: made.index)
         segmentBegan = Clock.monotonicNanoseconds()
-        // If this fails the new segment is there all the same, and the caller's next flush says why it is not durable.
+        // If this flush fails, the new segment exists all the same. The caller's next flush reports the error.
         try? flush()
     }
 
-    /// The index beside the segment, then the segment cut to its size. Repeated without harm if it fails half-way.
+    /// Writes the segment's index files, then cuts the segment to its size. The call can be repeated after a failure.
     private func seal() throws(EventLogFailure) {
         let map = active.index.map(sealed: true, keyScheme: options.keyScheme)
         do {
@@ -224,8 +225,8 @@ public final class EventLogWriter {
         } catch { throw EventLogFailure(error) }
     }
 
-    /// Begins when half of the segment is full: an idle log needs no spare, and how long that half took says whether the
-    /// disk has time for zeros.
+    /// Starts to prepare the next segment. `flush` calls it when half of the segment is full, so an idle log needs no
+    /// spare. The time for that half shows whether the disk has time for zeros.
     private func prepareSpare() {
         guard options.preparesSegments else { return }
         let isCalm = Clock.monotonicNanoseconds() - segmentBegan > Limits.calmFill.wholeNanoseconds / 2

@@ -1,15 +1,15 @@
 import Diagnostics
 
-/// A Bloom filter over key hashes: says "certainly not here" or "perhaps".
+/// Bloom filter over key hashes, with the answers "certainly not" and "perhaps".
 ///
-/// All bits of a key lie in one block of 512, so that a question touches one cache line. With ten bits a key it says
-/// "perhaps" wrongly for about one key in a hundred.
+/// All bits of a key lie in one block of 512 bits, so that a question touches one cache line. With ten bits per key,
+/// the filter wrongly answers "perhaps" for about one key in a hundred.
 struct KeyFilter: Sendable, Equatable {
     static let bitsPerKey = 10
     static let bitsSetPerKey = 7
     static let wordsPerBlock = 8
 
-    /// Whole blocks, or nothing: then it says "perhaps" to everything.
+    /// Whole blocks; if empty, the filter answers "perhaps" to every key.
     private(set) var words: [UInt64]
 
     static let everything = KeyFilter(words: [])
@@ -46,7 +46,7 @@ struct KeyFilter: Sendable, Equatable {
     }
 
     private func block(of key: UInt64) -> Int {
-        // The upper half of a product is an even spread over the blocks, whatever their number.
+        // The upper half of the product spreads keys evenly over any number of blocks.
         let spread = (key &* 0x9e37_79b9_7f4a_7c15).multipliedFullWidth(by: UInt64(words.count / Self.wordsPerBlock))
         return Int(spread.high) * Self.wordsPerBlock
     }
@@ -58,7 +58,8 @@ struct KeyFilter: Sendable, Equatable {
     }
 }
 
-/// The keys of a segment that is being written. Beyond a cap it gives up and matches everything.
+/// Collector of the keys of a segment that is being written. Above a limit, it drops them, and its filter matches every
+/// key.
 struct KeyCollector: Sendable {
     struct Mark: Sendable {
         var count = 0
@@ -85,7 +86,8 @@ struct KeyCollector: Sendable {
     }
 
     mutating func returnTo(_ mark: Mark) {
-        // Keys given up within an abandoned transaction are gone; the filter stays true, only blunt.
+        // Keys that were dropped within an abandoned transaction are lost. The filter stays correct but matches every
+        // key.
         guard !isOverfull else { return }
         keys.removeSubrange(mark.count...)
     }
@@ -94,7 +96,8 @@ struct KeyCollector: Sendable {
 
     func filter() -> KeyFilter { isOverfull ? .everything : KeyFilter(of: keys) }
 
-    /// The same for what lies between places, of which it is known how many keys came before them.
+    /// Returns filters for the stretches of the segment. `starts` gives, for each stretch, the number of keys before
+    /// it.
     func stretches(from starts: [Int]) -> KeyStretches? {
         isOverfull ? nil : KeyStretches(of: keys, from: starts)
     }

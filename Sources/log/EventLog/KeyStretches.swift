@@ -2,10 +2,10 @@ import Bytes
 import Diagnostics
 import System
 
-/// Which keys each stretch of a sealed segment may have, a stretch being what lies between two points of its index: who looks
-/// for one row reads a little of the segments that have it.
+/// Filters that say which keys each stretch of a sealed segment may have. A stretch is the part between two points of
+/// the segment's index. A search for one row then reads only a little of each segment that has the row.
 ///
-/// It is a file beside the segment's index. It can always be done without, and anything odd about it is a reason to do so.
+/// They are a file beside the segment's index. The file is optional: a reader ignores a file with any error.
 ///
 ///     "TWKEYS01"  u32 header checksum of its segment  u32 number of stretches  u32 blocks of each filter
 ///     filter words  u32 CRC-32C of all before
@@ -21,7 +21,7 @@ struct KeyStretches: Sendable, Equatable {
         }
     }
 
-    /// The first stretch from that one on that may have one of the keys; their number if none may.
+    /// Returns the first stretch from `start` on that may have one of the keys; the number of stretches if none may.
     func first(from start: Int, havingAnyOf keys: [UInt64]) -> Int {
         filters.indices[start...].first { keys.contains(where: filters[$0].mayContain) } ?? filters.count
     }
@@ -42,7 +42,7 @@ extension KeyStretches {
         writer.append(little: checksum)
     }
 
-    /// Nil unless these bytes are whole, and of this segment with so many stretches.
+    /// Decodes the bytes; returns nil unless they are whole and belong to this segment with this number of stretches.
     static func decode(_ bytes: RawSpan, of header: SegmentHeader, stretches: Int) -> KeyStretches? {
         guard bytes.byteCount > 4 else { return nil }
         let content = bytes.extracting(0..<bytes.byteCount - 4)
@@ -59,7 +59,7 @@ extension KeyStretches {
         else { throw ByteError(expected: "the keys of this segment", offset: 0) }
         var blocks: [Int] = []
         for _ in 0..<stretches { blocks.append(Int(try reader.littleUInt32())) }
-        // No room is made for what is not there.
+        // Memory is reserved only for words that are really present.
         guard reader.remaining == blocks.reduce(0, +) * KeyFilter.wordsPerBlock * 8 else {
             throw ByteError(expected: "as many words as announced", offset: reader.offset)
         }
@@ -72,7 +72,7 @@ extension KeyStretches {
 }
 
 extension SegmentMap {
-    /// Puts what is known of a sealed segment beside it, the index last: without an index nobody asks for the rest.
+    /// Writes the files beside a sealed segment, the index last: without an index no reader asks for the other file.
     func write(to directory: any StorageDirectory) throws(SystemError) {
         var bytes = ByteWriter(capacity: 4096)
         if let stretches {
@@ -94,7 +94,7 @@ extension SegmentMap {
 }
 
 extension SegmentFiles {
-    /// What the stretches of a sealed segment have; nil where that is not known.
+    /// Returns the key filters of a sealed segment's stretches; nil if they are not known.
     func stretches(of map: SegmentMap) -> KeyStretches? {
         let header = map.summary.header
         guard
@@ -105,21 +105,21 @@ extension SegmentFiles {
     }
 }
 
-/// What of a sealed segment a reader goes to, who looks for keys.
+/// Stretches of a sealed segment that a reader with keys must read.
 struct WantedStretches: Sendable {
     private let points: [IndexPoint]
     private let relations: [IndexPoint]
     private let end: IndexPoint
-    /// Of the whole segment.
+    /// Key filter of the whole segment.
     private let filter: KeyFilter
     private let stretches: KeyStretches
-    /// The first one is read whatever it has: an epoch may begin in it.
+    /// True if the first stretch is read whatever keys it has, because an epoch may begin there.
     private let readsFirst: Bool
-    /// Of the keys that were asked for so far, those that the segment may have: a stretch seems to have another only by
-    /// mistake, and of so many stretches some do.
+    /// Requested keys that the segment may have. A stretch can match another key only by a false positive, and with
+    /// many stretches some would.
     private var likely: [UInt64] = []
     private var asked = 0
-    /// The stretch that begins next, seen from where the reader was asked about last.
+    /// Index of the next stretch to begin after the position of the last question.
     private var next = 0
 
     init(_ map: SegmentMap, _ stretches: KeyStretches, readsFirst: Bool) {
@@ -132,8 +132,8 @@ struct WantedStretches: Sendable {
         self.readsFirst = readsFirst
     }
 
-    /// Where to go on from a place between two entries, and the schema entries that are passed over on the way there; nil:
-    /// from that place. Of the keys, those that were given before come first.
+    /// Returns the next point to read, for a position between two entries, and the schema entries skipped on the way.
+    /// Returns nil if the reader should read on at that position. `keys` must begin with the keys of earlier calls.
     mutating func detour(
         from position: UInt64, for keys: [UInt64]
     ) -> (point: IndexPoint, relations: [IndexPoint])? {
@@ -145,12 +145,12 @@ struct WantedStretches: Sendable {
         let wanted = isFirst && readsFirst ? 0 : stretches.first(from: next, havingAnyOf: likely)
         defer { next = wanted + 1 }
         guard wanted > next else { return nil }
-        // Behind the last stretch nothing is shown any more.
+        // Behind the last stretch there is nothing more to show.
         guard wanted < points.count else { return (end, []) }
         let passed = position..<points[wanted].position
         return (points[wanted], relations.filter { passed.contains($0.position) })
     }
 
-    /// Before there the reader need not ask.
+    /// First position at which the reader needs to ask again.
     var nextQuestion: UInt64 { next < points.count ? points[next].position : .max }
 }

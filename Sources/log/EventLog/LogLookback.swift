@@ -2,20 +2,21 @@ import Bytes
 import Diagnostics
 import System
 
-/// The log from a place backwards: segments, the newest first, and of each its stretches of whole transactions, the last
-/// one first. Within a stretch entries come in their order.
+/// Reader that goes backwards from a position: the newest segment first, and in each segment the last stretch first. A
+/// stretch consists of whole transactions, and its entries come in their order.
 ///
-/// For who looks for the last word on something; usually that is not far back. One thread uses it.
+/// It serves a search for the latest entry on a subject, which is usually near. One thread uses it.
 public struct LogLookback: ~Copyable {
     private let outlines: SegmentOutlines
     private var outline: SegmentOutline
     private var scanner: SegmentScanner
-    /// Where the stretch begins that was entered last: what lies before it has not been shown.
+    /// Start of the stretch entered last. Nothing before this position has been shown.
     private var start: UInt64
-    /// What was read of files up to now.
+    /// Number of bytes read from files so far.
     public private(set) var bytesRead: UInt64
 
-    /// Everything before `end`, a place in the segment where an entry ends. It must be durable.
+    /// Prepares to read everything before `end`, a position in the segment at which an entry ends. The bytes before it
+    /// must be durable.
     public init(
         _ outlines: SegmentOutlines, segment: UInt64, before end: UInt64
     ) throws(EventLogError) {
@@ -33,7 +34,7 @@ public struct LogLookback: ~Copyable {
 
     public var segment: SegmentHeader { scanner.header }
 
-    /// The segment before; false if there is none.
+    /// Moves to the previous segment; returns false if there is none.
     public mutating func enterOlderSegment() throws(EventLogError) -> Bool {
         guard segment.sequence > 1, let (file, header) = try outlines.files.open(segment.sequence - 1) else {
             return false
@@ -44,13 +45,13 @@ public struct LogLookback: ~Copyable {
         return true
     }
 
-    /// Whether the segment may have this key.
+    /// True if the segment may have this key.
     public func mayContain(_ key: UInt64) -> Bool { outline.filter.mayContain(key) }
 
-    /// The payloads of the segment's schema entries, as far as it is looked at: all that its rows need.
+    /// Payloads of the schema entries in the visible part of the segment: all that the rows in it need.
     public var relations: [[UInt8]] { outline.relations }
 
-    /// The stretch before the one entered last, or the segment's last; false if there is none.
+    /// Enters the stretch before the current one, or the last one of the segment; returns false if there is none.
     public mutating func enterStretch() -> Bool {
         let end = start
         guard let first = outline.points.first, first.position < end else { return false }
@@ -62,7 +63,7 @@ public struct LogLookback: ~Copyable {
         return true
     }
 
-    /// Moves to the stretch's next entry; false at its end.
+    /// Moves to the next entry of the stretch; returns false at the end of the stretch.
     public mutating func next() throws(EventLogError) -> Bool {
         switch try reading({ () throws(SystemError) in try scanner.step() }) {
         case .entry: return true
@@ -72,7 +73,7 @@ public struct LogLookback: ~Copyable {
     }
 
     public var entry: EntryHeader { scanner.entry }
-    /// Where the entry begins.
+    /// Position at which the entry begins.
     public var position: UInt64 { scanner.position }
 
     public var payload: RawSpan {

@@ -3,7 +3,7 @@ import Diagnostics
 import Glibc
 import System
 
-/// Opening a log for writing: what is there is checked, what is left over from a crash is cleared away.
+/// Opens a log for writing: checks the existing files and removes the leftovers of a crash.
 struct LogOpening {
     let directory: any StorageDirectory
     let options: EventLogOptions
@@ -35,7 +35,8 @@ struct LogOpening {
         return try recover(last)
     }
 
-    /// A full disk must not keep the log from opening: then it stays written down until the next time.
+    /// Completes an unfinished erasure. A full disk must not keep the log from opening: then the plan waits for the
+    /// next start.
     private mutating func finishErasure() throws(EventLogError) {
         do throws(EventLogError) {
             let alone = try EventLogErasure.lock(directory)
@@ -44,7 +45,7 @@ struct LogOpening {
         } catch .failure(_) {
             report.hasUnfinishedErasure = true
         } catch .lockedElsewhere(_, _) {
-            // Somebody is at it.
+            // Another process is executing the plan now.
             report.hasUnfinishedErasure = true
         }
     }
@@ -62,7 +63,8 @@ struct LogOpening {
         return made
     }
 
-    /// A spare that was being prepared; indexes without segment; the index of a segment that is not sealed after all.
+    /// Removes unfinished spares, erasure files without a plan, indexes without a segment, and the index of an unsealed
+    /// segment.
     private func removeLeftovers(_ sequences: [UInt64], _ last: UInt64) throws(SystemError) {
         let kept = Set(sequences.dropLast())
         for name in try directory.names() {
@@ -70,7 +72,7 @@ struct LogOpening {
             let isLeft = [LogFile.spare, LogFile.unfinishedErasure, LogFile.erasedSegment].contains(name)
             if isLeft || isOrphan { try directory.remove(name) }
         }
-        // Also makes the last segment's own name durable, if a crash came before that.
+        // Also makes the last segment's own name durable, if a crash prevented that.
         try directory.sync()
     }
 
@@ -85,7 +87,8 @@ struct LogOpening {
         return (file, header)
     }
 
-    /// The newest segment says whose log it is now; older ones may be of a source that was left behind in a marked gap.
+    /// Checks that the newest segment belongs to this source. Older segments may belong to a source that was replaced
+    /// at a gap.
     private func checkSource(_ header: SegmentHeader) throws(EventLogError) {
         guard header.source == options.source else {
             throw .foreignSource(expected: options.source, found: header.source)
@@ -104,12 +107,12 @@ struct LogOpening {
             throw files.damage(sequence, at: scan.stoppedAt, scan.finding.words)
         }
         let map = scan.index.map(sealed: true, keyScheme: options.keyScheme)
-        // Only a convenience for the next time: a full disk must not keep the log from opening.
+        // The index only speeds up the next start: a full disk must not keep the log from opening.
         try? map.write(to: directory)
         return map.summary
     }
 
-    /// Finds the end of the last whole transaction and makes it the end of the file's content.
+    /// Finds the end of the last whole transaction and removes everything behind it from the file.
     mutating func recover(_ sequence: UInt64) throws(EventLogError) -> (any StorageFile, SegmentIndex) {
         let (file, header) = try openOwn(sequence)
         try checkSource(header)
@@ -134,17 +137,17 @@ struct LogOpening {
         return (file, index)
     }
 
-    /// Makes the kept bytes durable and the rest zero.
+    /// Makes the kept bytes durable and sets the rest to zero.
     private func settle(
         _ file: any StorageFile, _ end: UInt64, vouched: UInt64, writtenEnd: UInt64
     ) throws(SystemError) {
-        // What no later entry vouches for may have been read from memory only: a sync that failed before the crash
-        // can have left the pages there marked as written. So they are written again, not only synced.
+        // Bytes that no later entry vouches for may exist in memory only. A sync that failed before the crash can have
+        // left their pages marked as written. Therefore these bytes are written again, not only synced.
         try rewrite(file, from: max(vouched, UInt64(SegmentHeader.byteCount)), to: end)
         // No old bytes may lie behind the end: a later entry could end where one of them begins.
         try file.writeZeros(from: end, to: writtenEnd)
         try file.sync()
-        // Room ahead, as before the crash; without it the file grows by itself.
+        // Reserves room again, as before the crash. Without it, the file grows by itself.
         if try file.size() < options.segmentBytes { try? file.reserve(options.segmentBytes) }
     }
 
@@ -162,7 +165,7 @@ struct LogOpening {
 }
 
 extension SegmentScanner.Step {
-    /// For messages about a place that should have held an entry.
+    /// Phrase for messages about a place that should have held an entry.
     var words: String {
         switch self {
         case .entry: "an entry"

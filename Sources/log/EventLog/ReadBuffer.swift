@@ -1,15 +1,15 @@
 import System
 
-/// A piece of a file in memory that is reused for the next piece.
+/// Buffer that holds one piece of a file and is reused for the next piece.
 ///
 /// Files are read, not mapped: a mapped file that is truncated kills the process that touches it.
 @safe
 struct ReadBuffer: ~Copyable, @unchecked Sendable {
-    // The only pointer to this memory; whoever owns the buffer owns the bytes.
+    // The only pointer to this memory: the owner of the buffer owns the bytes.
     private var base: UnsafeMutableRawPointer
     private var capacity: Int
     private let usualCapacity: Int
-    /// Where in the file the bytes come from.
+    /// Position of the first byte in the file.
     private var start: UInt64 = 0
     private var filled = 0
 
@@ -39,7 +39,7 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
         position >= start && position + UInt64(count) <= start + UInt64(filled)
     }
 
-    /// How many bytes it has from `position` on.
+    /// Returns the number of bytes that the buffer holds from `position` on.
     func available(at position: UInt64) -> Int {
         position >= start && position <= start + UInt64(filled) ? Int(start + UInt64(filled) - position) : 0
     }
@@ -61,7 +61,7 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
         filled = unsafe try file.read(into: UnsafeMutableRawBufferPointer(start: base, count: count), at: position)
     }
 
-    /// Bytes that it holds.
+    /// Returns bytes that the buffer holds. The caller checks with `holds` first.
     @_lifetime(borrow self)
     func bytes(_ count: Int, at position: UInt64) -> RawSpan {
         precondition(holds(count, at: position), "only bytes that were read can be looked at")
@@ -70,7 +70,7 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
         return unsafe _overrideLifetime(span, borrowing: self)
     }
 
-    /// What an entry at this place would be.
+    /// Returns the header of an entry at this position, if there is one. The checksum is not checked.
     @inline(__always)
     func sighting(at position: UInt64) -> EntryHeader.Sighting {
         precondition(holds(EntryHeader.byteCount, at: position), "only bytes that were read can be looked at")

@@ -1,6 +1,6 @@
-/// What the index beside a sealed segment says of it, by which a reader may pass it over.
+/// Facts from the index of a sealed segment, by which a reader may skip the segment.
 public struct SealedSegment {
-    /// Which kinds of entries it has.
+    /// Kinds of entries in the segment.
     public let kinds: EntryKinds
     private let outline: SegmentOutline
 
@@ -10,9 +10,9 @@ public struct SealedSegment {
         self.outline = outline
     }
 
-    /// The payloads of its schema entries: every change in it is of one of those.
+    /// Payloads of the segment's schema entries. Every change in the segment has one of these schemas.
     public var relations: [[UInt8]] { outline.relations }
 
-    /// Whether it may have this key.
+    /// True if the segment may have this key.
     public func mayContain(_ key: UInt64) -> Bool { outline.filter.mayContain(key) }
 }

@@ -2,22 +2,23 @@ import Bytes
 import Diagnostics
 import System
 
-/// One sealed segment, read from its beginning to its end in steps, for who reads slowly. It checks what can be checked.
+/// Slow check of one sealed segment, from its beginning to its end in steps: checksums, and the order of offsets and
+/// LSNs.
 public struct SegmentCheck: ~Copyable {
     private let files: SegmentFiles
     private var scanner: SegmentScanner
 
-    /// Nil if the segment is not there (any more).
+    /// Opens the segment; nil if it does not exist (any more).
     public init?(_ directory: any StorageDirectory, segment: UInt64) throws(EventLogError) {
         files = SegmentFiles(directory: directory)
         guard let (file, header) = try files.open(segment) else { return nil }
         scanner = SegmentScanner(file, header, readBytes: Limits.logReadBytes)
     }
 
-    /// How far it has come.
+    /// Number of bytes checked so far.
     public var bytesRead: UInt64 { scanner.next }
 
-    /// Reads on over at least so many bytes; false at the segment's end.
+    /// Checks at least the next `bytes` bytes; returns false at the segment's end.
     public mutating func step(over bytes: UInt64) throws(EventLogError) -> Bool {
         let goal = scanner.next + bytes
         while scanner.next < goal {
@@ -33,7 +34,7 @@ public struct SegmentCheck: ~Copyable {
         return true
     }
 
-    /// The segments before the one that is written to, as they are named in the directory.
+    /// Returns the numbers of the segments before the active one, from the names in the directory.
     public static func sealed(
         in directory: any StorageDirectory, before active: UInt64
     ) throws(EventLogError) -> [UInt64] {

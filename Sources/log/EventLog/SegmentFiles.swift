@@ -3,12 +3,12 @@ import Diagnostics
 import Glibc
 import System
 
-/// The log's files as they lie in a directory. What is here only reads, so every process may use it at any time.
+/// The log's files in their directory. All members only read, so any process may use them at any time.
 struct SegmentFiles: Sendable {
     let directory: any StorageDirectory
 
-    /// In order. A list that is read while a writer rolls may show a new segment and not the one before it, so one with
-    /// a hole is read again.
+    /// Returns the numbers of all segments, in order. While a writer begins a segment, a directory listing may show the
+    /// new segment but not the one before. Therefore a list with a hole is read again.
     func sequences() throws(EventLogError) -> [UInt64] {
         var sequences = try listed()
         for _ in 0..<2 where zip(sequences, sequences.dropFirst()).contains(where: { $1 != $0 + 1 }) {
@@ -22,7 +22,7 @@ struct SegmentFiles: Sendable {
         return names.compactMap(LogFile.sequence(ofSegment:)).sorted()
     }
 
-    /// A segment whose number is missing between two others is damage.
+    /// Throws an error if a segment's number is missing between two others: such a log is damaged.
     func requireUnbroken(_ sequences: [UInt64]) throws(EventLogError) {
         for (earlier, later) in zip(sequences, sequences.dropFirst()) where later != earlier + 1 {
             throw .damaged(
@@ -36,7 +36,7 @@ struct SegmentFiles: Sendable {
         .damaged(EventLogDamage(path: path(sequence), position: position, finding: finding, segment: sequence))
     }
 
-    /// The open segment, or nil if there is none of this number.
+    /// Opens the segment with this number; returns nil if there is none.
     func open(
         _ sequence: UInt64, for access: StorageAccess = .reading
     ) throws(EventLogError) -> (file: any StorageFile, header: SegmentHeader)? {
@@ -63,7 +63,7 @@ struct SegmentFiles: Sendable {
         return (file, header)
     }
 
-    /// The format that a segment says it has; nil if it is none.
+    /// Returns the format version that a segment names; nil if the file is no segment.
     private static func format(of file: any StorageFile) throws(SystemError) -> UInt32? {
         var buffer = ReadBuffer(capacity: SegmentHeader.byteCount)
         try buffer.fill(from: file, at: 0, wanted: SegmentHeader.byteCount, limit: .max)
@@ -78,7 +78,7 @@ struct SegmentFiles: Sendable {
         return SegmentHeader.decode(buffer.bytes(SegmentHeader.byteCount, at: 0))
     }
 
-    /// The index of a sealed segment from its sidecar; nil if that is missing or not to be believed.
+    /// Reads the index of a sealed segment from its sidecar; nil if the sidecar is missing or invalid.
     func sidecar(of file: any StorageFile, _ header: SegmentHeader) -> SegmentMap? {
         guard let size = try? file.size(),
             let bytes = try? contents(
@@ -87,7 +87,7 @@ struct SegmentFiles: Sendable {
         return Sidecar.decode(bytes.bytes, of: header, segmentBytes: size)
     }
 
-    /// The index of a segment from its sidecar or, failing that, from its entries up to `limit`.
+    /// Returns the index of a segment: from its sidecar or, without a valid one, from its entries up to `limit`.
     func map(
         of file: any StorageFile, _ header: SegmentHeader, sealed: Bool, limit: UInt64 = .max, keysOf: EventLogKeys?
     ) throws(EventLogError) -> SegmentMap {

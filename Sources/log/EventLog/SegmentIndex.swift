@@ -1,13 +1,13 @@
 import Diagnostics
 
-/// A place in a segment where an entry (the first of its transaction) begins, and what lies before it.
+/// Place in a segment at which a transaction's first entry begins, with limits for all entries before it.
 public struct IndexPoint: Sendable, Equatable {
     public var position: UInt64
-    /// The offset of the next change; all before are smaller.
+    /// Offset of the next change; all earlier ones are smaller.
     public var offset: UInt64
-    /// All entries before have at most this LSN.
+    /// Highest LSN that any earlier entry can have.
     public var lsn: UInt64
-    /// All entries before have at most this time.
+    /// Latest time that any earlier entry can have.
     public var time: Int64
 
     init(position: UInt64, offset: UInt64, lsn: UInt64, time: Int64) {
@@ -23,16 +23,16 @@ public struct IndexPoint: Sendable, Equatable {
     }
 }
 
-/// What a segment holds, in numbers: whole transactions only.
+/// Counts and limits of the entries of a segment; whole transactions only.
 public struct SegmentSummary: Sendable, Equatable {
     public var header: SegmentHeader
     public var isSealed = false
-    /// The end of the last whole transaction; the size of the file once it is sealed.
+    /// End of the last whole transaction; the size of the file once the segment is sealed.
     public var bytes: UInt64
     public var entries: UInt64 = 0
     public var endOffset: UInt64
     public var lastLSN: UInt64
-    /// Smallest and largest time of an entry; commit times do not come in order.
+    /// Smallest and largest time of an entry; commit times are not in order.
     public var minimumTime: Int64 = .max
     public var maximumTime: Int64 = .min
     var kinds = EntryKinds.none
@@ -61,16 +61,16 @@ public struct SegmentSummary: Sendable, Equatable {
     }
 }
 
-/// Where things are in one segment. Built as entries are appended or scanned; kept beside a sealed segment.
+/// Index of one segment. It grows as entries are appended or scanned, and is stored beside a sealed segment.
 struct SegmentIndex: Sendable {
-    /// Everything that was added, an unfinished transaction too.
+    /// Summary of all added entries, including an unfinished transaction.
     private(set) var all: SegmentSummary
-    /// Up to the last whole transaction.
+    /// Summary up to the last whole transaction.
     private(set) var whole: SegmentSummary
     private(set) var points: [IndexPoint]
-    /// How many keys came before each of them.
+    /// Number of keys before each point.
     private var keysBefore = [0]
-    /// Where the schema entries begin.
+    /// Starts of the schema entries.
     private(set) var relations: [IndexPoint] = []
     private(set) var keys = KeyCollector()
     private(set) var isInsideTransaction = false
@@ -84,7 +84,7 @@ struct SegmentIndex: Sendable {
         points = [IndexPoint(startOf: header)]
     }
 
-    /// Adds the entry that begins at the end of what was added so far, and has these keys.
+    /// Adds an entry with these keys. The entry begins at the end of the entries added so far.
     @inline(__always)
     mutating func add(_ entry: EntryHeader, keys added: Span<UInt64> = Span()) {
         if !isInsideTransaction { beginTransaction() }
@@ -97,7 +97,7 @@ struct SegmentIndex: Sendable {
         if !entry.isContinued { endTransaction() }
     }
 
-    /// The keys of some entry are not known.
+    /// Marks that the keys of some entry are unknown.
     mutating func giveUpKeys() { keys.giveUp() }
 
     private mutating func beginTransaction() {
@@ -114,30 +114,32 @@ struct SegmentIndex: Sendable {
         wholeKeys = keys.mark
     }
 
-    /// Forgets the entries since the last whole transaction.
+    /// Removes the entries added since the last whole transaction.
     mutating func abandonTransaction() {
         all = whole
         relations.removeSubrange(wholeRelations...)
         keys.returnTo(wholeKeys)
         isInsideTransaction = false
-        // Its point stays if it got one: it stands at the end of the last whole transaction, where the next begins.
+        // The transaction's index point may stay: it is the end of the last whole transaction, where the next one
+        // begins.
     }
 }
 
-/// How a reader finds its place, whether the index came from a sidecar or from a scan.
+/// Index of a segment as readers use it, from a sidecar or from a scan.
 struct SegmentMap: Sendable {
     var summary: SegmentSummary
     var points: [IndexPoint]
     var relations: [IndexPoint]
     var filter: KeyFilter
-    /// Which keys the filter knows of; see `EventLogOptions.keyScheme`.
+    /// Version of the set of keys that the filter contains; see `EventLogOptions.keyScheme`.
     var keyScheme: UInt32 = 0
-    /// Of a segment that was just sealed, unless it has more keys than are remembered; else it is read when it is needed.
+    /// Key filters of the stretches, for a segment that was just sealed; nil if it has too many keys. For other
+    /// segments they are read on demand.
     var stretches: KeyStretches?
 }
 
 extension SegmentIndex {
-    /// The index as it is kept; filters are made when a segment is sealed.
+    /// Returns the index in its stored form. Filters are made only for a sealed segment.
     func map(sealed: Bool, keyScheme: UInt32 = 0) -> SegmentMap {
         var summary = whole
         summary.isSealed = sealed

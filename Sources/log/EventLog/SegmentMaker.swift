@@ -1,18 +1,18 @@
 import Bytes
 import System
 
-/// The gap entry a new epoch begins with.
+/// Gap entry with which a new epoch begins.
 struct FirstEntry: ~Copyable {
     let time: Int64
     let payload: ByteWriter
 }
 
-/// Makes a segment whole under another name first, so that a segment that has its name is valid.
+/// Builds a segment completely under a temporary name, so that a file with a segment's name is always valid.
 struct SegmentMaker {
     let directory: any StorageDirectory
     let bytes: UInt64
 
-    /// After this the segment is there; to make its name durable the directory must be synced.
+    /// Creates the segment's file under its final name. The caller must sync the directory to make the name durable.
     func make(
         _ header: SegmentHeader, on ready: (any StorageFile)?, gap: consuming FirstEntry?, withZeros: Bool = false
     ) throws(EventLogFailure) -> (file: any StorageFile, index: SegmentIndex) {

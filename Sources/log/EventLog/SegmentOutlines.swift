@@ -2,15 +2,15 @@ import Bytes
 import Diagnostics
 import System
 
-/// What is known of a segment without reading it again: where transactions begin, its schemas, and its keys.
+/// Known facts of a segment that need no second reading: the starts of transactions, its schemas, and its keys.
 struct SegmentOutline {
     var points: [IndexPoint]
-    /// The payloads of its schema entries.
+    /// Payloads of the segment's schema entries.
     var relations: [[UInt8]] = []
     var filter = KeyFilter.everything
-    /// What lies before this is described.
+    /// End of the described part. Entries before this position are described.
     var end: UInt64
-    /// The index beside a sealed segment: nothing comes after it.
+    /// True if the outline comes from the index of a sealed segment: nothing comes after it.
     var isWhole = false
 
     init(startOf header: SegmentHeader) {
@@ -24,20 +24,21 @@ struct SegmentOutline {
     }
 }
 
-/// The outlines of segments that were looked into, for who looks again soon. One thread uses it.
+/// Cache of the outlines of segments that were read, for a search that reads them again soon. One thread uses it.
 public final class SegmentOutlines {
     let files: SegmentFiles
     private let maximumBytes: Int
     private var known: [UInt32: SegmentOutline] = [:]
     private var knownBytes = 0
 
-    /// With more than `maximumBytes` of them all are forgotten and made again.
+    /// Creates the cache. If the outlines take more than `maximumBytes`, the cache drops all of them; they are made
+    /// again.
     public init(directory: any StorageDirectory, maximumBytes: Int) {
         files = SegmentFiles(directory: directory)
         self.maximumBytes = maximumBytes
     }
 
-    /// The outline of what lies before `limit`; `bytesRead` grows by what had to be read for it.
+    /// Returns the outline of the part before `limit`. Adds the bytes read for it to `bytesRead`.
     func outline(
         of file: any StorageFile, _ header: SegmentHeader, before limit: UInt64, _ bytesRead: inout UInt64
     ) throws(EventLogError) -> SegmentOutline {
@@ -84,7 +85,7 @@ public final class SegmentOutlines {
         return outline
     }
 
-    /// Where nothing describes the segment yet, or it is still being written.
+    /// Extends the outline by reading entries, for a segment that has no index yet or is still being written.
     private static func extend(
         _ outline: inout SegmentOutline, _ file: any StorageFile, _ header: SegmentHeader, to limit: UInt64
     ) throws(SystemError) {
@@ -94,7 +95,7 @@ public final class SegmentOutlines {
         while true {
             let here = scanner.nextPoint
             guard try scanner.step() == .entry else { return }
-            // What was passed before has been noted.
+            // Schema entries before the outline's end were noted earlier.
             if scanner.entry.kind == .relation, here.position >= outline.end {
                 outline.relations.append(scanner.payload.copied())
             }

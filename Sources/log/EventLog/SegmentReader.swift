@@ -2,16 +2,17 @@ import Bytes
 import Diagnostics
 import System
 
-/// One segment, entry by entry from its beginning or from any place in it, up to a place that its writer called durable.
+/// Reader of one segment, entry by entry, from its beginning or from any place, up to a position that the writer called
+/// durable.
 ///
-/// For who keeps an index of places of its own. One thread uses it.
+/// It serves callers that keep their own index of places. One thread uses it.
 public struct SegmentReader: ~Copyable {
     private let files: SegmentFiles
     private let isSealed: Bool
     private var scanner: SegmentScanner
 
-    /// The segment of that number; nil if it is not there (any more). `limit` is where its whole transactions end, as the
-    /// writer's `EventLogEnd` says; nil of one that was sealed.
+    /// Opens the segment with this number; nil if it does not exist (any more). `limit` is the end of its whole
+    /// transactions, from the writer's `EventLogEnd`; nil for a sealed segment.
     public init?(
         directory: any StorageDirectory, segment: UInt64, limit: UInt64?
     ) throws(EventLogError) {
@@ -24,27 +25,27 @@ public struct SegmentReader: ~Copyable {
 
     public var header: SegmentHeader { scanner.header }
 
-    /// Whether it may have this key; of one that is still written to nobody knows. The index beside the segment is read
-    /// for it.
+    /// True if the segment may have this key. Reads the index beside the segment; always true for a segment that is
+    /// still being written.
     public func mayContain(_ key: UInt64) -> Bool {
         guard isSealed, let map = files.sidecar(of: scanner.file, scanner.header) else { return true }
         return map.filter.mayContain(key)
     }
 
-    /// Where the next entry begins, and the offset it has.
+    /// Start of the next entry, and its offset.
     public var place: (position: UInt64, offset: UInt64) {
         let point = scanner.nextPoint
         return (point.position, point.offset)
     }
 
-    /// Goes to a place where an entry of that offset begins.
+    /// Moves to a place at which an entry with that offset begins.
     public mutating func move(to position: UInt64, offset: UInt64) {
         scanner.move(to: IndexPoint(position: position, offset: offset, lsn: 0, time: .min))
-        // Places are far apart: a little is read at each.
+        // Places are far apart, so little is read at each.
         scanner.refresh()
     }
 
-    /// Moves to the next entry; false where there is none for now.
+    /// Moves to the next entry; returns false if there is none for now.
     public mutating func next() throws(EventLogError) -> Bool {
         switch try reading({ () throws(SystemError) in try scanner.step() }) {
         case .entry: return true

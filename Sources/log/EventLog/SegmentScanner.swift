@@ -3,26 +3,26 @@ import Diagnostics
 import Glibc
 import System
 
-/// Walks over one segment, entry by entry, and checks everything that can be checked: checksums, order of offsets
-/// and LSNs. Bytes come from disks and may be anything; nothing in them can make it crash or ask for memory that
-/// the file does not justify.
+/// Scanner that walks over one segment, entry by entry, and checks checksums and the order of offsets and LSNs. Bytes
+/// from a disk may have any value. None can crash the scanner or make it ask for more memory than the file's size
+/// justifies.
 public struct SegmentScanner: ~Copyable, Sendable {
     public enum Step: Equatable, Sendable {
         case entry
-        /// Nothing was ever written here: zeros, or the end of the file or of the allowed range.
+        /// No bytes were ever written here: zeros, or the end of the file or of the allowed range.
         case end
-        /// Something is here that is no entry of this segment; a fixed phrase says why.
+        /// The bytes here are no entry of this segment; a fixed phrase gives the reason.
         case invalid(String)
     }
 
     public let file: any StorageFile
     public let header: SegmentHeader
-    /// The entry last stepped on, and where it begins.
+    /// Entry of the last step; `position` is its start.
     public private(set) var entry: EntryHeader
     public private(set) var position: UInt64
-    /// Where the next one begins.
+    /// Start of the next entry.
     public private(set) var next: UInt64
-    /// Bytes from here on are not looked at.
+    /// End of the range that the scanner may read.
     var limit: UInt64
 
     private var buffer: ReadBuffer
@@ -30,10 +30,10 @@ public struct SegmentScanner: ~Copyable, Sendable {
     private let largestWindow: Int
     private var expectedOffset: UInt64
     private var reachedLSN: UInt64
-    /// What was reached before the entry last stepped on.
+    /// LSN before the entry of the last step.
     private var lsnBefore: UInt64
 
-    /// Starts at the first entry, or at a place that an index says an entry begins at.
+    /// Starts at the first entry, or at a point from an index, where an entry begins.
     public init(
         _ file: any StorageFile, _ header: SegmentHeader, from point: IndexPoint? = nil, limit: UInt64 = .max,
         readBytes: Int = Limits.logScanBytes
@@ -55,27 +55,27 @@ public struct SegmentScanner: ~Copyable, Sendable {
         window = min(readBytes, Self.smallestWindow)
     }
 
-    /// A follower at the end reads little at a time; a scan soon reads much.
+    /// Size of the first read. A follower at the end of the log reads little at a time; a long scan soon reads much.
     private static let smallestWindow = 64 << 10
 
-    /// The state to come back to: an index point for the next entry.
+    /// State for a later return: an index point for the next entry.
     public var nextPoint: IndexPoint {
         IndexPoint(position: next, offset: expectedOffset, lsn: reachedLSN, time: .min)
     }
 
-    /// The place of the entry last stepped on, to step on it again.
+    /// Start of the entry of the last step, for another step on it.
     var startOfEntry: IndexPoint {
         IndexPoint(position: position, offset: entry.offset, lsn: lsnBefore, time: .min)
     }
 
-    /// Goes back (or on) to a place where an entry begins.
+    /// Moves back or forward to a place at which an entry begins.
     mutating func move(to point: IndexPoint) {
         next = point.position
         expectedOffset = point.offset
         reachedLSN = point.lsn
     }
 
-    /// Forgets bytes read before, which another process may have changed since.
+    /// Drops buffered bytes, which another process may have changed since.
     mutating func refresh() {
         buffer.forget()
         window = min(largestWindow, Self.smallestWindow)
@@ -86,7 +86,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         get { buffer.bytes(entry.payloadBytes, at: position + UInt64(EntryHeader.byteCount)) }
     }
 
-    /// Moves to the next entry. Where it does not say `.entry`, it stays where it is.
+    /// Moves to the next entry. If the result is not `.entry`, the scanner keeps its place.
     public mutating func step() throws(SystemError) -> Step {
         guard try load(EntryHeader.byteCount) else { return try shortEnd() }
         switch buffer.sighting(at: next) {
@@ -115,7 +115,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         return .entry
     }
 
-    /// Makes sure that `count` bytes from `next` on are in the buffer; false if there are not that many.
+    /// Loads `count` bytes from `next` on into the buffer; returns false if there are fewer.
     @inline(__always)
     private mutating func load(_ count: Int) throws(SystemError) -> Bool {
         if buffer.holds(count, at: next) { return true }
@@ -123,7 +123,8 @@ public struct SegmentScanner: ~Copyable, Sendable {
     }
 
     private mutating func refill(_ count: Int) throws(SystemError) -> Bool {
-        // A damaged length must not make us ask for memory: what is larger than the buffer has to be in the file.
+        // A damaged length must not cause a huge allocation: an entry larger than the buffer must really be in the
+        // file.
         if count > largestWindow {
             let end = min(limit, try file.size())
             guard end > next, end - next >= UInt64(count) else { return false }
@@ -133,7 +134,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         return buffer.holds(count, at: next)
     }
 
-    /// Fewer bytes than a header are left.
+    /// Returns the step for a rest that is shorter than a header.
     private func shortEnd() throws(SystemError) -> Step {
         let rest = buffer.bytes(buffer.available(at: next), at: next)
         return rest.isZero ? .end : .invalid("a header cut off by the end of the file")

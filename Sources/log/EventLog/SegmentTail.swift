@@ -2,16 +2,17 @@ import Bytes
 import Diagnostics
 import System
 
-/// What lies behind the last entry that reads back.
+/// State of the bytes behind the last entry that reads back.
 enum SegmentTail: Equatable {
     /// Zeros, or nothing.
     case clean
-    /// Bytes of writes that were never confirmed to anyone; the last of them ends here. They may be cut off.
+    /// Bytes of writes that were never confirmed to any reader or source. `end` is the end of the last one. They may be
+    /// cut off.
     case torn(end: UInt64)
-    /// A valid entry further on says that the bytes here were durable. They were lost since, and must not be cut off.
+    /// Bytes that a valid later entry names as durable. They were lost since then, and must not be cut off.
     case damaged
 
-    /// Decides by searching everything behind `position`, at every byte, for an entry that vouches for it.
+    /// Searches everything behind `position`, at every byte, for an entry that vouches for it, and returns the state.
     static func of(_ file: any StorageFile, _ header: SegmentHeader, after position: UInt64) throws(SystemError) -> Self
     {
         var search = WitnessSearch(file: file, header: header, position: position, size: try file.size())
@@ -40,7 +41,8 @@ private struct WitnessSearch: ~Copyable {
         let stride = Limits.logReadBytes - EntryHeader.byteCount
         var at = position
         while at < size {
-            // Pieces overlap by a header, so that none is missed at a seam.
+            // Pieces overlap by the size of a header, so that the search misses no header at the boundary of two
+            // pieces.
             try buffer.fill(from: file, at: at, wanted: Limits.logReadBytes, limit: size)
             let count = buffer.available(at: at)
             if count == 0 { break }
@@ -54,7 +56,7 @@ private struct WitnessSearch: ~Copyable {
         return .torn(end: lastWritten + 1)
     }
 
-    /// For pieces that are not all zeros.
+    /// Records the last written byte. The caller passes only pieces that are not all zeros.
     private mutating func noteWritten(_ count: Int, at start: UInt64) {
         var last = count - 1
         while buffer.bytes(count, at: start).byte(last) == 0 { last -= 1 }
@@ -74,9 +76,10 @@ private struct WitnessSearch: ~Copyable {
         return false
     }
 
-    /// Such fields do not come about by chance; still only the checksum proves them.
+    /// True if the checksum proves the entry. Fields like these rarely arise by chance, but only the checksum proves
+    /// them.
     private mutating func isValid(_ entry: EntryHeader, _ checksum: UInt32, at: UInt64) throws(SystemError) -> Bool {
-        // Bytes made to look like many long entries would take for ever; whoever made them gets "damaged".
+        // Bytes made to look like many long entries would take for ever, so the search then ends with "damaged".
         bytesChecked += UInt64(entry.byteCount)
         if bytesChecked > 16 * size { return true }
         try candidate.fill(from: file, at: at, wanted: entry.byteCount, limit: size)
@@ -88,10 +91,10 @@ private struct WitnessSearch: ~Copyable {
 /// One segment read from its start to the last entry that reads back.
 struct SegmentScan {
     var index: SegmentIndex
-    /// Where it stopped, and on what.
+    /// Position at which the scan stopped, and the reason.
     var stoppedAt: UInt64
     var finding: SegmentScanner.Step
-    /// Bytes that a later entry vouches for.
+    /// Number of leading bytes that a later entry names as durable.
     var vouchedBytes: UInt64
 
     static func of(
@@ -119,6 +122,6 @@ struct SegmentScan {
     }
 }
 
-/// The key hashes of a payload, for making an index again; the log itself cannot read payloads. Nil when they cannot be
-/// told: then the segment may hold any key.
+/// Returns the key hashes of a payload, for building an index again: the log itself cannot read payloads. Returns nil
+/// if the keys cannot be determined; then the segment may hold any key.
 public typealias EventLogKeys = @Sendable (EntryKind, RawSpan) -> [UInt64]?

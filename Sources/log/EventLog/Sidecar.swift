@@ -1,8 +1,8 @@
 import Bytes
 import System
 
-/// The index of a sealed segment as a file beside it. It can always be made again, so anything odd about it is only
-/// a reason to do that.
+/// Index of a sealed segment, stored as a file beside the segment. It can always be built again, so a reader with any
+/// doubt about it does that.
 ///
 ///     "TWINDEX1"  u32 header checksum of its segment  u32 number of points  u32 of relations  u32 of filter words
 ///     summary (6 words)  u32 kinds of entries  u32 scheme of keys  points and relations (4 words each)  filter words
@@ -34,7 +34,7 @@ enum Sidecar {
         writer.append(little: UInt64(bitPattern: point.time))
     }
 
-    /// The index, if these bytes are one, whole, and of this segment with this many bytes.
+    /// Decodes the index; returns nil unless the bytes are whole and belong to this segment with this size.
     static func decode(_ bytes: RawSpan, of header: SegmentHeader, segmentBytes: UInt64) -> SegmentMap? {
         guard bytes.byteCount > 4 else { return nil }
         let content = bytes.extracting(0..<bytes.byteCount - 4)
@@ -92,7 +92,7 @@ enum Sidecar {
     }
 }
 
-/// Reading one whole small file.
+/// Reads a whole small file; at most `limit` bytes.
 func contents(
     of name: String, in directory: any StorageDirectory, atMost limit: Int
 ) throws(SystemError) -> ByteWriter {

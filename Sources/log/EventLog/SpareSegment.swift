@@ -2,18 +2,18 @@ import Diagnostics
 import Synchronization
 import System
 
-/// The next segment's file, made ready on a thread of its own while the present one fills up.
+/// File of the next segment, prepared on a separate thread while the present segment fills up.
 ///
-/// Filling with zeros first makes each later sync cheaper (no extent to note in the file system's journal) and
-/// costs the disk every byte twice, so it is done in calm times only. Not being ready is no error: the writer then makes a
-/// file itself.
+/// Zeros in the file make each later sync cheaper: the file system has no extent to note in its journal. But then the
+/// disk writes every byte twice, so the thread writes zeros only while the log grows slowly. If the spare is not ready,
+/// the writer creates a file itself.
 final class SpareSegment: Sendable {
     private let file: any StorageFile
     private let isReady = Atomic(false)
     private let isCancelled = Atomic(false)
     private let thread: Mutex<BackgroundThread?> = Mutex(nil)
 
-    /// Begins to prepare; nil if not even that works.
+    /// Starts the preparation; returns nil if the file cannot be created.
     static func prepare(in directory: any StorageDirectory, bytes: UInt64, withZeros: Bool) -> SpareSegment? {
         guard let file = try? directory.open(LogFile.spare, for: .creating) else { return nil }
         let spare = SpareSegment(file: file)
@@ -31,7 +31,7 @@ final class SpareSegment: Sendable {
             try file.sync()
             isReady.store(true, ordering: .releasing)
         } catch {
-            // The disk may be full just now; the writer will say so if it is when a segment is needed.
+            // The disk may be full for now. If it still is when a segment is needed, the writer reports it.
         }
     }
 
@@ -41,14 +41,14 @@ final class SpareSegment: Sendable {
             let began = Clock.monotonicNanoseconds()
             let end = min(at + UInt64(Limits.zeroFillBytes), bytes)
             try file.writeZeros(from: at, to: end)
-            // Each step by itself, and a rest three times as long: the disk belongs to the log's own syncs.
+            // Syncs each step and then rests three times as long, at most 50 ms: the log's own syncs come first.
             try file.sync()
             at = end
             BackgroundThread.rest(nanoseconds: min(3 * (Clock.monotonicNanoseconds() - began), 50_000_000))
         }
     }
 
-    /// Ends the preparation and gives the file if it was ready. The file keeps its name until the caller changes it.
+    /// Ends the preparation and returns the file if it was ready. The file keeps its name until the caller changes it.
     func take() -> (any StorageFile)? {
         isCancelled.store(true, ordering: .relaxed)
         thread.withLock { thread in
