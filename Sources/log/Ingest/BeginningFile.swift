@@ -1,15 +1,15 @@
 import Bytes
 import System
 
-/// The slot with which a new log is about to begin, in a small file where its segments will be: written while there is no
-/// such slot, and gone when the log has begun.
+/// Name of the slot with which a new log is about to begin, in a small file beside the log's future segments. The hub
+/// writes the file before it creates the slot, and removes it when the log has begun.
 ///
-/// So a hub that ends in between finds a slot that was made for it. Any other slot that is there before its log was made for
-/// a log that is lost.
+/// If a hub ends in between, the next start recognizes the slot as its own. Any other slot that exists before its log
+/// was made for a log that is lost.
 struct BeginningFile {
     static let name = "beginning"
     private static let unfinished = "beginning.new"
-    /// PostgreSQL's names have 63 bytes at most.
+    /// PostgreSQL limits names to 63 bytes.
     private static let maximumBytes = 256
 
     let directory: any StorageDirectory
@@ -36,7 +36,7 @@ struct BeginningFile {
         try directory.sync()
     }
 
-    /// Where it cannot be removed now, the next start does: before that start nothing asks for it.
+    /// Removes the file. If that fails, the next start removes it; nothing reads it before then.
     func remove() {
         guard (try? directory.names().contains(Self.name)) == true else { return }
         try? directory.remove(Self.name)

@@ -1,17 +1,17 @@
-/// Whether the log will find room for what it is to keep. In: how much is free, now and then. Out: what has become of it.
+/// Forecast of whether the disk has room for the log. It takes samples of the free space and returns changes of level.
 struct DiskOutlook {
     enum Level {
         case well
-        /// Retention allows the log to grow by more than is free.
+        /// The free space is smaller than the growth that retention allows.
         case tight
-        /// A few segments more, and it is full.
+        /// The free space is less than a few segments.
         case short
     }
 
     struct Sample {
         var free: UInt64
         var log: UInt64
-        /// Nil: no limit by size.
+        /// Maximum size of the log; nil if there is none.
         var retention: UInt64?
         var segment: UInt64
     }
@@ -20,7 +20,7 @@ struct DiskOutlook {
 
     private(set) var level = Level.well
 
-    /// Nil where it is as before.
+    /// Takes a sample; returns the new level, or nil if the level is unchanged.
     mutating func take(_ sample: Sample) -> Level? {
         let before = level
         let growth = sample.retention.map { $0 > sample.log ? $0 - sample.log : 0 } ?? 0

@@ -3,18 +3,19 @@ import EventLog
 import System
 
 extension IngestService {
-    /// What came of an erasure beside the running hub.
+    /// Result of an erasure in a running hub.
     public enum Erasure: Sendable, Equatable {
-        /// So many segments were made anew.
+        /// The number of segments that were rewritten.
         case done(segments: Int)
-        /// The ingest thread did not come to it: it waits for the database or the disk, or a large transaction is under way.
+        /// The ingest thread did not respond in time: it waits for the database or the disk, or a large transaction is
+        /// in progress.
         case busy
     }
 
-    /// Takes out of the log what `plan` writes down (`EventLogErasure.writeDown`), while the hub goes on writing and reading.
+    /// Erases the patches that `plan` stores (`EventLogErasure.writeDown`), while the hub goes on writing and reading.
     ///
-    /// Before the plan is made, the ingest thread begins another segment: all that was written lies in sealed ones then,
-    /// which nobody writes to. Who has a segment open reads on in the file that it was.
+    /// Before `plan` runs, the ingest thread begins another segment. All content then lies in sealed segments, to which
+    /// nothing is written. A reader with an open segment goes on in the old file.
     public func erase(in logDirectory: String, _ plan: () throws -> Void) throws -> Erasure {
         guard upkeep.seal(within: Limits.sealingPatience) else { return .busy }
         try plan()

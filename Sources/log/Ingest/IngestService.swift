@@ -6,8 +6,8 @@ import Replication
 import Synchronization
 import System
 
-/// The ingest thread with all it owns: log, sink, replicator; and the one that reads old segments again. Started once,
-/// stopped once.
+/// Service that runs the ingest thread with its log, sink and replicator, and the thread that reads old segments again.
+/// It is started once and stopped once.
 public final class IngestService: Sendable {
     public struct Settings: Sendable {
         public var replication: ReplicationSettings
@@ -15,7 +15,7 @@ public final class IngestService: Sendable {
         public var segmentBytes: Int
         public var retentionAge: Duration?
         public var retentionBytes: Int64?
-        /// Bytes of sealed segments that are read again each second; nil is none.
+        /// Number of bytes of sealed segments that are read again per second; nil turns this off.
         public var scrubRate: Int?
         /// File with the rules by which readers of the log mask values.
         public var maskRules: String?
@@ -34,7 +34,7 @@ public final class IngestService: Sendable {
             self.maskRules = maskRules
         }
 
-        /// The event log's own directory below the data directory.
+        /// Returns the event log's directory below the data directory.
         public static func logDirectory(_ dataDirectory: String) -> String { dataDirectory + "/log" }
         static func spoolDirectory(_ dataDirectory: String) -> String { dataDirectory + "/spool" }
     }
@@ -49,11 +49,11 @@ public final class IngestService: Sendable {
     let upkeep: LogUpkeep
     private let messages: StreamCoverage
     public let status: ReplicationStatus
-    /// That nothing is read from the database for a while.
+    /// Switch that stops reading from the database for a while.
     public let pause: StreamPause
 
-    /// Opens the log, which throws if it is in use or damaged, and starts to follow the slot. If the machine has no room or no
-    /// descriptors now, or the disk fails, the service waits and reports that.
+    /// Opens the log and starts to follow the slot. Throws an error if the log is in use or damaged. If the machine is
+    /// short of space or descriptors, or the disk fails, the service waits and reports that.
     public init(_ settings: Settings) throws {
         let metrics = settings.replication.metrics
         let notes = WaitingNotes(metrics)
@@ -66,13 +66,13 @@ public final class IngestService: Sendable {
                 Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
             let spool = try IngestService.directory(
                 Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
-            // The log's own lock comes with the log, which is made when the database is first reached.
+            // The log's own lock comes only with the log, which is created when the database is first reached.
             let lock = try IngestService.lock(settings.dataDirectory)
             try MaskRulesFile.keep(settings.maskRules, in: log)
             let sink = try LogSink(
                 directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
                 upkeep: upkeep, followed: followed.set, opened: logEnd.set)
-            // Before anybody reads the catalog.
+            // Opened before any thread reads the catalog.
             settings.replication.coverage.open(in: log, isNew: sink.isNew)
             logFiles.set(log)
             return OpenedLog(sink: sink, lock: lock, spool: spool)
@@ -99,51 +99,53 @@ public final class IngestService: Sendable {
         thread = try BackgroundThread("ingest", run)
         scrubbing = settings.scrubRate.flatMap { rate in
             let scrubber = LogScrubber(logFiles.get, bytesPerSecond: rate, metrics: metrics, end: logEnd.get)
-            // Without it the hub does all that it promises.
+            // The scrubber is optional: the hub keeps all promises without it.
             return (try? BackgroundThread("log-scrub", LogScope.carried { scrubber.run() })).map { (scrubber, $0) }
         }
     }
 
-    /// What readers in this process follow; nil until the log has begun.
+    /// Durable end of the log, which readers in this process follow; nil until the log has begun.
     public var end: EventLogEnd? { logEnd.get() }
 
-    /// Messages that are committed now will be in the log: the stream runs, and their publication is in it.
+    /// True if messages committed now will be in the log: the stream is running and includes their publication.
     public var isFollowingMessages: Bool { status.isStreaming && messages.followedSince != nil }
 
-    /// Since when the log has every database message; nil where it has not.
+    /// Publication of database messages and the point from which the log has all of them; nil if it does not have them.
     public var messagesFollowed: FollowedPublication? { followed.get() }
 
-    /// Puts presence into the log, behind what came before. It never waits: what the log does not take in time is dropped
+    /// Queues presence events for the log, after earlier ones. Never waits: if the queue is full, events are dropped
     /// and counted.
     public func record(_ marks: [PresenceMark]) { notes.presence.record(marks) }
 
-    /// The same for what happened to channels.
+    /// Queues an event of a channel for the log; returns false if it was dropped.
     public func record(_ note: LedgerNote) -> Bool { notes.ledger.record([note]) }
 
-    /// Of the change that comes next; nil where there is no log yet.
+    /// Offset of the next change; nil if there is no log yet.
     public var nextOffset: UInt64? { end?.state.position.offset }
 
-    /// Nil where there is no log yet, or it cannot be read now.
+    /// Returns the first offset in the log; nil if there is no log yet, or it cannot be read now.
     public func oldestOffset(in logDirectory: String) -> UInt64? {
         (try? DiskDirectory(logDirectory)).flatMap { try? EventLogReader.oldestOffset(in: $0, end: end) }
     }
 
-    /// And for what the catalog says.
+    /// Queues a record of the catalog for the log; returns false if it was dropped.
     public func record(_ catalog: CatalogRecord) -> Bool { notes.catalogs.record([catalog]) }
 
-    /// And for what an operator does.
+    /// Queues an operator's action for the log; returns false if it was dropped.
     public func record(_ mark: OperatorMark) -> Bool { notes.marks.record([mark]) }
 
-    /// All that is in the log, and what waits for it, lies in sealed segments afterwards; false where that takes longer.
+    /// Writes waiting notes and seals the present segment, so that all content is in sealed segments. Returns false on
+    /// a timeout.
     public func seal(within patience: Duration) -> Bool { upkeep.seal(within: patience) }
 
-    /// And for rows that were read from the database: behind all that has come from there until now.
+    /// Queues rows read from the database for the log, after all changes received so far; returns false if they were
+    /// dropped.
     public func record(_ rows: KeptRows) -> Bool { notes.rows.record([rows]) }
 
-    /// What operators did and gave is in the log, on the disk.
+    /// True if all operators' actions and rows are durable in the log.
     public var hasWrittenMarks: Bool { notes.marks.isEmpty && notes.rows.isEmpty }
 
-    /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
+    /// Ends the stream, flushes and confirms whole transactions, and closes the log. Call it once.
     public func stop() {
         scrubbing?.scrubber.stop()
         interrupt.ring()
@@ -157,7 +159,7 @@ public final class IngestService: Sendable {
         return try DiskDirectory(path, creating: true)
     }
 
-    /// The right to be the one hub of this data directory, for as long as the lock lives; directories are made as needed.
+    /// Takes the lock that makes this process the only hub of the data directory. Creates missing directories.
     public static func lock(_ dataDirectory: String) throws -> any StorageLock {
         try Directories.make(dataDirectory)
         let spool = try DiskDirectory(Settings.spoolDirectory(dataDirectory), creating: true)
@@ -178,7 +180,7 @@ public final class IngestService: Sendable {
         return options
     }
 
-    /// By what rows are found in segments: for whoever makes an index anew.
+    /// Returns options for building an index again: the keys by which rows are found in segments.
     public static func indexOptions() -> EventLogOptions {
         var options = EventLogOptions(source: 0)
         options.keyScheme = RowKey.scheme
@@ -200,14 +202,14 @@ public final class IngestService: Sendable {
     }
 }
 
-/// Log of the ingest thread. Its locks go with it.
+/// Log of the ingest thread, with its locks.
 private struct OpenedLog {
     let sink: LogSink
     let lock: any StorageLock
     let spool: DiskDirectory
 }
 
-/// The log's files, known once they have been opened.
+/// Directory of the log's files, available once it has been opened.
 private final class SharedDirectory: Sendable {
     private let directory = Mutex<(any StorageDirectory)?>(nil)
 
@@ -215,7 +217,7 @@ private final class SharedDirectory: Sendable {
     @Sendable func get() -> (any StorageDirectory)? { directory.withLock { $0 } }
 }
 
-/// Since when the log has every message, told by the ingest thread.
+/// Publication whose messages the log has completely, set by the ingest thread.
 private final class SharedFollowing: Sendable {
     private let publication = Mutex<FollowedPublication?>(nil)
 
@@ -223,7 +225,7 @@ private final class SharedFollowing: Sendable {
     func get() -> FollowedPublication? { publication.withLock { $0 } }
 }
 
-/// The log's end, known once the log has begun.
+/// Durable end of the log, available once the log has begun.
 private final class SharedEnd: Sendable {
     private let end = Mutex<EventLogEnd?>(nil)
 

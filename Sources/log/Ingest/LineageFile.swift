@@ -4,11 +4,11 @@ import Glibc
 import Replication
 import System
 
-/// Which history the log follows, in a small file beside its segments: lines of text, the last of which is a checksum.
+/// Identity of the history that the log follows, in a small file beside its segments: lines of text, then a checksum.
 ///
-/// The file is replaced as a whole, so a crash leaves the old one or the new one. Without it (a log from elsewhere, of
-/// which only the segments were copied) nothing is known, and the next stream notes it. One that cannot be read is another
-/// matter: there was something to know.
+/// The file is replaced as a whole, so a crash leaves the old or the new one. If it is missing (in a log of which only
+/// the segments were copied), the history is unknown, and the next stream records it. A damaged file is different: a
+/// known history was lost.
 struct LineageFile {
     enum Content: Equatable {
         case none
@@ -18,7 +18,7 @@ struct LineageFile {
 
     static let name = "lineage"
     private static let unfinished = "lineage.new"
-    /// A line for each member, and a few more.
+    /// Limit for a line per member and a few more lines.
     private static let maximumBytes = 32 * (Limits.maximumFollowedMembers + 8)
 
     let directory: any StorageDirectory
@@ -35,7 +35,7 @@ struct LineageFile {
 
     static func decode(_ bytes: RawSpan) -> Content {
         let lines = bytes.text.split(separator: "\n").map { $0.split(separator: " ") }
-        // As it was before it had a checksum.
+        // Older versions wrote the file without a checksum.
         if lines.count == 1, lines[0].count == 2, let timeline = UInt32(lines[0][0]), let database = UInt32(lines[0][1])
         {
             return .whole(Lineage(timeline: timeline, database: database))

@@ -3,10 +3,10 @@ import EventLog
 import Glibc
 import System
 
-/// Sealed segments, read again and again, slowly: what went bad on the disk is then known before somebody needs it, and
-/// while there may still be a good copy. What is found is told in the log and in the metrics; nothing is changed.
+/// Slow, repeated check of sealed segments. It finds damage on the disk before the data is needed, while a good copy
+/// may still exist. It reports damage in the hub's log and metrics, and changes nothing.
 ///
-/// A thread of its own does it, which leaves processors and disk to others.
+/// A separate thread with low priority runs it.
 final class LogScrubber: Sendable {
     /// Nil until the log has been opened.
     private let directory: @Sendable () -> (any StorageDirectory)?
@@ -15,7 +15,7 @@ final class LogScrubber: Sendable {
     private let end: @Sendable () -> EventLogEnd?
     private let stopping = Pulse()
 
-    /// A step, and how often it looks whether there is something to do.
+    /// Number of bytes per step, and the pause while there is nothing to do.
     private static let stepBytes: UInt64 = 256 << 10
     private static let idleNanoseconds: UInt64 = 60_000_000_000
 
@@ -68,7 +68,7 @@ final class LogScrubber: Sendable {
         do throws(EventLogError) {
             guard try readWhole(segment) else { return }
         } catch {
-            // Tries again later: the refused read says nothing about the segment.
+            // Tries again later, because a refused read proves nothing about the segment.
             if error.trouble == .transient { return rest(Self.idleNanoseconds) }
             finding = "\(error)"
         }
@@ -83,7 +83,7 @@ final class LogScrubber: Sendable {
             ])
     }
 
-    /// False if it was stopped before the end.
+    /// Reads a segment to its end; returns false if the scrubber was stopped before.
     private func readWhole(_ segment: UInt64) throws(EventLogError) -> Bool {
         guard let directory = directory(), var check = try SegmentCheck(directory, segment: segment) else {
             return true
@@ -101,19 +101,19 @@ final class LogScrubber: Sendable {
     }
 }
 
-/// Which segment is to be read next.
+/// Schedule that selects the next segment to check.
 struct ScrubSchedule {
-    /// When each was read last.
+    /// Time of the last check of each segment.
     private var checked: [UInt64: UInt64] = [:]
     private(set) var damaged: Set<UInt64> = []
-    /// Segments that wait to be read, as of the last question.
+    /// Number of segments that were due at the last call of `next`.
     private(set) var dueCount = 0
 
-    /// Each is read once in this time, and at first when it is new.
+    /// Interval after which a segment is checked again. A new segment is due at once.
     static let interval: UInt64 = 24 * 3_600_000_000_000
 
-    /// The one that was not read for longest, if that is long enough. What is not among the sealed ones any more is
-    /// forgotten.
+    /// Returns the due segment with the oldest check; nil if none is due. Forgets segments that are no longer among the
+    /// sealed ones.
     mutating func next(_ sealed: [UInt64], now: UInt64) -> UInt64? {
         let present = Set(sealed)
         checked = checked.filter { present.contains($0.key) }

@@ -5,29 +5,31 @@ import EventLog
 import Replication
 import System
 
-/// Transactions in, entries of the event log out: schemas before the changes that need them, in every segment anew.
+/// Sink that writes transactions as entries of the event log. In every segment, it writes schemas before the changes
+/// that need them.
 ///
-/// The ingest thread owns it. Other threads see what it publishes: `end`.
+/// The ingest thread owns the sink. Other threads see only the log's published `end`.
 public final class LogSink: TransactionSink {
     private let directory: any StorageDirectory
     private let options: EventLogOptions
     private var writer: EventLogWriter?
-    /// Schemas that the present segment has.
+    /// Schemas that the present segment contains.
     private var written: Set<UInt64> = []
     private var writtenIn: UInt64 = 0
-    /// The position after the last whole transaction that was taken.
+    /// Position after the last whole transaction that was appended.
     public private(set) var position: LSN = .zero
     public private(set) var isNew = true
     public private(set) var lineage: Lineage?
     public private(set) var isLineageDamaged = false
-    /// The slot with which a new log is about to begin.
+    /// Slot with which a new log is about to begin.
     private var beginning: String?
     public private(set) var messages: FollowedPublication?
-    /// What else is to be noted in the log; nil where nothing is.
+    /// Notes to write into the log; nil if nothing records notes.
     private let notes: WaitingNotes?
     private let upkeep: LogUpkeep?
     private var allowance = LedgerAllowance()
-    /// Of deliveries that are recorded one by one, which are not to take the room of everything else.
+    /// Allowance for recorded deliveries. It is separate, so that deliveries do not use up the allowance of other
+    /// notes.
     private var bulkAllowance = LedgerAllowance(bytesPerSecond: Limits.deliveryBytesPerSecond)
     private let metrics: ProjectMetrics
     private let time: any TimeSource
@@ -39,9 +41,9 @@ public final class LogSink: TransactionSink {
     private let opened: (EventLogEnd) -> Void
     private let followed: (FollowedPublication?) -> Void
 
-    /// Opens the log if there is one. A new one is made when the source is known, by `begin`.
+    /// Opens the log if it exists. Otherwise `begin` creates it when the source is known.
     ///
-    /// - Parameter opened: told of the log's end, once.
+    /// - Parameter opened: called once with the log's end.
     public convenience init(
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
         opened: @escaping (EventLogEnd) -> Void = { _ in }
@@ -72,7 +74,7 @@ public final class LogSink: TransactionSink {
         if let last = try LogSink.newestSegment(directory) {
             options.source = last.header.source
             try take(EventLogWriter(directory: directory, options: options))
-            // A log that was made and never begun: a crash came between.
+            // The log was created but never begun, because a crash came between.
             isNew = position == .zero
             if !isNew { BeginningFile(directory: directory).remove() }
             messages = try Self.opening { () throws(SystemError) in try MessagesFile(directory: directory).read() }
@@ -118,7 +120,7 @@ public final class LogSink: TransactionSink {
         self.writer = writer
         position = LSN(writer.appendedLSN)
         writtenIn = writer.segmentSequence
-        // Before anything is written with what the clock says now.
+        // Set before the first write with the present time.
         retentionClock = RetentionClock(
             known: writer.segments.last.map(\.latest), wall: time.unixMicroseconds(),
             monotonic: time.monotonicNanoseconds())
@@ -134,7 +136,8 @@ public final class LogSink: TransactionSink {
     }
 
     public var systemIdentifier: UInt64 { isNew ? 0 : writer?.source ?? 0 }
-    /// Never beyond `position`: after a gap that led back, and is not on disk yet, the writer still knows the old end.
+    /// Durable position, never beyond `position`. After a gap that goes back and is not yet durable, the writer still
+    /// has the old end.
     public var durablePosition: LSN { min(position, LSN(writer?.durableLSN ?? 0)) }
     public var pendingBytes: Int { writer?.pendingBytes ?? 0 }
     public var lastTime: Int64? { writer?.segments.last.flatMap { $0.isEmpty ? $0.header.created : $0.maximumTime } }
@@ -171,7 +174,7 @@ public final class LogSink: TransactionSink {
             try flush()
         }
         isNew = false
-        // From here on a slot without a log is a loss.
+        // From here on, a slot without a log means lost changes.
         beginning = nil
         BeginningFile(directory: directory).remove()
     }
@@ -182,7 +185,7 @@ public final class LogSink: TransactionSink {
             if !writer.isInsideTransaction { try roll(writer, adding: part.payload.byteCount) }
             try appendSchemas(part.schemas, writer, time: part.info.commitTime)
             try appendMarks(part.marks, writer, part.info)
-            // A part that is not the last leaves the position where it is: nothing whole was added.
+            // A part that is not the last leaves the position unchanged, because no whole transaction was added.
             let lsn = part.isLast ? part.info.endLSN : position
             try writer.append(
                 kind: .transaction, continued: !part.isLast, changeCount: part.changeCount, lsn: lsn.rawValue,
@@ -195,7 +198,7 @@ public final class LogSink: TransactionSink {
         if waitingCommitTimes.count < LogSink.timedCommits { waitingCommitTimes.append(part.info.commitTime) }
     }
 
-    /// Commits of one batch whose way to the disk is measured.
+    /// Maximum number of commits in one batch whose time until durable is measured.
     private static let timedCommits = 1024
 
     private func open() -> EventLogWriter {
@@ -241,7 +244,7 @@ public final class LogSink: TransactionSink {
 
     public func abandon() throws {
         writer?.abandonTransaction()
-        // Schemas that came within the transaction went with it.
+        // Schemas that were written within the transaction are gone too.
         written.removeAll(keepingCapacity: true)
     }
 
@@ -277,14 +280,15 @@ public final class LogSink: TransactionSink {
         !isNew && (notes?.isEmpty == false || upkeep?.wish != nil || writer?.end.isSegmentWanted == true)
     }
 
-    /// Between transactions, and behind what was appended before: entries that move neither offset nor position.
+    /// Writes waiting notes between transactions, after all entries appended before. Notes change neither offset nor
+    /// position.
     private func appendNotes(_ writer: EventLogWriter) throws {
         guard hasNotes, let notes, !writer.isInsideTransaction else { return }
         try append(notes.rows, as: .keptRows, writer)
-        // Behind the rows that it may be of.
+        // Marks come after the rows that they may refer to.
         try append(notes.marks, as: .operatorMark, writer)
         try append(notes.presence, as: .presence, writer)
-        // Whoever joins time and again must not make the log let go of what others come back for.
+        // Clients that join again and again must not make retention delete entries that other clients need to resume.
         let now = time.monotonicNanoseconds()
         allowance.refill(at: now)
         bulkAllowance.refill(at: now)
@@ -302,7 +306,7 @@ public final class LogSink: TransactionSink {
         bulkAllowance.spend(written.bulk)
     }
 
-    /// Says how many bytes that were: hardly more than the most.
+    /// Writes notes until about `most` bytes (or `mostBulk` of bulk notes) are written; returns the numbers of bytes.
     @discardableResult
     private func append<Note>(
         _ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter, atMost most: Int = .max,
@@ -340,7 +344,7 @@ public final class LogSink: TransactionSink {
 
     public func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws {
         let writer = open()
-        // Messages were lost like everything else.
+        // The gap also covers database messages, so the log no longer has all of them.
         if messages != nil { try followMessages(nil) }
         var payload = ByteWriter()
         GapCodec.encode(gap, to: &payload)
@@ -349,7 +353,7 @@ public final class LogSink: TransactionSink {
                 source: systemIdentifier, lsn: gap.to.rawValue, time: time.unixMicroseconds(), payload: payload.bytes)
         }
         position = gap.to
-        // The gap stands; from here on only its durability can be waited for.
+        // The gap is recorded. From here on, only a wait for its durability can fail.
         try stalling { try writer.flush() }
     }
 
@@ -379,7 +383,8 @@ public final class LogSink: TransactionSink {
 
     private static let retentionInterval: UInt64 = 10_000_000_000
 
-    /// A quiet log's segment would not be full for months, and only whole segments are removed: so one ends by age too.
+    /// Begins a new segment when the present one is old. Only whole segments are removed, and the segment of a quiet
+    /// log would take months to fill.
     private func rollWhenOld(_ writer: EventLogWriter) throws {
         guard let age = options.retentionAge, !writer.isInsideTransaction, let active = writer.segments.last,
             !active.isEmpty
@@ -389,10 +394,12 @@ public final class LogSink: TransactionSink {
         try stalling { try writer.roll() }
     }
 
-    /// How much longer than `retention_age` a change of a quiet log may stay: a quarter.
+    /// Number of segments per retention age: a change of a quiet log may stay at most a quarter of `retention_age` too
+    /// long.
     private static let segmentsPerRetention: Int64 = 4
 
-    /// Between transactions: what somebody wants to change nobody writes to any more.
+    /// Seals the present segment if another thread asked for it, between transactions. Then nothing is written to the
+    /// segment any more.
     private func sealWhenAsked(_ writer: EventLogWriter) throws {
         guard let upkeep, let wish = upkeep.wish, !writer.isInsideTransaction else { return }
         try stalling {
@@ -403,7 +410,7 @@ public final class LogSink: TransactionSink {
         upkeep.answer(wish)
     }
 
-    /// Begins the next segment if readers cannot read the present one: its changes would reach nobody.
+    /// Begins the next segment if readers cannot read the present one. Otherwise no client would get its changes.
     private func rollWhenUnreadable(_ writer: EventLogWriter) throws {
         guard writer.end.isSegmentWanted, !writer.isInsideTransaction else { return }
         try stalling {
@@ -446,7 +453,7 @@ public final class LogSink: TransactionSink {
         ]
         switch level {
         case .well: Log.shared.info("there is room again on the disk of the event log", Array(fields.prefix(2)))
-        // As it stands there is room for a while.
+        // For now, there is still room on the disk.
         case .tight where before == .well:
             Log.shared.warning("retention_size allows more than the disk of the event log has room for", fields)
         case .tight: break
@@ -468,10 +475,10 @@ public final class LogSink: TransactionSink {
         return moment
     }
 
-    /// A clock that is ahead by more is worth a line.
+    /// Lead of the wall clock above which the hub logs a warning.
     private static let tellingLag = Duration.seconds(3600)
 
-    /// The disk's refusals, in the words of those who wait for it.
+    /// Runs a call and turns a failure of the disk into a `StorageStall`.
     private func stalling<T>(_ body: () throws -> T) throws -> T {
         do {
             return try body()
@@ -488,6 +495,6 @@ public final class LogSink: TransactionSink {
 }
 
 extension SegmentSummary {
-    /// A time that has certainly been when the segment was written.
+    /// Time that was certainly reached when the segment was written.
     fileprivate var latest: Int64 { isEmpty ? header.created : max(header.created, maximumTime) }
 }

@@ -2,15 +2,16 @@ import Diagnostics
 import Synchronization
 import System
 
-/// What others ask of the ingest thread so that they may change segments beside it: that it seals what is written. Of one log.
+/// Requests to the ingest thread of one log to seal the present segment, so that other threads can rewrite sealed
+/// segments.
 final class LogUpkeep: Sendable {
-    /// How often it was asked, and up to which of these it did.
+    /// Number of requests, and the last request that was answered.
     private let asked = Atomic<UInt64>(0)
     private let done = Atomic<UInt64>(0)
     private let pulse = Pulse()
 
-    /// All that was in the log lies in sealed segments afterwards. False where the ingest thread did not come to it in time:
-    /// it waits for the database or the disk, or a large transaction is under way.
+    /// Seals everything that was in the log. Returns false if the ingest thread did not respond in time: it waits for
+    /// the database or the disk, or a large transaction is in progress.
     func seal(within patience: Duration) -> Bool {
         let wanted = asked.add(1, ordering: .sequentiallyConsistent).newValue
         let deadline = Clock.monotonicNanoseconds() + patience.wholeNanoseconds
@@ -24,7 +25,7 @@ final class LogUpkeep: Sendable {
 
     // MARK: The ingest thread
 
-    /// Which wish is to be answered; nil where all are.
+    /// Newest request that needs an answer; nil if all are answered.
     var wish: UInt64? {
         let wanted = asked.load(ordering: .sequentiallyConsistent)
         return wanted > done.load(ordering: .sequentiallyConsistent) ? wanted : nil

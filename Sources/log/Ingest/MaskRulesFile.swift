@@ -1,7 +1,8 @@
 import Glibc
 import System
 
-/// Masking rules of the hub, beside the log's segments. Every reader of the log obeys them, whatever its own settings are.
+/// Masking rules of the hub, beside the log's segments. Every reader of the log obeys them, whatever its own settings
+/// are.
 ///
 /// A hub writes the file at its start, and removes it if it has no rules. The file is copied with the directory.
 public enum MaskRulesFile {
@@ -19,8 +20,8 @@ public enum MaskRulesFile {
         }
     }
 
-    /// Copies the file of the setting into a log's directory. A file that cannot be read is an error, because nobody could tell
-    /// what is to be masked.
+    /// Copies the file with the hub's rules into a log's directory; removes the copy if there are no rules. A file that
+    /// cannot be read is an error, because the values to mask would be unknown.
     static func keep(_ path: String?, in directory: any StorageDirectory) throws(SystemError) {
         guard let path else {
             do throws(SystemError) {

@@ -3,10 +3,10 @@ import Change
 import Replication
 import System
 
-/// Since when the log has every database message, in a small file beside its segments: four numbers in text.
+/// Point from which the log has every database message, in a small file beside its segments: four numbers in text.
 ///
-/// The file is replaced as a whole. Without it nothing is known, and the next stream begins anew: older messages are then
-/// asked for in their table.
+/// The file is replaced as a whole. If it is missing, the point is unknown, and the next stream sets a new one. Older
+/// messages are then read from their table.
 struct MessagesFile {
     static let name = "messages"
     private static let unfinished = "messages.new"
@@ -27,7 +27,7 @@ struct MessagesFile {
         return FollowedPublication(number: number, since: LSN(since), offset: offset, time: time)
     }
 
-    /// Nil: it has them no more.
+    /// Writes the point; nil means that the log no longer has every message.
     func write(_ publication: FollowedPublication?) throws(SystemError) {
         var text = ByteWriter(capacity: 128)
         if let publication {

@@ -3,9 +3,9 @@ import Change
 import Diagnostics
 import Synchronization
 
-/// Notes on their way into the log: in from any thread, out to the ingest thread, in order.
+/// Bounded queue of notes on their way into the log, in order. Any thread adds notes; the ingest thread takes them.
 ///
-/// It is bounded: what the log cannot take in time is dropped and counted. What the notes tell of does not depend on them.
+/// If the queue is full, it drops and counts new notes. The events that the notes record do not depend on them.
 final class NoteQueue<Note: LogNote>: Sendable {
     private struct Waiting {
         var notes: [Note] = []
@@ -15,10 +15,10 @@ final class NoteQueue<Note: LogNote>: Sendable {
     private let waiting = Mutex(Waiting())
     private let dropped: Counter
 
-    /// - Parameter dropped: counts the notes that are.
+    /// - Parameter dropped: counts the dropped notes.
     init(dropped: Counter) { self.dropped = dropped }
 
-    /// False where some were dropped.
+    /// Adds notes; returns false if some were dropped.
     @discardableResult
     func record(_ notes: [Note]) -> Bool {
         let dropped = waiting.withLock { waiting in
@@ -41,7 +41,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
 
     var isEmpty: Bool { waiting.withLock { $0.notes.isEmpty } }
 
-    /// The oldest notes, as many as one entry holds. They stay until they are said to be taken.
+    /// Returns the oldest notes, as many as fit one entry. They stay in the queue until `taken` is called.
     func next() -> [Note] {
         waiting.withLock { waiting in
             var bytes = 0
@@ -53,7 +53,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
         }
     }
 
-    /// The log has the oldest `count`.
+    /// Removes the oldest `count` notes, which are now in the log.
     func taken(_ count: Int) {
         waiting.withLock { waiting in
             waiting.bytes -= waiting.notes.prefix(count).reduce(0) { $0 + $1.byteCount }
@@ -62,7 +62,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
     }
 }
 
-/// What the log has beside the changes, until it has it.
+/// Queues of everything that the log records beside changes, until it is written.
 final class WaitingNotes: Sendable {
     let presence: NoteQueue<PresenceMark>
     let ledger: NoteQueue<LedgerNote>
@@ -83,7 +83,7 @@ final class WaitingNotes: Sendable {
     }
 }
 
-/// What the ledger may take of the log: so much a second on average, and what was not used lately.
+/// Allowance for ledger entries: a number of bytes per second on average, plus unused bytes up to a burst limit.
 struct LedgerAllowance {
     private let bytesPerSecond: Int
     private(set) var bytes = Limits.ledgerBurstBytes
@@ -95,7 +95,7 @@ struct LedgerAllowance {
 
     mutating func refill(at now: UInt64) {
         guard let last = refilledAt else { return refilledAt = now }
-        // By whole seconds, so that nothing is lost where it is asked often.
+        // Refills by whole seconds, so that frequent calls do not lose fractions.
         let seconds = (now - min(now, last)) / 1_000_000_000
         refilledAt = last + seconds * 1_000_000_000
         bytes = min(bytes + Int(min(seconds, 86_400)) * bytesPerSecond, Limits.ledgerBurstBytes)

@@ -5,18 +5,20 @@ import Replication
 import Synchronization
 import System
 
-/// Something opened when the hub starts: at once, or as soon as the machine allows.
+/// Opening of a resource at the start of the hub: at once, or as soon as the machine allows.
 ///
-/// The starting thread tries first and reports mistakes; the thread that needs the result waits for the rest.
+/// The starting thread tries first and reports errors that need a fix. The thread that needs the result retries after
+/// other errors.
 final class PatientOpening<Opened>: @unchecked Sendable {
-    // Guarded by use: the starting thread tries before the other one begins, and never looks again.
+    // Guarded by use: the starting thread tries before the other thread starts, and does not access the value
+    // afterwards.
     private var opened: Opened?
     private let open: () throws -> Opened
     private let ending = Pulse()
 
     init(_ open: @escaping () throws -> Opened) { self.open = open }
 
-    /// Tries once. Throws an error that somebody has to fix before another try can succeed.
+    /// Tries once. Throws an error that needs a fix before another attempt can succeed.
     func attempt(_ status: ReplicationStatus) throws {
         do {
             opened = try open()
@@ -27,7 +29,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
         }
     }
 
-    /// Waits until it is opened, and returns the result; nil once nobody wants it any more.
+    /// Retries until the opening succeeds, and returns the result; returns nil after `end`.
     func take(_ status: ReplicationStatus) -> Opened? {
         var pause = Limits.firstOpeningPause.wholeNanoseconds
         while opened == nil, ending.value == 0 {
@@ -49,7 +51,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
     func end() { ending.beat() }
 }
 
-/// Troubles of a start that may pass without a change of the settings.
+/// Errors at the start that may pass without a change of the settings.
 private enum StartTrouble {
     static func code(of error: any Error) -> Int32? {
         switch error {
@@ -60,7 +62,7 @@ private enum StartTrouble {
         }
     }
 
-    /// True if the trouble may pass: others use up the machine's resources, or the disk fails for a while.
+    /// True if the error may pass: other programs use up the machine's resources, or the disk fails for a while.
     static func passes(_ code: Int32) -> Bool {
         [EIO, EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT].contains(code)
     }
@@ -69,7 +71,7 @@ private enum StartTrouble {
 }
 
 extension Limits {
-    /// Pauses before a log is opened again that could not be opened when the hub started: the first one, and the longest.
+    /// First and longest pause between attempts to open a log that could not be opened when the hub started.
     static let firstOpeningPause = Duration.milliseconds(100)
     static let longestOpeningPause = Duration.seconds(5)
 }
