@@ -2,18 +2,18 @@ import Diagnostics
 import Synchronization
 import System
 
-/// One database, as those see it who have to connect to it: who was without it and reaches it tells the others, who need
-/// not wait any longer then.
+/// Shared state of one database for all threads that connect to it. When a thread reaches the database after a failure,
+/// the waits of the other threads end.
 ///
-/// Of all who are kept from it by the same, one says so.
+/// If several threads fail for the same reason, only one reports it.
 public final class Reachability: Sendable {
     private let recoveries = Atomic<UInt64>(0)
-    /// What was said of it since it was reached last, and when, on the monotonic clock.
+    /// Outages reported since the database was last reached, with the monotonic time of each report.
     private let outages = Mutex<[String: UInt64]>([:])
 
     public init() {}
 
-    /// How often it was reached by somebody who had failed.
+    /// Number of times that a thread reached the database after a failure.
     var count: UInt64 { recoveries.load(ordering: .acquiring) }
 
     func reached() {
@@ -21,14 +21,14 @@ public final class Reachability: Sendable {
         recoveries.add(1, ordering: .acquiringAndReleasing)
     }
 
-    /// Whether it is to be said that somebody is kept from it by this; it counts as said then. Nil where it was reached.
+    /// True if this outage is to be reported; the call records it as reported. Nil if the database was reached.
     public func isNews(_ error: PostgresError, at now: UInt64) -> Bool? {
         guard let outage = error.outage else { return nil }
         return outages.withLock { said in
             if let before = said[outage], now - min(now, before) < Limits.troubleReminderInterval.wholeNanoseconds {
                 return false
             }
-            // Words of libpq and of servers name addresses, which may be many.
+            // Messages of libpq and of servers contain addresses, so there may be many different ones.
             if said.count >= Limits.maximumOutages { said = [:] }
             said[outage] = now
             return true
@@ -36,30 +36,30 @@ public final class Reachability: Sendable {
     }
 }
 
-/// Waits that double from short to long, with a little chance so that many hubs do not knock at once.
+/// Exponential back-off between a short and a long wait, with a random part so that many hubs do not connect at once.
 public struct Backoff {
     private let reachability: Reachability
     private var current = Limits.reconnectBackoffInitial
-    /// The recoveries that were known at the last failure.
+    /// Number of recoveries at the last failure.
     private var known: UInt64 = 0
     private var hasFailed = false
 
     public init(_ reachability: Reachability = Reachability()) { self.reachability = reachability }
 
-    /// The database is there: who waits for it hears so.
+    /// Records that the database was reached, which ends the waits of other threads.
     public mutating func reached() {
         guard hasFailed else { return }
         hasFailed = false
         reachability.reached()
     }
 
-    /// It is there, and the next wait is short again.
+    /// Records that the database was reached, and makes the next wait short again.
     public mutating func reset() {
         reached()
         current = Limits.reconnectBackoffInitial
     }
 
-    /// After a failure: so long nothing is tried, unless it `isCutShort`.
+    /// Returns the wait after a failure. Until it passes, the thread does not try again, unless `isCutShort`.
     public mutating func next() -> Duration {
         if isCutShort { current = Limits.reconnectBackoffInitial }
         hasFailed = true
@@ -69,10 +69,10 @@ public struct Backoff {
         return min(delay, Limits.reconnectBackoffMaximum)
     }
 
-    /// Somebody else has reached the database since the last failure.
+    /// True if another thread has reached the database since the last failure.
     public var isCutShort: Bool { hasFailed && reachability.count != known }
 
-    /// Lets the time pass that `next` said; less where it is cut short, or `interrupt` or `call` rings.
+    /// Waits for the time that `next` returned; ends early if it is cut short, or if `interrupt` or `call` rings.
     public func wait(_ delay: Duration, _ interrupt: Wake, orCalled call: Wake? = nil) {
         let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
         while !interrupt.isRung, let left = left(until: end) {
@@ -85,12 +85,12 @@ public struct Backoff {
         }
     }
 
-    /// How long to sleep before looking again; nil when the wait is over.
+    /// Returns the time to sleep before the next check; nil if the wait is over.
     public func left(until end: UInt64) -> Duration? {
         let now = Clock.monotonicNanoseconds()
         guard now < end, !isCutShort else { return nil }
         let all = Duration.nanoseconds(end - now)
-        // Who did not fail waits for nobody, and is not to be woken all the time for that.
+        // A thread without a failure waits for no recovery, so it need not wake up for one.
         return (hasFailed ? min(all, Limits.recoveryInterval) : all) + .milliseconds(1)
     }
 }

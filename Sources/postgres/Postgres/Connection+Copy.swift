@@ -3,9 +3,9 @@ import CPostgres
 import Glibc
 import System
 
-/// What a connection that streams needs besides its stream.
+/// Calls that a streaming connection needs beside its stream.
 extension Connection {
-    /// Something stands between libpq and the socket: TLS or GSSAPI.
+    /// True if TLS or GSSAPI lies between libpq and the socket.
     var isEncrypted: Bool {
         // SAFETY: the handle lives.
         unsafe PQsslInUse(handle) == 1 || PQgssEncInUse(handle) == 1
@@ -47,7 +47,7 @@ extension Connection {
                 guard error.code == EAGAIN else {
                     throw PostgresError(operation: "confirm", message: error.reason, isConnectionLost: true)
                 }
-                // The walsender reads what we say also while it waits to write, so this does not last.
+                // The walsender reads the hub's messages even while it waits to write, so this wait is short.
                 _ = Poll.wait(socket: socket, forWriting: true, interrupt: nil, timeoutMilliseconds: 1000)
             }
         }

@@ -2,7 +2,8 @@ import CPostgres
 import System
 
 extension Connection {
-    /// What another session said on a channel that this one listens to (`LISTEN`); nil when the time is up first.
+    /// Returns the payload of a notification from another session, on a channel of this session's `LISTEN`. Returns nil
+    /// on timeout.
     public func notification(waitingMilliseconds: Int32) throws(PostgresError) -> String? {
         let deadline = Clock.monotonicNanoseconds() + UInt64(max(0, waitingMilliseconds)) * 1_000_000
         while true {
@@ -20,13 +21,14 @@ extension Connection {
         }
     }
 
-    /// What the server remarks (RAISE NOTICE, a warning) goes nowhere: where functions of others run, it is theirs.
+    /// Discards notices and warnings of the server. Functions written by others may raise them, and they concern only
+    /// their authors.
     public func ignoreNotices() {
         // SAFETY: the handle lives; the function uses nothing of what it is given.
         _ = unsafe PQsetNoticeReceiver(handle, { _, _ in }, nil)
     }
 
-    /// What the server remarks while `body` runs is added to `notices`, also where `body` throws.
+    /// Adds the notices and warnings that the server sends while `body` runs to `notices`, even if `body` throws.
     public func withNotices<T>(
         _ notices: inout [PostgresNotice], _ body: () throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
@@ -49,9 +51,9 @@ extension Connection {
     }
 }
 
-/// What the server remarked while it did as it was asked.
+/// Notice or warning that the server sent while it ran a statement.
 public struct PostgresNotice: Sendable, Equatable {
-    /// `NOTICE`, `WARNING` and so on, whatever the server's language.
+    /// `NOTICE`, `WARNING` and so on, in English whatever the server's language.
     public let severity: String
     public let sqlState: String?
     public let message: String

@@ -2,7 +2,7 @@ import CPostgres
 import Glibc
 import System
 
-/// Where a database is and who connects: a URL or a `key=value` string, as libpq takes it.
+/// Address of a database and the user who connects: a URL or a `key=value` string, in libpq's form.
 public struct ConnectionTarget: Sendable {
     public let text: String
 
@@ -15,28 +15,28 @@ public struct ConnectionTarget: Sendable {
     }
 }
 
-/// One libpq connection. It belongs to one thread at a time and closes itself when it is let go.
+/// One libpq connection. It belongs to one thread at a time and closes itself when it is released.
 ///
-/// In: SQL text and parameters. Out: rows as text, or an error that names what was asked.
-/// Calls wait for the server; run them on a thread of your own.
+/// It takes SQL text and parameters, and returns rows as text, or an error that names the statement. Calls wait for the
+/// server, so they need a thread that may block.
 @safe
 public final class Connection {
     let handle: OpaquePointer
     public let purpose: ConnectionTarget.Purpose
-    /// libpq has sent its last command; what comes and goes now is read and written past it.
+    /// True after libpq has sent its last command. From then on, the hub reads and writes the socket itself.
     var isHandedOver = false
-    /// Asked now and then while an answer is waited for: what nobody wants any more is given up.
+    /// Function called from time to time during a wait for an answer. If it returns false, the statement is cancelled.
     public var isStillWanted: (() -> Bool)?
 
     private static let limits = ["statement_timeout=0", "idle_session_timeout=0"]
-    /// Output settings that make every value's text the same whatever the server's defaults are.
+    /// Output settings that make each value's text independent of the server's defaults.
     private static let outputSettings = [
         "DateStyle=ISO", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
         "lc_monetary=C",
     ]
 
-    /// Connects, and gives up when `interrupt` says so or after `timeoutSeconds`. With `keepsSettings` the session reads
-    /// and writes values as any other of this user's would.
+    /// Connects; gives up when `interrupt` rings or after `timeoutSeconds`. With `keepsSettings`, the session reads and
+    /// writes values with the settings of the user and the database, like any other session.
     public init(
         _ target: ConnectionTarget, purpose: ConnectionTarget.Purpose = .queries, applicationName: String = "tidewire",
         timeoutSeconds: Int = 5, settings: [String] = [], keepsSettings: Bool = false, interrupt: Wake? = nil
@@ -70,7 +70,7 @@ public final class Connection {
 // MARK: Connecting
 
 extension Connection {
-    /// The target's own settings with ours behind them: where both speak, ours count.
+    /// Returns the target's own settings followed by the hub's. If both set an option, the hub's value counts.
     private static func parsed(
         _ target: ConnectionTarget, _ purpose: ConnectionTarget.Purpose, _ applicationName: String,
         _ timeoutSeconds: Int, _ settings: [String]
@@ -89,7 +89,7 @@ extension Connection {
         set("client_encoding", "UTF8")
         setDefault("application_name", applicationName)
         setDefault("connect_timeout", String(timeoutSeconds))
-        // A peer that vanished without a word is noticed within half a minute.
+        // With these, a vanished peer is noticed within half a minute.
         setDefault("keepalives_idle", "10")
         setDefault("keepalives_interval", "5")
         setDefault("keepalives_count", "4")
@@ -128,7 +128,7 @@ extension Connection {
         PostgresError(operation: operation, message: "interrupted: shutting down", isConnectionLost: true)
     }
 
-    /// The connection's own last complaint.
+    /// Returns the connection's last error.
     func connectionError(_ operation: String) -> PostgresError {
         // SAFETY: libpq's strings live as long as the handle; String copies them.
         let message = unsafe String(cString: PQerrorMessage(handle))
@@ -137,7 +137,7 @@ extension Connection {
             isConnectionLost: unsafe PQstatus(handle) != CONNECTION_OK)
     }
 
-    /// Why there is no connection, with the server's code where it was the server that refused.
+    /// Returns the reason for a failed connection, with the server's code if the server refused it.
     private func refusedConnection() -> PostgresError {
         // SAFETY: as above.
         var error = PostgresError.refusedConnection(unsafe String(cString: PQerrorMessage(handle)))
@@ -156,7 +156,7 @@ extension Connection {
         Int(unsafe PQserverVersion(handle))
     }
 
-    /// Host, port, user and database, for log lines; never the password.
+    /// Returns user, host, port and database, for log lines; never the password.
     public var place: String {
         // SAFETY: libpq's strings live as long as the handle; String copies them.
         unsafe "\(String(cString: PQuser(handle)))@\(String(cString: PQhost(handle))):\(String(cString: PQport(handle)))/\(String(cString: PQdb(handle)))"
@@ -164,7 +164,7 @@ extension Connection {
 }
 
 extension ConnectionTarget {
-    /// The settings that the text gives, in libpq's words.
+    /// Returns the settings in the text, by libpq's names.
     public func parameters() throws(PostgresError) -> [(String, String)] {
         var complaint: UnsafeMutablePointer<CChar>?
         // SAFETY: libpq allocates the list and the complaint; both are freed below with libpq's own calls.
@@ -188,7 +188,8 @@ extension ConnectionTarget {
 }
 
 extension PostgresError {
-    /// libpq ends its messages with a line break, may have several lines, and indents the later ones.
+    /// Joins the lines of a libpq message. libpq ends messages with a line break, may write several lines, and indents
+    /// the later ones.
     static func oneLine(_ message: String) -> String {
         message.split(whereSeparator: \.isNewline).map { $0.drop(while: \.isWhitespace) }.joined(separator: "; ")
     }
@@ -196,11 +197,11 @@ extension PostgresError {
 
 // MARK: Asking
 
-/// The answer to a query: text values by row and column.
+/// Answer to a query: text values by row and column.
 public struct Rows: Sendable {
     public let columns: [String]
     public let values: [[String?]]
-    /// Of a command that has no rows, how many it was about, where it says that.
+    /// Number of rows that a command without a result affected, if the server reports it.
     public let affected: Int?
 
     init(columns: [String], values: [[String?]], affected: Int? = nil) {
@@ -209,7 +210,7 @@ public struct Rows: Sendable {
         self.affected = affected
     }
 
-    /// As somebody noted them; names of columns were not.
+    /// Creates rows from recorded values. Names of columns were not recorded.
     public init(recorded values: [[String?]]) { self.init(columns: [], values: values) }
 
     public var first: [String?]? { values.first }
@@ -217,7 +218,7 @@ public struct Rows: Sendable {
 }
 
 extension Connection {
-    /// One statement with parameters, `$1` and so on.
+    /// Runs one statement with parameters, `$1` and so on.
     @discardableResult
     public func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
         let copies = CStringArray(parameters)
@@ -228,9 +229,9 @@ extension Connection {
         return try unsafe rows(result, sql)
     }
 
-    /// Any number of statements in one message, or a replication command: no parameters, one implicit transaction.
-    /// Waits for the answer, but not when `interrupt` rings: then the server is asked to give up, and the connection is
-    /// of no more use.
+    /// Runs any number of statements in one message, or a replication command: no parameters, one implicit transaction.
+    /// Waits for the answer. If `interrupt` rings, asks the server to cancel; the connection then cannot be used any
+    /// more.
     @discardableResult
     public func execute(_ sql: String, interrupt: Wake? = nil) throws(PostgresError) -> Rows {
         if let interrupt { try sendAndWait(sql, interrupt) }
@@ -254,7 +255,8 @@ extension Connection {
         }
     }
 
-    /// Asks the server to give up what it is doing: it does not notice by itself that nobody waits any more.
+    /// Asks the server to cancel the running statement. The server does not notice by itself that the hub stopped
+    /// waiting.
     func cancel() {
         // SAFETY: the handle lives; libpq allocates the request and frees it here.
         guard let request = unsafe PQgetCancel(handle) else { return }
@@ -291,7 +293,7 @@ extension Connection {
             isConnectionLost: !isUsable)
     }
 
-    /// Enough of a statement to recognise it, for error messages.
+    /// Returns the first words of a statement, to recognize it in error messages.
     static func firstWords(_ sql: String) -> String {
         sql.split(whereSeparator: { $0 == " " || $0.isNewline }).prefix(3).joined(separator: " ")
     }

@@ -4,37 +4,37 @@ import Diagnostics
 import Glibc
 import System
 
-/// The server's side of a replication stream, read from the socket into a buffer of our own.
+/// Reader of the server's side of a replication stream. It reads from the socket into its own buffer.
 ///
-/// libpq reads 16 KiB at a time and copies every message into memory it allocates for it; and a reader that is always a
-/// little faster than the walsender makes the kernel wake it, and interrupt the walsender, row by row. Here a message is
-/// read in place, and while the stream is busy a short rest lets more come together.
+/// libpq reads 16 KiB at a time and copies every message into newly allocated memory. And a reader slightly faster than
+/// the walsender makes the kernel wake it, and interrupt the walsender, for every row. This reader parses messages in
+/// place. While the stream is busy, a short pause lets more data collect.
 ///
 /// PostgreSQL, "Message Formats": after START_REPLICATION the server sends CopyBothResponse, then CopyData without end.
 struct CopyStream: ~Copyable {
     private let socket: Int32
     private var buffer = ByteWriter(capacity: Limits.streamReadBytes)
-    /// Where the next message begins in the buffer.
+    /// Start of the next message in the buffer.
     private var start = 0
-    /// What the last two reads brought.
+    /// Numbers of bytes of the last two reads.
     private var lastRead = 0
     private var readBefore = 0
 
     enum Message: ~Escapable {
         case data(RawSpan)
-        /// The server streams from now on.
+        /// The server begins to stream.
         case begins
         case refused(PostgresError)
         case ends
     }
 
-    /// - Parameter socket: of a connection that libpq does not read from any more.
+    /// - Parameter socket: of a connection from which libpq does not read any more.
     init(socket: Int32) { self.socket = socket }
 
-    /// Whether another read may bring something; one that brought nothing says no.
+    /// True if another read may return data; false after a read that returned none.
     var mayHaveMore: Bool { lastRead > 0 }
 
-    /// The next message that is wholly there, or nil.
+    /// Returns the next complete message, or nil.
     @_lifetime(&self)
     mutating func next() throws(PostgresError) -> Message? {
         while let (kind, body) = try whole() {
@@ -44,7 +44,7 @@ struct CopyStream: ~Copyable {
             case UInt8(ascii: "W"): return .begins
             case UInt8(ascii: "E"): return .refused(Self.error(buffer.bytes.extracting(body)))
             case UInt8(ascii: "c"), UInt8(ascii: "C"), UInt8(ascii: "Z"): return .ends
-            // A notice, a changed setting, a notification: not for us.
+            // A notice, a changed setting, a notification: the hub ignores them.
             case UInt8(ascii: "N"), UInt8(ascii: "S"), UInt8(ascii: "A"): continue
             default: throw Self.failure("the server sent a message that does not belong into a stream")
             }
@@ -52,7 +52,7 @@ struct CopyStream: ~Copyable {
         return nil
     }
 
-    /// Kind and place of the message at `start`, if all of it has come.
+    /// Returns kind and place of the message at `start`, if the whole message has arrived.
     private func whole() throws(PostgresError) -> (kind: UInt8, body: Range<Int>)? {
         let available = buffer.count - start
         guard available >= Self.headerBytes else { return nil }
@@ -63,7 +63,7 @@ struct CopyStream: ~Copyable {
 
     private static let headerBytes = 5
 
-    /// As the message says it: of itself and what follows, without the kind.
+    /// Returns the message's length field: it counts itself and the body, but not the kind.
     private func length() throws(PostgresError) -> Int {
         var reader = ByteReader(buffer.bytes.extracting(start..<start + Self.headerBytes))
         guard (try? reader.skip(1)) != nil, let length = try? Int(reader.uint32()), length >= 4,
@@ -74,16 +74,17 @@ struct CopyStream: ~Copyable {
 
     // MARK: Reading
 
-    /// Reads once what has arrived, without waiting for it.
+    /// Reads the available bytes once, without waiting.
     mutating func receive() throws(PostgresError) {
         restWhenBusy()
         readBefore = lastRead
         lastRead = 0
         buffer.dropFirst(start)
         start = 0
-        // A rare large message made it grow.
+        // A rare large message may have made the buffer grow.
         buffer.shrink(to: Limits.streamReadBytes)
-        // A message that is larger than the buffer lets it grow with what really comes, whatever length it claims.
+        // For a message larger than the buffer, the buffer grows with the bytes that really arrive, whatever length the
+        // message claims.
         let room = max(Limits.streamReadBytes - buffer.count, Self.leastRoom)
         let socket = socket
         do throws(SystemError) {
@@ -102,18 +103,18 @@ struct CopyStream: ~Copyable {
 
     private static let leastRoom = 256 << 10
 
-    /// Two short reads in a row say that the walsender is at work and we are ahead of it. A lonely transaction, with
-    /// nothing read before it, never waits here.
+    /// Pauses if two short reads in a row show that the walsender is busy and slower than this reader. A single
+    /// transaction after an idle time never waits here.
     private func restWhenBusy() {
         if lastRead > 0, readBefore > 0, lastRead < Self.shortRead { usleep(Limits.streamRestMicroseconds) }
     }
 
-    /// Small against what the kernel's socket buffers hold, so that the walsender is not stopped while we rest.
+    /// Small compared with the kernel's socket buffers, so that the pause does not block the walsender.
     private static let shortRead = 64 << 10
 
     // MARK: Complaints
 
-    /// PostgreSQL, "Error and Notice Message Fields": a letter and a string each, until a zero.
+    /// Parses an error. PostgreSQL, "Error and Notice Message Fields": a letter and a string each, until a zero.
     static func error(_ body: RawSpan) -> PostgresError {
         var error = PostgresError(operation: "stream", message: "an error without words")
         var reader = ByteReader(body)

@@ -1,10 +1,10 @@
 import Diagnostics
 
-/// What keeps somebody from the database, and what to do about it.
+/// Reasons why the database cannot be reached, with advice for the operator.
 extension PostgresError {
     public typealias Meaning = (reason: ProjectMetrics.ReconnectReason, hint: String?)
 
-    /// Of a connection that could not be had.
+    /// Reason and advice for a failed connection attempt.
     public var connecting: Meaning {
         switch sqlState {
         case nil where lacksPassword, SQLState.invalidPassword:
@@ -33,14 +33,15 @@ extension PostgresError {
                 "the hub needs two connections, one of them of max_wal_senders: raise the limit or end others"
             )
         case SQLState.cannotConnectNow: return (.connectionRefused, "the database is running, but not ready yet")
-        // A server that speaks is running at the right address: its own words say best what is wrong.
+        // A server that answers is running at the right address, and its own message explains the problem best.
         case .some: return (.connectionRefused, nil)
         case nil: return Self.meaning(ofOwnWords: message)
         }
     }
 
-    /// libpq's own complaints, of a connection that never came as far as to a server's answer, have no code, only words. These
-    /// are always English: libpq translates for programs that set a locale, which this one does not.
+    /// Returns reason and advice for libpq's own errors. They have no code, because the server never answered; only
+    /// their text. The text is always English: libpq translates only for programs that set a locale, and the hub does
+    /// not.
     private static func meaning(ofOwnWords words: String) -> Meaning {
         if ["root certificate file", "certificate verify failed", "server certificate for"].contains(
             where: words.contains)
@@ -59,7 +60,8 @@ extension PostgresError {
         return (.connectionRefused, "is the database running, and the address right?")
     }
 
-    /// What is the same for all who are kept from the database by the same; nil where it is reached and refuses a statement.
+    /// Key that is equal for all connections with the same outage; nil if the database is reached and refuses a
+    /// statement.
     var outage: String? {
         guard isConnectionLost else { return nil }
         guard operation == "connect" else { return Self.away }

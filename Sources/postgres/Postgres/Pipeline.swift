@@ -2,11 +2,11 @@ import CPostgres
 import Glibc
 import System
 
-/// A statement to be asked together with others.
+/// Statement to run in one batch with others.
 public struct PipelinedStatement: Sendable {
     public var sql: String
     public var parameters: [String?]
-    /// Prepared under this name: planned once, then asked by name. Nil for what is asked once.
+    /// Name of the prepared statement: it is planned once, then run by name. Nil for a statement that runs only once.
     public var name: String?
 
     public init(_ sql: String, _ parameters: [String?] = [], preparedAs name: String? = nil) {
@@ -16,12 +16,12 @@ public struct PipelinedStatement: Sendable {
     }
 }
 
-/// Many statements in one round trip, each a transaction of its own: one that fails does not touch the others.
+/// Many statements in one round trip. Each is its own transaction, so a failed one does not affect the others.
 extension Connection {
-    /// Answers in the order of the statements. Throws when the connection is lost, or when one answer takes longer than
-    /// the timeout: it is then of no more use. `prepared` says which names the server knows already, and learns which it
-    /// knows afterwards. Statements and parameters are held in memory until they are sent: how many is the caller's to
-    /// bound.
+    /// Runs the statements and returns their answers in the same order. Throws an error if the connection is lost or an
+    /// answer takes longer than the timeout; the connection then cannot be used any more. `prepared` holds the names
+    /// that the server knows; this call adds new ones. All statements and parameters are in memory until they are sent:
+    /// the caller must limit their number.
     public func pipeline(
         _ statements: [PipelinedStatement], prepared: inout Set<String>, timeoutMilliseconds: Int,
         interrupt: Wake? = nil
@@ -29,7 +29,7 @@ extension Connection {
         if statements.isEmpty { return [] }
         // SAFETY: libpq calls on this object's own, living handle.
         guard unsafe PQenterPipelineMode(handle) == 1 else { throw connectionError("pipeline") }
-        // Not blocking, so that a server that stops reading cannot hold this thread beyond the deadline.
+        // Non-blocking, so that a server that stops reading cannot hold this thread beyond the deadline.
         guard unsafe PQsetnonblocking(handle, 1) == 0 else { throw connectionError("pipeline") }
         var announced: Set<String> = []
         let sent = try statements.map { statement throws(PostgresError) in
@@ -51,14 +51,14 @@ extension Connection {
     private enum Sent {
         case nothing
         case statement
-        /// Preparing it comes first, with an answer of its own.
+        /// A preparation is sent before the statement, and has its own answer.
         case preparation
     }
 
     private func send(
         _ statement: PipelinedStatement, prepared: Set<String>, _ announced: inout Set<String>
     ) throws(PostgresError) -> Sent {
-        // A C string ends at its first zero byte: what follows would be cut off in silence.
+        // A C string ends at its first zero byte, so the rest would be lost silently.
         guard !statement.parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return .nothing }
         let isNew = statement.name.map { !prepared.contains($0) && announced.insert($0).inserted } ?? false
         let copies = CStringArray(statement.parameters)
@@ -84,7 +84,7 @@ extension Connection {
         if case .preparation = sent, let name = statement.name {
             let preparation = try answer(statement.sql, deadline, interrupt)
             guard case .success = preparation else {
-                // What was prepared is skipped up to the synchronisation.
+                // The server skips the prepared statement up to the synchronization.
                 _ = try answer(statement.sql, deadline, interrupt)
                 try takeSynchronisation(deadline, interrupt)
                 return preparation
@@ -96,11 +96,11 @@ extension Connection {
         return answer
     }
 
-    /// As the server says it of a text with such a byte.
+    /// Error with the server's own words for a text that contains a zero byte.
     private static let zeroByte = PostgresError(
         operation: "pipeline", sqlState: "22021", message: #"invalid byte sequence for encoding "UTF8": 0x00"#)
 
-    /// One command's answer, with the null result that ends it.
+    /// Returns one command's answer and takes the null result that ends it.
     private func answer(
         _ sql: String, _ deadline: UInt64, _ interrupt: Wake?
     ) throws(PostgresError) -> Result<Rows, PostgresError> {
@@ -156,7 +156,7 @@ extension Connection {
         }
     }
 
-    /// How often whoever asked is asked whether the answer is still wanted.
+    /// Interval between two calls of `isStillWanted`.
     private static let wantedMilliseconds: Int32 = 100
 
     static let unwanted = PostgresError(

@@ -1,15 +1,15 @@
-/// What PostgreSQL, or the way to it, refused.
+/// Error from PostgreSQL, or from the attempt to reach it.
 public struct PostgresError: Error, Sendable, Equatable {
-    /// The five-character code, where the server sent one. A connection that never reached a server has none.
+    /// Five-character code from the server. A connection that never reached a server has none.
     public var sqlState: String?
     public var message: String
-    /// What the server suggests. Its DETAIL is left out on purpose: it may hold row data.
+    /// Hint from the server. The server's DETAIL is left out on purpose: it may hold row data.
     public var hint: String?
-    /// The connection cannot be used any more.
+    /// True if the connection cannot be used any more.
     public var isConnectionLost: Bool
-    /// What was being done, e.g. `connect` or `START_REPLICATION`.
+    /// Operation that failed, e.g. `connect` or `START_REPLICATION`.
     public var operation: String
-    /// The server wanted a password and there was none to send.
+    /// True if the server asked for a password and the hub had none.
     public var lacksPassword = false
 
     public init(
@@ -32,10 +32,10 @@ extension PostgresError: CustomStringConvertible {
     }
 }
 
-/// The codes that the hub answers with more than words (PostgreSQL, appendix A).
+/// SQLSTATE codes to which the hub reacts with more than a message (PostgreSQL, appendix A).
 public enum SQLState {
-    /// What says nothing of the statement: connections, conflicts, resources, locks, an operator's intervention, the system.
-    /// Asked again, the server may answer. A limit of the configuration and a missing file stay.
+    /// True if the error is not the fault of the statement: connections, conflicts, resources, locks, an operator's
+    /// intervention, the system. A retry may succeed. A limit of the configuration and a missing file are permanent.
     public static func isPassing(_ state: String) -> Bool {
         ["08", "40", "53", "55", "57", "58"].contains { state.hasPrefix($0) }
             && state != configurationLimitExceeded && state != undefinedFile
@@ -61,11 +61,11 @@ public enum SQLState {
 }
 
 extension PostgresError {
-    /// What libpq says of a connection that was refused, as it says it when it is told to be verbose.
+    /// Parses libpq's verbose message about a refused connection.
     ///
-    /// There is no call that asks for the SQLSTATE then, as there is no result. But the text has it, in a place and a form that
-    /// no language changes (`FATAL:  28P01: password …`), with a line that says where in the server's source that was. Of
-    /// several tries, on several addresses or with TLS and without, the last one counts.
+    /// No libpq call returns the SQLSTATE here, because there is no result. But the message contains it, in a place and
+    /// form that no language changes (`FATAL:  28P01: password …`). One more line names the place in the server's
+    /// source. If several attempts were made (several addresses, with TLS and without), the last code counts.
     static func refusedConnection(_ text: String) -> PostgresError {
         var sqlState: String?
         let lines = text.split(whereSeparator: \.isNewline).compactMap { line -> String? in
@@ -79,7 +79,7 @@ extension PostgresError {
             isConnectionLost: true)
     }
 
-    /// The code behind the severity, and the line without it.
+    /// Returns the code behind the severity, and the line without the code.
     private static func takingState(from line: [UInt8]) -> (state: String, plain: String)? {
         let colon = UInt8(ascii: ":"), space = UInt8(ascii: " ")
         guard line.count >= 10 else { return nil }

@@ -1,10 +1,11 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal settings for time and memory of this module; users cannot rely on them. Maxima are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// What is read from the stream at once, and kept between reads.
+    /// Number of bytes that are read from the stream at once, and kept between reads.
     static let streamReadBytes = 1 << 20
 
-    /// The rest between two reads of a busy stream, in which more comes together; far below what a commit takes.
+    /// Pause between two reads of a busy stream, so that more data collects; far shorter than a commit takes.
     static let streamRestMicroseconds: UInt32 = 50
 }

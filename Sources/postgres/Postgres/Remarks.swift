@@ -1,13 +1,12 @@
 import CPostgres
 import Diagnostics
 
-/// What the server, or libpq itself, remarks on a connection without having been asked for it: a notice, a warning that
-/// the connection ends.
+/// Handler of messages that the server or libpq sends unasked: a notice, or a warning that the connection ends.
 ///
-/// libpq would write it to standard error, between our lines and in no form of ours. Our log has that there was one, and of
-/// which kind: the text may have what is in rows, and is for no log.
+/// Without it, libpq would print the message to standard error, in another form than the hub's log lines. The hub logs
+/// only the message's kind. The text is not logged, because it may contain row data.
 enum Remarks {
-    /// Of every connection, from its first byte on.
+    /// Installs the handler. Each connection calls it before its first byte.
     static func takeOver(_ handle: OpaquePointer) {
         // SAFETY: the handle lives; the function uses nothing but the result, which libpq keeps through the call.
         _ = unsafe PQsetNoticeReceiver(

@@ -3,10 +3,10 @@ import CPostgres
 import Glibc
 import System
 
-/// Where to start streaming, and what the output plugin is told.
+/// Parameters of START_REPLICATION: slot, position, and options for the output plugin.
 public struct StartReplication: Sendable {
     public var slot: String
-    /// PostgreSQL starts here or at the slot's own confirmed position, whichever is later.
+    /// Requested start position. PostgreSQL starts here or at the slot's confirmed position, whichever is later.
     public var startLSN: UInt64
     public var options: [(name: String, value: String)]
 
@@ -25,14 +25,15 @@ public struct StartReplication: Sendable {
     }
 }
 
-/// Names and values spliced into SQL where parameters cannot go.
+/// Quoting of names and values that are inserted into SQL where parameters are not allowed.
 public enum Quoted {
     public static func identifier(_ name: String) -> String { "\"" + doubling(name, "\"") + "\"" }
 
-    /// For standard_conforming_strings, which replication commands always follow.
+    /// Quotes a text for `standard_conforming_strings`, which replication commands always follow.
     public static func literal(_ text: String) -> String { "'" + doubling(text, "'") + "'" }
 
-    /// Scalar by scalar: a mark that a combining one follows is a character of its own to Swift, not to the server.
+    /// Doubles the mark, scalar by scalar. For Swift, a mark and a following combining scalar are one character; for
+    /// the server they are not.
     private static func doubling(_ text: String, _ mark: Unicode.Scalar) -> String {
         var doubled = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
@@ -43,20 +44,20 @@ public enum Quoted {
     }
 }
 
-/// The stream of a replication slot.
+/// Stream of a replication slot.
 ///
-/// In: what the walsender writes. Out: one CopyData message at a time, borrowed until the next is asked for.
-/// It does not know what a message means.
+/// It reads the bytes of the walsender and returns one CopyData message at a time, borrowed until the next call. It
+/// does not interpret messages.
 ///
-/// libpq connects and authenticates. Where nothing lies between it and the socket the stream is then read past it
-/// (`CopyStream`); an encrypted one is read by libpq's own calls.
+/// libpq connects and authenticates. On an unencrypted connection, the hub then reads the socket directly
+/// (`CopyStream`). An encrypted stream is read through libpq.
 @safe
 public struct ReplicationStream: ~Copyable {
     private let connection: Connection
     private let isDirect: Bool
     private var direct: CopyStream
     private var held: UnsafeMutablePointer<CChar>?
-    /// The last read through libpq followed a sign of the socket's.
+    /// True if the last read through libpq came after the socket was ready.
     private var wasReady = false
 
     public init(
@@ -86,7 +87,7 @@ public struct ReplicationStream: ~Copyable {
         }
     }
 
-    /// libpq sends the command and never reads the answer: from here on all that comes is ours.
+    /// Starts the stream. libpq sends the command and never reads the answer: the hub reads everything from here on.
     private mutating func beginDirectly(_ start: StartReplication, _ interrupt: Wake?) throws(PostgresError) {
         try connection.handOver(sending: start.command)
         while true {
@@ -104,7 +105,7 @@ public struct ReplicationStream: ~Copyable {
         }
     }
 
-    /// The next message that has already arrived, or nil when there is none yet.
+    /// Returns the next message that has already arrived, or nil if there is none yet.
     @_lifetime(&self)
     public mutating func next() throws(PostgresError) -> RawSpan? {
         if !isDirect { return try nextOfLibrary() }
@@ -133,7 +134,7 @@ public struct ReplicationStream: ~Copyable {
         throw ending()
     }
 
-    /// Reads what the network has; call when `next` gave nil.
+    /// Reads the available bytes from the network; call it when `next` returned nil.
     public mutating func receive() throws(PostgresError) {
         if isDirect { return try direct.receive() }
         wasReady = Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
@@ -141,18 +142,18 @@ public struct ReplicationStream: ~Copyable {
         guard unsafe PQconsumeInput(connection.handle) == 1 else { throw connection.connectionError("stream") }
     }
 
-    /// More may be waiting right now: in the socket, or decrypted already. A TLS record may be larger than what libpq
-    /// takes at once, and the socket says nothing of the rest; so each read is followed by one more.
+    /// True if more bytes may be ready, in the socket or already decrypted. A TLS record may be larger than one read of
+    /// libpq, and the socket does not show the rest. Therefore each read is followed by one more.
     public var hasMore: Bool {
         isDirect ? direct.mayHaveMore : wasReady || Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
     }
 
-    /// Waits until something arrives, the interrupt rings or the time is up.
+    /// Waits until data arrives, `interrupt` rings or the timeout passes.
     public func wait(interrupt: Wake, timeoutMilliseconds: Int32) -> Poll.Ready {
         Poll.wait(socket: connection.socket, interrupt: interrupt, timeoutMilliseconds: timeoutMilliseconds)
     }
 
-    /// Why the stream ended: the server's error, or a lost connection.
+    /// Returns the reason for the stream's end: the server's error, or a lost connection.
     private func ending() -> PostgresError {
         // SAFETY: the handle lives; the result is cleared here.
         guard let result = unsafe PQgetResult(connection.handle) else { return lost() }

@@ -2,10 +2,11 @@ import Bytes
 import CPostgres
 import System
 
-/// Rows of one statement, one after the other: no more than one is in memory, and the server waits for whoever takes them.
+/// Streaming of one statement's rows: only one row is in memory, and the server waits while the caller processes it.
 extension Connection {
-    /// Hands over each row as the replication protocol writes one (TupleData: a count, then a kind, a length and the text of
-    /// each value). False from `each` gives the rest up, and the connection is of no more use. Throws as `pipeline` does.
+    /// Calls `each` for every row, in the form of the replication protocol (TupleData: a count, then a kind, a length
+    /// and the text of each value). If `each` returns false, the statement is cancelled and the connection cannot be
+    /// used any more. Throws as `pipeline` does.
     public func stream(
         _ sql: String, timeoutMilliseconds: Int, interrupt: Wake? = nil, each: (RawSpan) -> Bool
     ) throws(PostgresError) {
@@ -34,7 +35,7 @@ extension Connection {
         Clock.monotonicNanoseconds() + UInt64(milliseconds) * 1_000_000
     }
 
-    /// The first row of the result.
+    /// Appends the first row of the result.
     private static func append(_ result: OpaquePointer, to tuple: inout ByteWriter) {
         // SAFETY: the caller keeps the result alive; columns stay below the count that it gives.
         let width = unsafe PQnfields(result)

@@ -1,23 +1,23 @@
 /// Settings of databases and roles by which PostgreSQL reads and writes values, and their effect on the hub.
 ///
-/// The hub writes and reads values by its own settings (`Connection.outputSettings`). While a policy is evaluated the settings
-/// are those of a client's session: the hub's texts mean the same under all that are `followed`.
+/// The hub reads and writes values with its own settings (`Connection.outputSettings`). But a policy is evaluated with
+/// the settings of a client's session. The hub's texts mean the same under all settings in `followed`.
 public enum ValueSettings {
-    /// Settings under which an expression may have another value, while the hub's texts keep theirs.
+    /// Settings that may change the value of an expression, but not the meaning of the hub's texts.
     public static let followed: Set<String> = writing.union([
         "search_path", "timezone", "lc_time", "lc_numeric", "default_text_search_config",
     ])
-    /// Settings under which values are written as other texts.
+    /// Settings that change the text of values.
     private static let writing: Set<String> = [
         "datestyle", "intervalstyle", "bytea_output", "extra_float_digits", "xmlbinary",
     ]
-    /// Settings under which the hub's own texts would mean something else, with the value that each must have. Policies let
-    /// nobody read if a client's session has another value.
+    /// Settings that would change the meaning of the hub's own texts, with the value that each must have. If a client's
+    /// session has another value, policies allow no one to read.
     public static let required = [
         "array_nulls": "on", "xmloption": "content", "standard_conforming_strings": "on",
         "transform_null_equals": "off",
     ]
-    /// Values of the hub's own sessions in which it reads and writes texts.
+    /// Settings of the hub's own sessions for reading and writing values.
     public static let own = [
         "datestyle": "ISO, MDY", "intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "3",
         "xmlbinary": "base64", "timezone": "UTC", "lc_monetary": "C", "array_nulls": "on", "xmloption": "content",
@@ -26,9 +26,9 @@ public enum ValueSettings {
 
     // MARK: What differs
 
-    /// Rows of a name and a value: those of the session as the server began it, of the database, and of the roles that may
-    /// read in it. For a session that began with nothing of the hub's own. Roles and their settings are the whole server's:
-    /// those of roles that have nothing in this database say nothing about it.
+    /// Query for the relevant settings as rows of name and value: of the session as the server began it, of the
+    /// database, and of the roles that may read in it. The session must have begun without the hub's own settings.
+    /// Roles belong to the whole server: a role with no rights in this database says nothing about it.
     public static let question = """
         SELECT pg_catalog.lower(s.name), s.reset_val FROM pg_catalog.pg_settings s
         WHERE pg_catalog.lower(s.name) IN (\(names))
@@ -42,7 +42,8 @@ public enum ValueSettings {
         ORDER BY 1, 2
         """
 
-    /// True of a role that may read in the database, by its own rights, another role's or everybody's.
+    /// Returns a condition that is true for a role that may read in the database, by its own rights, another role's or
+    /// PUBLIC's.
     private static func mayRead(_ role: String) -> String {
         """
         pg_catalog.pg_has_role(\(role), 'pg_read_all_data', 'MEMBER')
@@ -59,11 +60,12 @@ public enum ValueSettings {
     private static let names = (writing.union(required.keys)).sorted().map { Quoted.literal($0) }.joined(
         separator: ", ")
 
-    /// Settings that differ from the hub's own, found by the answer to `question`.
+    /// Settings that differ from the hub's own, from the answer to `question`.
     public struct Differences: Sendable, Equatable {
-        /// Settings, such as `DateStyle = ISO, DMY`, under which values are written or read in another way than by the hub.
+        /// Settings, such as `DateStyle = ISO, DMY`, under which PostgreSQL writes or reads values differently from the
+        /// hub.
         public private(set) var followed: [String] = []
-        /// Settings under which policies let nobody read.
+        /// Settings under which policies allow no one to read.
         public private(set) var refused: [String] = []
 
         public init() {}
@@ -80,12 +82,12 @@ public enum ValueSettings {
         }
     }
 
-    /// True if the value has the same meaning as the hub's own.
+    /// True if the value means the same as the hub's own.
     public static func isUsual(_ name: String, _ value: String) -> Bool {
         let value = value.lowercased().filter { $0 != " " }
         switch name {
         case "datestyle": return value == "iso,mdy"
-        // From 1 on all numbers are written so that they are read as the same.
+        // From 1 on, all numbers are written exactly.
         case "extra_float_digits": return (Int(value) ?? 0) > 0
         case "array_nulls", "standard_conforming_strings": return ["on", "true", "yes", "1", "t", "y"].contains(value)
         case "transform_null_equals": return ["off", "false", "no", "0", "f", "n"].contains(value)
