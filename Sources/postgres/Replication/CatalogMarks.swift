@@ -1,20 +1,21 @@
 import Bytes
 
-/// Tables whose catalog entries may have changed, until the log was told.
+/// Tables whose catalog entries may have changed, until the log has a mark for each.
 ///
-/// The server announces a table before its next change whenever anything about it may have changed: columns, policies,
-/// rights. It also does so the first time on each connection: something may have happened meanwhile.
+/// The server announces a table before its next change if anything about the table may have changed: columns, policies,
+/// rights. It also does so at the table's first change on each connection, because something may have changed before
+/// the connection.
 public struct CatalogMarks {
-    /// Zero stands for any table.
+    /// Tables without a mark in the log yet. Zero stands for any table.
     private(set) var waiting: [UInt32] = []
-    /// What was said inside streamed transactions, which are stored when they commit.
+    /// Tables announced inside streamed transactions, which are stored at their commit.
     private var streamed: [UInt32: Set<UInt32>] = [:]
 
-    /// More tables than this at once are any table.
+    /// Maximum number of waiting tables; beyond it, they are replaced by a mark for any table.
     private static let maximum = 64
     private static let definitionsPrefix = Array("rt:ddl".utf8)
 
-    /// Whether a message is one that tells of changed definitions (`sql/050_ddl_messages.sql`).
+    /// True if the message reports changed definitions (`sql/050_ddl_messages.sql`).
     static func isOfDefinitions(_ prefix: RawSpan) -> Bool {
         guard prefix.byteCount == definitionsPrefix.count else { return false }
         return definitionsPrefix.indices.allSatisfy { prefix.byte($0) == definitionsPrefix[$0] }
@@ -34,19 +35,20 @@ public struct CatalogMarks {
         }
     }
 
-    /// Whatever transactions readers have seen.
+    /// Adds a mark for everything, independent of the transactions that readers have seen.
     mutating func addEverything() {
         if !waiting.contains(CatalogMarks.everything) { waiting.append(CatalogMarks.everything) }
     }
 
-    /// No table's number: the mark is of no transaction either.
+    /// Mark for everything. It is no table's number, and it belongs to no transaction.
     public static let everything = UInt32.max
 
-    /// Also where it was rolled back: what it was told of is not told again.
+    /// Moves the marks of a streamed transaction to the waiting ones. This also applies after a rollback, because the
+    /// server does not announce the tables again.
     mutating func streamEnded(_ xid: UInt32) {
         for table in streamed.removeValue(forKey: xid) ?? [] { add(table) }
     }
 
-    /// The log has them.
+    /// Removes all waiting marks, because the log has them.
     mutating func said() { waiting.removeAll(keepingCapacity: true) }
 }

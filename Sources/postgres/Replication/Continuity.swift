@@ -1,19 +1,19 @@
 import Change
 
-/// What the log knows of where it stands.
+/// State of the log before a stream begins.
 public struct LogState: Sendable, Equatable {
     var isNew: Bool
     var systemIdentifier: UInt64
     var position: LSN
     var lineage: Lineage?
-    /// What was noted of where it comes from cannot be read.
+    /// True if the stored lineage cannot be read.
     var isLineageDamaged = false
-    /// Of a new log: it is to begin with this slot, which was not there before.
+    /// True for a new log that is to begin with this slot, which did not exist before.
     var isBeginning = false
 }
 
 extension LogState {
-    /// As its sink says, before a stream from that slot begins.
+    /// Creates the state from the sink, before a stream from that slot begins.
     public init(_ sink: some TransactionSink, slot: String) {
         self.init(
             isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage,
@@ -21,13 +21,13 @@ extension LogState {
     }
 }
 
-/// What the server says of itself and of our slot.
+/// State of the server and of the hub's slot.
 public struct ServerState: Sendable, Equatable {
     public struct Slot: Sendable, Equatable {
         public var confirmed: LSN
-        /// The WAL it needs is gone, or the server dropped it for another reason.
+        /// True if the WAL that the slot needs is gone, or the server invalidated the slot for another reason.
         public var isInvalid: Bool
-        /// A server process that streams from it, and moves it.
+        /// Server process that streams from the slot, and moves it.
         public var user: Int?
 
         public init(confirmed: LSN, isInvalid: Bool, user: Int? = nil) {
@@ -37,10 +37,10 @@ public struct ServerState: Sendable, Equatable {
         }
     }
 
-    /// How the server's history goes on from the timeline that the log followed.
+    /// Relation of the server's history to the timeline that the log followed.
     public enum Branch: Sendable, Equatable {
         case same
-        /// Another timeline began there; what the old one had beyond it does not count any more.
+        /// Another timeline began at this position; the old timeline's WAL after it no longer counts.
         case left(at: LSN)
         case unrelated
     }
@@ -48,14 +48,14 @@ public struct ServerState: Sendable, Equatable {
     var systemIdentifier: UInt64
     var database: UInt32 = 0
     var branch: Branch = .same
-    /// How far the server's WAL reaches.
+    /// End of the server's WAL.
     var current: LSN
     var slot: Slot?
     var publication: PublishedTables?
 }
 
 extension ServerState {
-    /// The lineage is what the log would follow from here on.
+    /// Creates the state. `lineage` is the one that the log would follow from here on.
     public init(system: UInt64, _ lineage: Lineage, _ branch: Branch, current: LSN, slot: Slot?) {
         self.init(
             systemIdentifier: system, database: lineage.database, branch: branch, current: current, slot: slot,
@@ -63,17 +63,17 @@ extension ServerState {
     }
 }
 
-/// Whether the stream can go on where the log ends; decided before streaming, from what both sides say.
+/// Decision, before streaming, whether the stream can continue where the log ends.
 ///
-/// The rule behind it: between the log's position and the slot's confirmed position nothing may be missing. A slot that
-/// stands *before* the log only repeats what the log will recognise; one that stands *after* it has let go of changes
-/// that nobody stored.
+/// Rule: no change may be missing between the log's position and the slot's confirmed position. A slot *before* the
+/// log's position only repeats changes, which the log recognizes. A slot *after* it has discarded changes that no log
+/// stored.
 public enum Continuity: Sendable, Equatable {
-    /// Stream on.
+    /// The stream continues.
     case goesOn
-    /// The log is new and begins where the slot stands, which was made for it.
+    /// The log is new and begins at the position of the slot, which was created for it.
     case begins
-    /// There is no usable slot: make one (after dropping what is left of the old one). The reason is nil for a new log.
+    /// There is no usable slot: create one (after dropping the rest of the old one). The reason is nil for a new log.
     case needsSlot(dropFirst: Bool, gap: Gap.Reason?)
     /// The slot is usable, but history does not continue.
     case broken(Gap.Reason)
@@ -88,8 +88,8 @@ public enum Continuity: Sendable, Equatable {
         return lossInPublication(log, server).map { .broken($0) } ?? .goesOn
     }
 
-    /// A slot that was there before its log was made for another one, and let go of what that one had confirmed. So it is
-    /// where something beside the log says that there was one.
+    /// Decides for a new log. A slot that existed before its log was made for another log, and has discarded changes
+    /// which that log confirmed. The same holds if a file beside the log shows that there was another log.
     private static func beginning(_ log: LogState, _ server: ServerState) -> Continuity {
         let wasThere = log.lineage != nil || log.isLineageDamaged
         guard let slot = server.slot else { return .needsSlot(dropFirst: false, gap: wasThere ? .logMissing : nil) }
@@ -98,7 +98,8 @@ public enum Continuity: Sendable, Equatable {
         return isOurs ? .begins : .broken(.logMissing)
     }
 
-    /// What is committed while a table is not published is not decoded, also where that was for a moment only.
+    /// Returns the loss caused by a change of the publication. Changes committed while a table is not published are
+    /// never decoded, even if that time was short.
     private static func lossInPublication(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
         guard let before = log.lineage?.publication, let now = server.publication else { return nil }
         return before.breach(by: now)
@@ -107,8 +108,8 @@ public enum Continuity: Sendable, Equatable {
     private static func lossBeforeSlot(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
         if server.systemIdentifier != log.systemIdentifier { return .otherDatabase }
         if let followed = log.lineage?.database, server.database != followed { return .otherDatabase }
-        // The server only ever sends WAL it has flushed, so one that ends before our position is an older copy. It may
-        // have written more since; then its timeline tells, if a recovery or a promotion began another.
+        // The server sends only flushed WAL, so a server whose WAL ends before the log's position is an older copy. The
+        // server may have written more WAL since. In that case, the timeline shows a recovery or promotion.
         if server.current < log.position { return .databaseRestored }
         switch server.branch {
         case .same: return log.isLineageDamaged ? .lineageDamaged : nil

@@ -1,17 +1,18 @@
 import Postgres
 import Synchronization
 
-/// What a database is to have before it is followed: made at the first connection, and not again while the hub runs.
+/// Objects that a database needs before it is followed. They are created at the first connection, once per run of the
+/// hub.
 public final class DatabasePreparation: Sendable {
     private let make: @Sendable (ConnectionTarget) throws(PostgresError) -> Void
     private let isDone = Atomic(false)
 
-    /// - Parameter make: throws where the database cannot be reached; all else it says itself.
+    /// - Parameter make: throws if the database cannot be reached; reports all other problems itself.
     public init(_ make: @escaping @Sendable (ConnectionTarget) throws(PostgresError) -> Void) {
         self.make = make
     }
 
-    /// The replicator's thread alone calls it.
+    /// Runs the preparation once. Only the replicator's thread calls it.
     func see(to target: ConnectionTarget) throws(PostgresError) {
         if isDone.load(ordering: .relaxed) { return }
         try make(target)

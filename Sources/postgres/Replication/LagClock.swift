@@ -1,26 +1,26 @@
 import Change
 
-/// How long ago the log had everything that the server had: the slot's lag in seconds. In: where the server's WAL ends, and
-/// how far the log has come, now and then. Nanoseconds, on one clock that does not go back.
+/// Clock for the slot's lag: the time since the log had all changes of the server. It takes the end of the server's WAL
+/// and the log's position at intervals. Times are nanoseconds of one monotonic clock.
 ///
-/// It never says more than is so: what came between two looks counts from the later one.
+/// The lag is never too high: WAL written between two samples counts from the later one.
 struct LagClock {
     private var isConnected = false
-    /// The log had everything then, as far as is known.
+    /// Last known time at which the log had everything.
     private var caughtUpAt: UInt64
-    /// Ends of the WAL that the log has not come to yet, each with when it was seen first.
+    /// Ends of the WAL that the log has not reached yet, each with the time when it was first seen.
     private var ahead: [(end: LSN, at: UInt64)] = []
 
-    /// Every second one is forgotten where there are more, and they are taken at twice the distance from there on.
+    /// Maximum number of samples. Beyond it, every second one is dropped, and the distance between new ones doubles.
     private static let maximum = 256
     private var distance: UInt64 = 0
 
-    /// - Parameter caughtUpAt: when the process before this one wrote its log last.
+    /// - Parameter caughtUpAt: time when the previous process last wrote its log.
     init(caughtUpAt: UInt64) { self.caughtUpAt = caughtUpAt }
 
-    /// The server's WAL ends there.
+    /// Records the present end of the server's WAL.
     mutating func saw(_ end: LSN, _ position: LSN, at now: UInt64) {
-        // It was so already when nobody could look.
+        // The log was already behind before the connection.
         if ahead.isEmpty, end > position { ahead.append((end, isConnected ? now : caughtUpAt)) }
         isConnected = true
         if let last = ahead.last, end > last.end, now - min(now, last.at) >= distance { ahead.append((end, now)) }
@@ -31,7 +31,7 @@ struct LagClock {
         pass(position, at: now)
     }
 
-    /// The log has come there.
+    /// Records that the log has reached a position.
     mutating func pass(_ position: LSN, at now: UInt64) {
         ahead.removeAll { $0.end <= position }
         guard ahead.isEmpty else { return }
@@ -39,7 +39,7 @@ struct LagClock {
         if isConnected { caughtUpAt = now }
     }
 
-    /// Nobody can say how far the server is.
+    /// Records that the connection is lost, so the end of the server's WAL is unknown.
     mutating func lost(_ position: LSN, at now: UInt64) {
         pass(position, at: now)
         isConnected = false

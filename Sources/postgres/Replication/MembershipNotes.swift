@@ -1,9 +1,9 @@
 import Bytes
 import Change
 
-/// Positions since when the log has every change of the tables that make members, by how each is published.
+/// Positions from which the log has every change of the tables that decide memberships, by how each table is published.
 ///
-/// A pure value: `MembershipRecord` keeps it.
+/// A pure value: `MembershipRecord` stores it.
 public struct MembershipNotes: Sendable, Equatable {
     /// A table in one of the two publications that the stream carries.
     public struct Entry: Sendable, Hashable {
@@ -68,8 +68,8 @@ public struct MembershipNotes: Sendable, Equatable {
 
     // MARK: What happens
 
-    /// Records the tables published now, when the WAL ends at `position`. `settled` are the entries without a transaction left
-    /// that began before they were published.
+    /// Records the tables published now, when the WAL ends at `position`. For `settled` entries, all transactions that
+    /// began before the table was published have ended.
     public mutating func take(_ published: [Entry: Mark], settled: Set<Entry>, at position: LSN) {
         if unknownPasts.knownFrom == nil { unknownPasts.knownFrom = position }
         for (entry, following) in followings where !isKept(entry, following, published) {
@@ -84,15 +84,15 @@ public struct MembershipNotes: Sendable, Equatable {
         }
     }
 
-    /// True if the table is published as before. If it is in the hub's own publication, the stream must also have carried that
-    /// since the table was followed.
+    /// True if the table is published as before. If it is in the hub's own publication, the stream must also have
+    /// carried that publication since the table was followed.
     private func isKept(_ entry: Entry, _ following: Following, _ published: [Entry: Mark]) -> Bool {
         guard published[entry] == following.mark else { return false }
         return !entry.isOwn || publication.map { following.since >= $0.since } ?? false
     }
 }
 
-/// The stored form: lines of text, the last of which is a checksum.
+/// Stored form of the notes: lines of text, then a checksum.
 extension MembershipNotes {
     func encoded() -> ByteWriter {
         var text = ByteWriter(capacity: 256 + 64 * followings.count)
@@ -134,7 +134,7 @@ extension MembershipNotes {
             default: return nil
             }
         }
-        // The checksum is the end of the same text.
+        // Compares the whole text, which includes the checksum.
         guard encoded().copied() == bytes.copied() else { return nil }
     }
 }

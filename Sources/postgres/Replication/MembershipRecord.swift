@@ -4,11 +4,12 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Record of when the log has every change of the tables that make members, for the stream and the catalog, across restarts.
+/// Record, kept across restarts, of the positions from which the log has all changes of the tables that decide
+/// memberships.
 ///
-/// The file lies beside the log's segments and is replaced as a whole. New entries are on the disk before anybody relies on
-/// them. If the file is missing or damaged, earlier memberships are unknown: nobody is judged by them, and clients that may
-/// miss something are told.
+/// The file lies beside the log's segments and is replaced as a whole. New entries are on the disk before the stream or
+/// the catalog relies on them. If the file is missing or damaged, earlier memberships are unknown: the hub does not
+/// decide by them, and tells clients that they may miss changes.
 public final class MembershipRecord: Sendable {
     private struct State {
         var notes = MembershipNotes.ofNewLog
@@ -24,7 +25,7 @@ public final class MembershipRecord: Sendable {
 
     public var notes: MembershipNotes { state.withLock { $0.notes } }
 
-    /// Reads the record of an earlier process. `isNew`: the log has begun with this process, or is about to.
+    /// Reads the record of an earlier process. `isNew`: the log has begun with this process, or is about to begin.
     func open(in directory: any StorageDirectory, isNew: Bool) {
         let notes = isNew ? .ofNewLog : Self.read(directory)
         state.withLock { $0 = State(notes: notes, directory: directory) }

@@ -3,20 +3,20 @@ import Diagnostics
 import Postgres
 import System
 
-/// Sees to the publication of database messages: makes it where there is a table of messages and the hub may, and looks
-/// now and then whether it has come, has gone, or is another one.
+/// Keeper of the publication of database messages. It creates the publication if a messages table exists and the hub
+/// may do that. It checks regularly whether the publication appeared, disappeared or was replaced.
 ///
-/// The ingest thread's, on the connection that it has for the catalog.
+/// The ingest thread uses it, on its connection for the catalog.
 struct MessagesPublication {
-    /// What the catalog says.
+    /// Answer of the catalog about the publication.
     private struct Sighting {
         let hasTable: Bool
-        /// Which one it is; nil where there is none.
+        /// Number of the publication; nil if there is none.
         let number: UInt32?
         let position: LSN
-        /// Why it does not tell of all messages.
+        /// Reason why the publication does not cover all messages.
         let flaw: String?
-        /// How many tables it tells of besides.
+        /// Number of other tables in the publication.
         let others: Int
     }
 
@@ -35,7 +35,8 @@ struct MessagesPublication {
         self.catalog = catalog
     }
 
-    /// A question that fails is not asked again at once: the stream itself tells when the server is gone.
+    /// Looks at the publication when the next check is due. A failed query is not repeated at once: if the server is
+    /// gone, the stream itself reports it.
     mutating func look() {
         let now = Clock.monotonicNanoseconds()
         guard now >= nextAt else { return }
@@ -58,7 +59,8 @@ struct MessagesPublication {
         coverage.saw(number, at: sighting.position)
     }
 
-    /// Rights may be granted later; asking for them all the time would fill the server's log.
+    /// True if enough time has passed for another attempt to create it. Rights may be granted later, but frequent
+    /// attempts would fill the server's log.
     private mutating func isWorthTrying(_ now: UInt64) -> Bool {
         if let triedAt, now - triedAt < Limits.publicationRetryInterval.wholeNanoseconds { return false }
         triedAt = now
@@ -114,14 +116,14 @@ struct MessagesPublication {
         guard mayCreate else { return missing(sql, "publication_create is off") }
         let name: [LogField] = [.publication(coverage.publication)]
         do throws(PostgresError) {
-            // Whoever holds the table up must not hold up the stream.
+            // A session that locks the table must not delay the stream.
             try catalog.execute(
                 "BEGIN; SET LOCAL lock_timeout = \(Limits.policyLockTimeout.wholeMilliseconds); \(sql); COMMIT")
             Log.shared.info("publication of messages created", name)
         } catch {
             if error.isConnectionLost { throw error }
             _ = try catalog.execute("ROLLBACK")
-            // Somebody else made it in the same moment.
+            // Another session created it at the same moment.
             if error.sqlState != SQLState.duplicateObject { missing(sql, error.message) }
         }
     }
@@ -140,7 +142,7 @@ extension Connection {
         return rows.first?.first.flatMap { $0 }.flatMap { UInt32($0) }
     }
 
-    /// The server's clock, in microseconds since 1970.
+    /// Returns the server's clock, in microseconds since 1970.
     func serverTime() throws(PostgresError) -> Int64 {
         let rows = try query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         guard let time = rows.first?.first?.flatMap({ Int64($0) }) else {

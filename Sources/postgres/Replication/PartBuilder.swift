@@ -2,19 +2,19 @@ import Bytes
 import Change
 import Diagnostics
 
-/// Collects the changes of one transaction into parts of bounded size.
+/// Collector of the changes of one transaction, which it divides into parts of bounded size.
 struct PartBuilder: ~Copyable {
     private var payload = ByteWriter(capacity: 64 << 10)
     private var schemas: [Schema] = []
     private var keys: [UInt64] = []
     private var changeCount: UInt32 = 0
     private var nextIndex: UInt32 = 0
-    /// The schema of the change before, by its fingerprint.
+    /// Fingerprint of the schema of the previous change.
     private var lastUsed: UInt64?
     private(set) var info: TransactionInfo?
 
     var isOpen: Bool { info != nil }
-    /// Changes since the transaction began, in all parts.
+    /// Number of changes since the transaction began, in all parts.
     var totalChanges: UInt32 { nextIndex }
     var isFull: Bool { payload.count >= Limits.transactionPartTargetBytes }
 
@@ -40,26 +40,26 @@ struct PartBuilder: ~Copyable {
         payload.removeAll()
     }
 
-    /// The transaction came here by replication; known before its first change.
+    /// Sets the node that first committed a replicated transaction. It is known before the first change.
     mutating func setOrigin(_ name: String) {
         guard var info, changeCount == 0, !name.isEmpty else { return }
         info.origin = name
         open(info)
     }
 
-    /// Whether the part must be told of this schema before a change of it is added.
+    /// True if the caller must call `use` with this schema before it adds a change of the schema.
     func needs(_ fingerprint: UInt64) -> Bool { lastUsed != fingerprint }
 
     mutating func use(_ schema: Schema) {
         lastUsed = schema.fingerprint
-        // Not by identity: a schema that changed and changed back is another object.
+        // Compared by fingerprint, because a schema that changed and changed back is another object.
         if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
         schemas.append(schema)
         keys.append(schema.tableKey)
         if schema.messagesKey != 0 { keys.append(schema.messagesKey) }
     }
 
-    /// A change of a schema that is in use.
+    /// Adds a change. Its schema must be in use.
     mutating func add(
         _ operation: Operation, _ rows: RowPlan, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
     ) {
@@ -78,7 +78,7 @@ struct PartBuilder: ~Copyable {
             to: &payload)
     }
 
-    /// A change in its stored form already: one that was spooled.
+    /// Adds a change that is already in its stored form, from the spool.
     mutating func addStored(_ change: RawSpan, _ schema: Schema?, newKey: UInt64, oldKey: UInt64) {
         if let schema, needs(schema.fingerprint) { use(schema) }
         find(newKey: newKey, oldKey: oldKey)
@@ -96,8 +96,8 @@ struct PartBuilder: ~Copyable {
         nextIndex += changes
     }
 
-    /// Hands the part over. When `deliver` throws nothing has changed and it can be called again; when it returns, the
-    /// next part is open, or the transaction closed if this was the last.
+    /// Passes the part to `deliver`. If `deliver` throws, nothing has changed and the call can be repeated. After
+    /// success, the next part is open, or the transaction is closed if this was its last part.
     mutating func hand(
         isLast: Bool, endLSN: LSN, marks: [UInt32] = [], _ deliver: (borrowing StorablePart) throws -> Void
     ) throws {

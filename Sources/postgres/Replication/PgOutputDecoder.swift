@@ -1,16 +1,16 @@
 import Bytes
 import Change
 
-/// Bytes of one `pgoutput` message in, the message out. Anything malformed is refused with its place; nothing is
-/// copied, and every row image is walked to its end, so that later readers meet well-formed ones.
+/// Decoder of one `pgoutput` message at a time. It rejects malformed input with its position. It copies nothing, and
+/// checks every row image to its end, so that later readers can rely on it.
 ///
-/// It keeps one bit: inside a streamed block every message begins with the transaction it belongs to.
+/// Its only state is one bit: inside a streamed block, every message begins with its transaction's number.
 public struct PgOutputDecoder {
     private var isInStream = false
 
     public init() {}
 
-    /// Decodes and forgets: for fuzzing, and for measuring the decoder alone.
+    /// Decodes a message and discards the result: for fuzzing, and for measuring the decoder alone.
     public mutating func check(_ bytes: RawSpan) throws(ByteError) { _ = try decode(bytes) }
 
     @_lifetime(copy bytes)
@@ -59,7 +59,7 @@ public struct PgOutputDecoder {
         return .update(relation: relation, oldImage: oldImage, old: old, new: new, xid: xid)
     }
 
-    /// Walks a TupleData to its end and gives the whole of it.
+    /// Checks a TupleData to its end and returns its bytes.
     @_lifetime(copy reader)
     private static func tuple(_ reader: inout ByteReader) throws(ByteError) -> RawSpan {
         let start = reader.offset
@@ -124,8 +124,8 @@ public struct PgOutputDecoder {
             columns: columns)
     }
 
-    /// A name of PostgreSQL's has 63 bytes, in the largest build 255, and some more once it was converted to UTF-8. The
-    /// stored form keeps lengths in 16 bits and relies on this limit.
+    /// Longest accepted name. PostgreSQL's names have 63 bytes, in the largest build 255, and may grow by conversion to
+    /// UTF-8. The stored form keeps lengths in 16 bits and relies on this limit.
     private static var maximumNameBytes: Int { 4096 }
 
     @_lifetime(copy reader)

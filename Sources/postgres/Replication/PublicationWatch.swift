@@ -2,14 +2,14 @@ import Diagnostics
 import Postgres
 import System
 
-/// Looks now and then whether the clients' publication is still the one that the log follows, and which tables it has: what
-/// is committed while it is another never comes, and nothing else says so.
+/// Regular check of the clients' publication: whether it is still the one that the log follows, and which tables it
+/// has. The stream never delivers changes committed under another publication, and no error reports that.
 struct PublicationWatch {
     enum Sighting: Equatable {
         case same
-        /// Tables came or went.
+        /// Tables were added or removed.
         case other(PublishedTables)
-        /// Something may be missing, or the publication is gone: the next stream sees to it.
+        /// Changes may be missing, or the publication is gone. The next stream handles it.
         case broken
     }
 
@@ -21,7 +21,8 @@ struct PublicationWatch {
         nextAt = Clock.monotonicNanoseconds() + Limits.publicationWatchInterval.wholeNanoseconds
     }
 
-    /// A question that fails is not asked again at once: the stream itself tells when the server is gone.
+    /// Looks at the publication when the next check is due. A failed query is not repeated at once: if the server is
+    /// gone, the stream itself reports it.
     mutating func look(_ followed: PublishedTables?) -> Sighting {
         let now = Clock.monotonicNanoseconds()
         guard now >= nextAt else { return .same }
@@ -30,7 +31,8 @@ struct PublicationWatch {
         return Self.compare(followed, seen, isSilent: keeper.catalog.serverVersion >= 180_000)
     }
 
-    /// - Parameter isSilent: PostgreSQL 18 streams on without a publication that is gone, and says so to its own log alone.
+    /// - Parameter isSilent: true for PostgreSQL 18, which streams on without a dropped publication and tells only its
+    ///   own log.
     static func compare(_ followed: PublishedTables, _ seen: PublishedTables?, isSilent: Bool) -> Sighting {
         guard let seen else { return isSilent ? .broken : .same }
         if followed.breach(by: seen) != nil { return .broken }

@@ -1,13 +1,14 @@
 import Change
 
-/// A publication as the log has followed it: which one of its name, and since when each table is in it.
+/// Publication as the log has followed it: its number, and the catalog row of each member.
 ///
-/// PostgreSQL decodes a change by the catalog of its moment: what was committed while a publication or a table of it was
-/// away never comes, and no error says so. A publication that is made again has another number, and so has the catalog's row
-/// of a table that is put in again.
+/// PostgreSQL decodes a change by the catalog of that moment. Changes committed while a publication or its table was
+/// missing never arrive, and no error reports that. A publication that is created again gets a new number. So does the
+/// catalog row of a table that is added again.
 public struct PublishedTables: Sendable, Equatable {
     public var number: UInt32
-    /// A table or schema, and the row that puts it in. Those that are not in any more stay: they may come back.
+    /// Tables and schemas, each with the catalog row that adds it. Removed members stay here, because they may come
+    /// back.
     public var members: [UInt32: UInt32]
 
     public init(number: UInt32, members: [UInt32: UInt32]) {
@@ -15,12 +16,12 @@ public struct PublishedTables: Sendable, Equatable {
         self.members = members
     }
 
-    /// What may be missing, where it is as it says by now; nil where nothing is.
+    /// Returns the reason for a possible loss if the publication is now `now`; nil if nothing is lost.
     func breach(by now: PublishedTables) -> Gap.Reason? {
         number != now.number ? .publicationRecreated : nil
     }
 
-    /// What is to be remembered: all that is there, and of what is not as much as there is room for.
+    /// Returns the members to remember: all present ones, and removed ones as far as `maximum` allows.
     func remembering(_ before: PublishedTables?, atMost maximum: Int) -> PublishedTables {
         guard let before, before.number == number else { return self }
         var all = self

@@ -4,10 +4,10 @@ import Diagnostics
 import Postgres
 import System
 
-/// One connection's life: set up, stream, confirm. Ends by throwing; ends quietly when the interrupt rings.
+/// Life of one connection: set up, stream, confirm. `run` ends with an error, or returns when the interrupt rings.
 ///
-/// In: the bytes of the replication stream. Out: transactions in the sink, and to PostgreSQL the position up to which
-/// they are durable, never more.
+/// It reads the replication stream and passes transactions to the sink. It confirms to PostgreSQL the position up to
+/// which they are durable, and never a later one.
 struct ReplicationSession<Sink: TransactionSink> {
     let settings: ReplicationSettings
     let spoolDirectory: any StorageDirectory
@@ -15,9 +15,9 @@ struct ReplicationSession<Sink: TransactionSink> {
     let interrupt: Wake
     let status: ReplicationStatus
     let lag: Lag
-    /// Called when the stream runs.
+    /// Called when the stream begins.
     let streaming: () -> Void
-    /// Called with the position up to which readers of the log have everything.
+    /// Called with the position up to which readers of the log have all changes.
     let covered: (LSN) -> Void
 
     struct Interrupted: Error {}
@@ -38,7 +38,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         let replication = try Connection(
             settings.target, purpose: .replication, applicationName: "tidewire replication",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds, interrupt: interrupt)
-        // Before there is a slot: a new one's stream then has it from its first change on.
+        // Checked before the slot exists, so that the stream of a new slot includes the publication from its first
+        // change.
         var messages = MessagesPublication(settings, catalog)
         messages.look()
         try settle(keeper, replication)
@@ -55,7 +56,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         let server = ServerState(
             system: system, lineage, try branch(to: timeline, replication), current: current, slot: slot)
         let decision = Continuity.decide(LogState(sink, slot: settings.slot), server)
-        // Where history begins anew it begins where the slot stands, which is not known while somebody moves it.
+        // A new history begins at the slot's position, which is unknown while another process moves the slot.
         if decision != .goesOn, let user = slot?.user {
             throw StreamFailure(slotBusy: settings.slot, "slot \(settings.slot) is in use by server process \(user)")
         }
@@ -79,12 +80,13 @@ struct ReplicationSession<Sink: TransactionSink> {
                 publication?.remembering(sink.lineage?.publication, atMost: Limits.maximumFollowedMembers)
                 ?? sink.lineage?.publication
         }
-        // After the gap, so that a crash in between marks it twice rather than never.
+        // Written after the gap, so that a crash in between records the gap twice, not never.
         if sink.lineage != lineage { try sink.follow(lineage) }
         status.follows(FollowedDatabase(system: system, number: lineage.database))
     }
 
-    /// Nobody has read from a slot that is still being made: a log that is to begin with it lacks nothing.
+    /// Returns the slot's state; nil if there is none. A slot that is still being created has never been read, so a new
+    /// log that begins with it lacks nothing.
     private func slotState(_ keeper: SlotKeeper) throws -> ServerState.Slot? {
         do {
             return try keeper.slotState()
@@ -94,10 +96,10 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// Where history goes on behind a gap of the publication's; nil for where the slot stands.
+    /// Returns the position at which history continues after a gap in the publication; nil for the slot's position.
     private func end(of gap: Gap.Reason, _ keeper: SlotKeeper, _ replication: Connection) throws -> LSN? {
         switch gap {
-        // Before PostgreSQL 18 what was written while there was no publication cannot be passed but as a whole.
+        // Before PostgreSQL 18, the WAL written without a publication can only be skipped as a whole.
         case .publicationRecreated where replication.serverVersion < 180_000: try keeper.advanceToEnd()
         case .publicationRecreated: sink.position
         default: nil
@@ -112,15 +114,16 @@ struct ReplicationSession<Sink: TransactionSink> {
         return (system, timeline, current)
     }
 
-    /// PostgreSQL, "Streaming Replication Protocol": a history file has a line for each timeline it came from, with its
-    /// number and where it was left.
+    /// Returns how the server's timeline relates to the one that the log followed. PostgreSQL, "Streaming Replication
+    /// Protocol": a history file has a line for each earlier timeline, with its number and the position at which it was
+    /// left.
     private func branch(to timeline: UInt32, _ replication: Connection) throws -> ServerState.Branch {
         guard let followed = sink.lineage?.timeline, followed != timeline else { return .same }
         let answer: Rows
         do throws(PostgresError) {
             answer = try replication.execute("TIMELINE_HISTORY \(timeline)")
         } catch {
-            // Without the file nobody can say that nothing was lost.
+            // Without the file, nobody can prove that nothing was lost.
             if error.sqlState == SQLState.undefinedFile { return .unrelated }
             throw error
         }
@@ -179,7 +182,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// Those of the hub's own publications that the stream can have from here on.
+    /// Returns those of the hub's own publications that the stream can carry from here on.
     private func listOwnPublications(
         _ catalog: Connection, _ assembler: inout TransactionAssembler
     ) throws -> [StreamCoverage] {
@@ -212,14 +215,14 @@ struct ReplicationSession<Sink: TransactionSink> {
         return listed
     }
 
-    /// Runs a write beside the log. A refusal of the disk stalls the stream, as for the log itself.
+    /// Runs a write to a file beside the log. A failure of the disk stalls the stream, as for the log itself.
     private func noting(_ body: () throws(SystemError) -> Void) throws(StorageStall) {
         do throws(SystemError) { try body() } catch {
             throw StorageStall(operation: error.operation, path: error.subject, reason: error.reason, hint: "")
         }
     }
 
-    /// One of them is gone, or they say different things of a table's columns.
+    /// True if the error is about publications: one is gone, or they differ about a table's columns.
     private static func isAboutPublications(_ error: any Error) -> Bool {
         guard let refusal = error as? PostgresError, refusal.operation == "stream" else { return false }
         return refusal.sqlState == SQLState.undefinedObject || refusal.sqlState == SQLState.featureNotSupported
@@ -245,12 +248,12 @@ struct ReplicationSession<Sink: TransactionSink> {
     ) throws {
         while true {
             try drain(&stream, &assembler, &pace, status)
-            // Whole transactions go to disk as soon as nothing more is waiting; in the middle of one there is
-            // nobody to please, so more is awaited first.
+            // Whole transactions go to the disk as soon as nothing more is waiting. In the middle of a transaction a
+            // flush has no benefit, so the loop waits for more.
             if pace.hasWhole, !assembler.isInTransaction { try flush(&pace, status) }
             try keepInTouch(&pace, status, assembler.isInTransaction)
             covered(coveredPosition(pace, assembler.isInTransaction))
-            // The next stream has more in it; nothing is lost in between.
+            // The next stream includes another publication, or handles a lost one; nothing is lost in between.
             let position = max(sink.position, pace.idlePosition)
             let isOver =
                 pace.isPublicationBroken || settings.ownPublications.contains { $0.isWaiting(at: position) }
@@ -262,14 +265,14 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// Up to where readers of the log have seen everything: when the server says that its WAL ends somewhere, all that was
-    /// committed before has come.
+    /// Returns the position up to which readers of the log have all changes. When the server reports the end of its
+    /// WAL, every earlier commit has arrived.
     private func coveredPosition(_ pace: StreamPace, _ isInTransaction: Bool) -> LSN {
         isInTransaction || pace.hasWhole
             ? sink.durablePosition : max(sink.durablePosition, pace.idlePosition)
     }
 
-    /// Takes everything that has arrived, flushing on the way when a batch is large or old enough.
+    /// Processes everything that has arrived. Flushes in between if a batch is large or old enough.
     private func drain(
         _ stream: inout ReplicationStream, _ assembler: inout TransactionAssembler, _ pace: inout StreamPace,
         _ status: StatusSender
@@ -293,7 +296,7 @@ struct ReplicationSession<Sink: TransactionSink> {
                     pace.hasWhole = sink.position > sink.durablePosition
                     if pace.flushIsDue(sink.pendingBytes) { try flush(&pace, status) }
                     try keepInTouch(&pace, status, assembler.isInTransaction)
-                    // A stream that never ends to come must not keep us from stopping.
+                    // A stream that never pauses must not prevent a stop.
                     if interrupt.isRung || settings.pause.isOn { return }
                 }
             }
@@ -309,7 +312,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         try confirm(&pace, status)
     }
 
-    /// The same call again for as long as the disk refuses: nothing is lost by waiting.
+    /// Repeats the call while the disk fails. Waiting loses nothing.
     private func untilTaken(_ status: StatusSender, _ body: () throws -> Void) throws {
         while true {
             do {
@@ -327,7 +330,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         settings.metrics.confirmedLSN.set(sink.durablePosition.rawValue)
     }
 
-    /// The duties that time brings: a sign of life, and moving an idle slot on.
+    /// Does the regular work: status messages to the server, checks of slot and publications, and moving an idle slot
+    /// on.
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         pace.watch.look(sink.position, &lag.clock)
         pace.publication.look()
@@ -360,12 +364,14 @@ struct ReplicationSession<Sink: TransactionSink> {
                 [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
         }
         if status.stallIsTooLong { throw stall }
-        // At every attempt: nothing is read meanwhile, so a server with a short wal_sender_timeout asks in vain.
+        // Sent at every attempt. Nothing is read during a stall, so requests of a server with a short
+        // wal_sender_timeout get no answer.
         try status.send(flushed: sink.durablePosition)
         if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
     }
 
-    /// A half transaction must be gone before another is appended, however long the disk refuses.
+    /// Drops the unfinished transaction, and repeats that while the disk fails. It must be gone before another is
+    /// appended.
     private func abandon() throws {
         while true {
             do { return try sink.abandon() } catch is StorageStall {
@@ -374,7 +380,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// A clean stop: what is whole is flushed and confirmed, so that the next start repeats nothing.
+    /// Ends the stream cleanly: flushes and confirms whole transactions, so that the next start repeats nothing.
     private func leave(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         if isInTransaction { try sink.abandon() }
         if !isInTransaction, pace.idlePosition > sink.position { try sink.advance(to: pace.idlePosition) }
@@ -382,10 +388,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         try? status.send(flushed: sink.durablePosition)
     }
 
-    /// A publication that was dropped cannot be used for the changes made while it was away, even after it was made
-    /// again: PostgreSQL looks it up as the catalog was at the time of each change.
+    /// Returns a more exact error if the publication was dropped and created again. PostgreSQL looks it up in the
+    /// catalog of the time of each change, so it is missing for the changes in between.
     private func explained(_ error: any Error, _ keeper: SlotKeeper) -> any Error {
-        // The words may be in the server's own language. While it streams nothing else of ours can be undefined.
+        // The message may be in the server's own language. During streaming, no other object of the hub can be
+        // undefined.
         guard let refusal = error as? PostgresError, refusal.sqlState == SQLState.undefinedObject,
             refusal.operation == "stream", (try? keeper.publicationExists) == true
         else { return error }
@@ -413,7 +420,7 @@ extension Gap.Reason {
     }
 }
 
-/// Tells the server how far everything is durable, and remembers when it last did.
+/// Sender of status updates: the durable position, for the server. It remembers the time of the last update.
 final class StatusSender {
     private let connection: Connection
     private(set) var lastSentAt = Clock.monotonicNanoseconds()
@@ -424,7 +431,7 @@ final class StatusSender {
     func send(flushed: LSN) throws(PostgresError) {
         var message = ByteWriter(capacity: 40)
         message.append(UInt8(ascii: "r"))
-        // Written, flushed and applied are one for us: only what is flushed counts.
+        // Written, flushed and applied positions are the same here: only flushed data counts.
         for _ in 0..<3 { message.append(big: flushed.rawValue) }
         let now = PostgresTime.postgres(fromUnixMicroseconds: Clock.unixMicroseconds())
         message.append(big: UInt64(bitPattern: now))
@@ -439,7 +446,7 @@ final class StatusSender {
         if isDue { try send(flushed: flushed) }
     }
 
-    /// True at the first of several refusals of the disk.
+    /// True at the first failure of the disk in a row.
     func stallBegins() -> Bool {
         guard stallBeganAt == nil else { return false }
         stallBeganAt = Clock.monotonicNanoseconds()
@@ -458,10 +465,10 @@ final class StatusSender {
     }
 }
 
-/// When to flush, when to give a sign of life, when to move an idle slot on.
+/// Schedule of the stream: when to flush, when to send a status update, and when to move an idle slot on.
 struct StreamPace {
     private(set) var messages: UInt64 = 0
-    /// Whole transactions wait for the disk.
+    /// True if whole transactions wait for the disk.
     var hasWhole = false
     private(set) var idlePosition: LSN = .zero
     private var replyIsWanted = false
@@ -472,7 +479,7 @@ struct StreamPace {
     var watch: SlotWatch
     var publication: MessagesPublication
     var tables: PublicationWatch
-    /// The stream is of no use any more.
+    /// True if the stream must end, because its publication is gone or changed.
     var isPublicationBroken = false
     private let metrics: ProjectMetrics
 
@@ -516,13 +523,14 @@ struct StreamPace {
 
     private var sinceStatus: UInt64 { Clock.monotonicNanoseconds() - lastStatusAt }
     var statusIsDue: Bool { replyIsWanted || sinceStatus >= Limits.statusInterval.wholeNanoseconds }
-    /// A server that asks may be shutting down, and waits until we have confirmed its last byte.
+    /// True if an idle slot is to move on. A server that asks for a reply may be shutting down, and waits until the hub
+    /// confirms its last byte.
     var idleIsDue: Bool {
         replyIsWanted || Clock.monotonicNanoseconds() - lastIdleAt >= Limits.idleProgressInterval.wholeNanoseconds
     }
     var hasDuty: Bool { statusIsDue || idleIsDue }
 
-    /// A note waits for the next flush, but not long.
+    /// True if waiting notes are due for a flush, after a short delay.
     var notesAreDue: Bool {
         Clock.monotonicNanoseconds() - lastIdleAt >= Limits.noteInterval.wholeNanoseconds
     }
@@ -530,7 +538,7 @@ struct StreamPace {
     func millisecondsToNextDuty() -> Int32 {
         let limit = Limits.statusInterval.wholeNanoseconds
         let toStatus = sinceStatus >= limit ? 0 : Int32((limit - sinceStatus) / 1_000_000 + 1)
-        // Notes come from other threads, and nothing rings for them.
+        // Notes come from other threads, which do not wake this loop.
         return min(toStatus, Int32(Limits.noteInterval.wholeMilliseconds))
     }
 }

@@ -1,12 +1,13 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal settings for time and memory of this module; users cannot rely on them. Maxima are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Between two attempts to write after the disk was full or failed.
+    /// Pause between two attempts to write after the disk was full or failed.
     static let diskRetryInterval = Duration.seconds(1)
 
-    /// How often the server is asked about our slot.
+    /// Interval between two questions to the server about the hub's slot.
     static let slotWatchInterval = Duration.seconds(15)
-    /// How often it is said again that a slot is in danger.
+    /// Interval after which the hub repeats its warning about a slot in danger.
     static let slotReminderInterval = Duration.seconds(600)
 }

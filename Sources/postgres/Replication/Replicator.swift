@@ -4,9 +4,9 @@ import Postgres
 import Synchronization
 import System
 
-/// Follows one slot for as long as it is let: connects, streams, and after every trouble connects again.
+/// Replicator that follows one slot until it is stopped: it connects, streams, and connects again after every failure.
 ///
-/// `run` belongs on a thread of its own; it ends when the interrupt rings.
+/// `run` needs its own thread; it ends when the interrupt rings.
 public final class Replicator<Sink: TransactionSink> {
     private let settings: ReplicationSettings
     private let spoolDirectory: any StorageDirectory
@@ -16,9 +16,9 @@ public final class Replicator<Sink: TransactionSink> {
     private var backoff: Backoff
     private var lastTrouble = ""
     private var lastReport: UInt64 = 0
-    /// How long ago the log had everything, across connections.
+    /// Lag behind the server, kept across connections.
     private let lag: Lag
-    /// Where the stream stood when it last failed on a publication that exists.
+    /// Position of the stream when it last failed because of a publication that exists.
     private var stuckAt: LSN?
 
     public init(
@@ -34,7 +34,7 @@ public final class Replicator<Sink: TransactionSink> {
         lag = Lag(caughtUpAt: Self.lastSign(of: sink))
     }
 
-    /// When a process before this one wrote the log last, on this one's clock.
+    /// Returns the last time at which an earlier process wrote the log, on this process's monotonic clock.
     private static func lastSign(of sink: Sink) -> UInt64 {
         let now = Clock.monotonicNanoseconds()
         guard let last = sink.lastTime else { return now }
@@ -46,8 +46,8 @@ public final class Replicator<Sink: TransactionSink> {
         while !interrupt.isRung {
             let began = Clock.monotonicNanoseconds()
             do {
-                // What has come whole must not wait for a database that may never return; and the database must not wait
-                // for a disk that refuses.
+                // Received transactions must not wait for a database that may never return, and the database must not
+                // wait for a failing disk.
                 try sink.flush()
                 if settings.pause.isOn {
                     try rest()
@@ -60,7 +60,7 @@ public final class Replicator<Sink: TransactionSink> {
                         status.streamingBegan()
                         settings.metrics.replicationConnected.set(Int64(1))
                         backoff.reached()
-                        // Whatever ends this stream is news, also if it is what ended the one before.
+                        // The end of this stream is reported even if its cause is that of the previous end.
                         lastTrouble = ""
                     }, covered: { [status] in status.covers($0) })
                 try session.run()
@@ -71,9 +71,9 @@ public final class Replicator<Sink: TransactionSink> {
         }
     }
 
-    /// As long as an operator wants it, or until the slot is in danger. What waits for the log goes there meanwhile.
+    /// Waits until an operator ends the pause or the slot is in danger. Meanwhile it writes waiting notes to the log.
     ///
-    /// Without a connection for the stream: the server could not be stopped while somebody has one and does not read.
+    /// The pause has no stream connection: a server with a connection that does not read could not shut down.
     private func rest() throws {
         status.troubled(.pause)
         settings.metrics.reconnects[.paused].add()
@@ -98,7 +98,7 @@ public final class Replicator<Sink: TransactionSink> {
         }
     }
 
-    /// Nil where the database cannot be reached now.
+    /// Connects a watch for the slot; returns nil if the database cannot be reached now.
     private func slotWatch() -> SlotWatch? {
         let catalog = try? Connection(
             settings.target, applicationName: "tidewire catalog",
@@ -119,14 +119,14 @@ public final class Replicator<Sink: TransactionSink> {
         let now = Clock.monotonicNanoseconds()
         lag.clock.lost(sink.position, at: now)
         settings.metrics.slotLagSeconds.set(lag.clock.seconds(at: now))
-        // A connection that held for a while was healthy: begin with short waits again.
+        // A connection that lasted a while was healthy, so waits are short again.
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
         let trouble = overcome(error) ?? StreamFailure.from(error, settings)
         let delay = trouble.reason == .diskStall ? Limits.diskRetryInterval : backoff.next()
         settings.metrics.reconnects[trouble.reason].add()
         report(trouble, (error as? PostgresError).flatMap { settings.reachability.isNews($0, at: now) }, delay)
         status.troubled(trouble)
-        // What the disk refuses does not depend on who reaches the database.
+        // A failure of the disk does not depend on the reachability of the database.
         if trouble.reason == .diskStall {
             interrupt.sleep(milliseconds: delay.wholeMilliseconds)
         } else {
@@ -134,9 +134,10 @@ public final class Replicator<Sink: TransactionSink> {
         }
     }
 
-    /// The same trouble again is worth a line now and then: the first one said what to do.
+    /// Logs a failure; the same failure again only after an interval, because the first line has the advice.
     ///
-    /// - Parameter isOutage: nobody can reach the database, which is news or was said, by whomever; nil: it is reached.
+    /// - Parameter isOutage: true for an outage that no thread reported yet, false for a reported one; nil if the database
+    ///   is reached.
     private func report(_ trouble: StreamFailure, _ isOutage: Bool?, _ delay: Duration) {
         var fields: [LogField] {
             var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]
@@ -156,8 +157,8 @@ public final class Replicator<Sink: TransactionSink> {
         lastReport = now
     }
 
-    /// When the publication exists and the stream still fails at the same place, what lies there was written while
-    /// there was no publication: it is passed over, and said.
+    /// Handles a publication that was dropped and created again. If the stream fails twice at the same position, the
+    /// changes there were written without a publication: the hub skips them and records a gap.
     private func overcome(_ error: any Error) -> StreamFailure? {
         guard error is PublicationWasRecreated else { return nil }
         let what = StreamFailure(
@@ -191,14 +192,14 @@ public final class Replicator<Sink: TransactionSink> {
     }
 }
 
-/// The replicator's thread alone changes it.
+/// Shared lag clock. Only the replicator's thread changes it.
 final class Lag {
     var clock: LagClock
 
     init(caughtUpAt: UInt64) { clock = LagClock(caughtUpAt: caughtUpAt) }
 }
 
-/// What the replicator is doing, for those who ask from other threads.
+/// State of the replicator, for other threads.
 public final class ReplicationStatus: Sendable {
     private struct State {
         var isStreaming = false
@@ -213,10 +214,10 @@ public final class ReplicationStatus: Sendable {
 
     public init() {}
 
-    /// Whatever was committed before this position, and concerns the stream, is in the log, where readers find it.
+    /// Position before which every commit that concerns the stream is in the log, visible to readers.
     public var covered: LSN { LSN(position.load(ordering: .acquiring)) }
 
-    /// Of which database the log is; nil until it was reached.
+    /// Database that the log follows; nil until it was first reached.
     public var database: FollowedDatabase? { state.withLock { $0.database } }
     func follows(_ database: FollowedDatabase) { state.withLock { $0.database = database } }
 
@@ -224,7 +225,7 @@ public final class ReplicationStatus: Sendable {
 
     public var isStreaming: Bool { state.withLock { $0.isStreaming } }
     public var trouble: StreamFailure? { state.withLock { $0.trouble } }
-    /// How many connections have come as far as streaming.
+    /// Number of connections that began to stream.
     public var sessions: Int { state.withLock { $0.sessions } }
 
     func streamingBegan() {
@@ -239,7 +240,7 @@ public final class ReplicationStatus: Sendable {
         state.withLock { $0.isStreaming = false }
     }
 
-    /// What may become a gap, in words; nil where nothing is near.
+    /// Description of a danger that may cause a gap; nil if there is none.
     public var danger: String? { state.withLock { $0.danger } }
     func endangered(_ danger: String?) { state.withLock { $0.danger = danger } }
 

@@ -1,14 +1,14 @@
 import Bytes
 import Change
 
-/// A relation as it was announced, with all that is computed once for it and used for every row.
+/// Announced relation, with values that are computed once and used for every row.
 public final class Schema: Sendable {
     public let relation: Relation
-    /// The stored form, written to the log before the first change that needs it.
+    /// Stored form, written to the log before the first change that needs it.
     public let encoded: [UInt8]
     public let fingerprint: UInt64
     let tableKey: UInt64
-    /// A partition of the messages is found by their key as well; zero for other tables.
+    /// Key that also finds a partition of the messages table; zero for other tables.
     let messagesKey: UInt64
     let rows: RowPlan
 
@@ -24,14 +24,14 @@ public final class Schema: Sendable {
     }
 }
 
-/// What every row of a schema needs: numbers alone, so that taking it along costs no counting of references.
+/// Values of a schema that every row needs. They are plain numbers, so a copy needs no reference counting.
 struct RowPlan: BitwiseCopyable {
     let fingerprint: UInt64
     let tableKey: UInt64
     let unkeyedKey: UInt64
-    /// Bit n says that column n is part of the key.
+    /// Key columns: bit n is set if column n is part of the key.
     private let keyColumns: UInt64
-    /// How many columns a row image has.
+    /// Number of columns in a row image.
     let width: Int
 
     init(_ relation: Relation, fingerprint: UInt64, tableKey: UInt64) {
@@ -40,20 +40,20 @@ struct RowPlan: BitwiseCopyable {
         unkeyedKey = RowKey.unkeyed(table: tableKey)
         width = relation.columns.count
         let columns = relation.keyColumns
-        // A key so far back in the row is not worth finding: such rows count as not to be told apart.
+        // Key columns beyond 64 are not indexed: such rows count as rows without a key.
         keyColumns = columns.allSatisfy { $0 < 64 } ? columns.reduce(0) { $0 | 1 << UInt64($1) } : 0
     }
 
-    /// What the row after a change is found by; zero when the change has none. A truncate is a change of every row.
+    /// Returns the key of the row after a change; zero if there is none. A truncate counts as a change of every row.
     func newKey(_ operation: Operation, _ new: RawSpan) -> UInt64 {
         if new.byteCount > 0 { return key(of: new) }
         return operation == .truncate ? unkeyedKey : 0
     }
 
-    /// What the row before a change is found by; zero when nothing of it was sent.
+    /// Returns the key of the row before a change; zero if the server sent no old image.
     func oldKey(_ old: RawSpan) -> UInt64 { old.byteCount > 0 ? key(of: old) : 0 }
 
-    /// The row's hash, or the table's "unkeyed" one when the image does not tell the whole key.
+    /// Returns the row's hash, or the table's "unkeyed" hash if the image lacks a part of the key.
     func key(of image: RawSpan) -> UInt64 {
         guard keyColumns != 0 else { return unkeyedKey }
         var hash = RowKey.row(table: tableKey)
@@ -71,11 +71,11 @@ struct RowPlan: BitwiseCopyable {
     }
 }
 
-/// The schemas the server has announced on this connection, by OID.
+/// Schemas that the server has announced on this connection, by OID.
 ///
-/// A streamed transaction may announce a schema that only it has seen; it is kept apart until the transaction
-/// commits, just as pgoutput remembers on its side what it sent in which streamed transaction. It then counts for all,
-/// unless the server has announced the relation anew in the meantime: what was said last holds.
+/// A streamed transaction may announce a schema that only it has seen. The schema is stored separately until the
+/// transaction commits, as in pgoutput's own memory of streamed transactions. After the commit it applies to all,
+/// unless the server has announced the relation again meanwhile: the latest announcement counts.
 struct SchemaBook {
     enum Refusal: Error { case unknownRelation(UInt32), tooMany }
 
@@ -87,7 +87,7 @@ struct SchemaBook {
     private var schemas: [UInt32: Announcement] = [:]
     private var streamed: [UInt32: [UInt32: Announcement]] = [:]
     private var typeNames: [UInt32: String] = [:]
-    /// Rows come many of one table in a row.
+    /// Cached last lookup, because consecutive rows mostly belong to one table.
     private var lastOID: UInt32 = 0
     private var lastStream: UInt32?
     private var last: Schema?
@@ -97,7 +97,7 @@ struct SchemaBook {
 
     init(maximum: Int) { self.maximum = maximum }
 
-    /// A type too many is not remembered and will be named by its number.
+    /// Stores a type's name. Types beyond the maximum are not stored; their number serves as the name.
     mutating func typeAnnounced(_ oid: UInt32, _ name: String) {
         guard typeNames.count < maximum || typeNames[oid] != nil else { return }
         typeNames[oid] = name
@@ -109,7 +109,8 @@ struct SchemaBook {
         let known = xid.map { streamed[$0]?[message.oid] } ?? schemas[message.oid]
         guard known != nil || count < maximum else { throw .tooMany }
         let relation = relation(message, primaryKey)
-        // The server repeats itself, with every partition its root: one object for one schema.
+        // The server announces a schema repeatedly (with every partition also its root), so equal ones share one
+        // object.
         let schema = known.flatMap { $0.schema.relation == relation ? $0.schema : nil } ?? Schema(relation)
         announcements += 1
         let announcement = Announcement(schema: schema, number: announcements)
@@ -139,7 +140,7 @@ struct SchemaBook {
         return announcement.schema
     }
 
-    /// What the rows of a relation need, without a touch of the schema itself as long as they are of one table.
+    /// Returns the row values of a relation. For consecutive rows of one table, the schema object is not touched.
     @inline(__always)
     mutating func rows(_ oid: UInt32, inStream xid: UInt32?) throws(Refusal) -> RowPlan {
         if oid == lastOID, xid == lastStream, let lastRows { return lastRows }

@@ -3,26 +3,26 @@ import Diagnostics
 import Postgres
 import System
 
-/// Where the stream comes from and what may be created to get it.
+/// Settings of the stream: the database, the names, and the objects that the hub may create.
 public struct ReplicationSettings: Sendable {
     public var target: ConnectionTarget
     public var publication: String
     public var slot: String
     public var mayCreateSlot: Bool
     public var mayCreatePublication: Bool
-    /// What the database is to have before anything is looked for there; nil: it is taken as it is.
+    /// Preparation of the database before the hub looks for anything in it; nil for none.
     public var preparation: DatabasePreparation?
-    /// Let the server send large transactions while they run.
+    /// True if the server may send large transactions while they run.
     public var streaming: Bool
-    /// Whether the publication of tables that make members is in the stream, too …
+    /// Publication of the tables that decide memberships, and its state in the stream.
     public var coverage: StreamCoverage
-    /// … and the one of database messages.
+    /// Publication of database messages, and its state in the stream.
     public var messages: StreamCoverage
-    /// Shared by all who connect to the database.
+    /// Reachability of the database, shared by all threads that connect to it.
     public var reachability: Reachability
-    /// That nothing is read for a while.
+    /// Pause of the stream, which an operator sets.
     public var pause = StreamPause()
-    /// Of the project whose database it is: all who work for it count there.
+    /// Metrics of the project to which the database belongs.
     public var metrics = ProjectMetrics()
 
     public init(
@@ -43,11 +43,11 @@ public struct ReplicationSettings: Sendable {
         self.messages = messages
     }
 
-    /// Publications that the stream carries besides the clients' own.
+    /// Publications that the stream carries beside the clients' own.
     var ownPublications: [StreamCoverage] { [coverage, messages] }
 }
 
-/// What the catalog says of a slot.
+/// State of a slot in the server's catalog.
 public struct SlotStatus: Sendable {
     public var name: String
     public var plugin: String
@@ -57,26 +57,27 @@ public struct SlotStatus: Sendable {
     public var confirmed: LSN?
     public var restart: LSN?
     public var walStatus: String?
-    /// WAL the server keeps because of this slot.
+    /// Number of bytes of WAL that the server keeps for this slot.
     public var retainedBytes: Int64?
-    /// What may still be written before the server invalidates it (`max_slot_wal_keep_size`); nil without a limit.
+    /// Number of bytes that can still be written before the server invalidates the slot (`max_slot_wal_keep_size`); nil
+    /// without a limit.
     public var safeBytes: Int64?
     /// `max_slot_wal_keep_size`; nil without a limit.
     public var limitBytes: Int64?
     /// `idle_replication_slot_timeout`, of PostgreSQL 18; nil without one.
     public var idleLimitSeconds: Int64?
-    /// Why the server let go of it, where it says so (PostgreSQL 17).
+    /// Reason why the server invalidated the slot, if the server gives one (PostgreSQL 17).
     public var invalidation: String?
 
     public var isInvalid: Bool { walStatus == "lost" || invalidation != nil }
 
-    /// How much WAL the server has written beyond a position.
+    /// Returns the number of bytes of WAL that the server has written beyond a position.
     public func lagBytes(behind position: LSN) -> Int64 {
         guard let restart, let retainedBytes else { return 0 }
         return Int64(clamping: restart.rawValue) + retainedBytes - Int64(clamping: position.rawValue)
     }
 
-    /// The slot of that name, or nil.
+    /// Returns the slot with this name, or nil.
     public static func read(_ name: String, _ connection: Connection) throws(PostgresError) -> SlotStatus? {
         let rows = try connection.query(
             """
@@ -101,8 +102,8 @@ public struct SlotStatus: Sendable {
     }
 }
 
-/// Sees to publication and slot before streaming: finds them, makes them where that is allowed, and says the SQL
-/// that would make them where it is not.
+/// Keeper of publication and slot before streaming: it finds them, or creates them if that is allowed. If not, it names
+/// the SQL that would create them.
 struct SlotKeeper {
     let settings: ReplicationSettings
     let catalog: Connection
@@ -134,7 +135,7 @@ struct SlotKeeper {
                 "publication created; it is empty until tables are added to it",
                 [.publication(settings.publication), .hint("\(alter) ADD TABLE …")])
         } catch {
-            // Somebody else made it in the same moment.
+            // Another session created it at the same moment.
             if error.sqlState == SQLState.duplicateObject { return }
             if error.sqlState == SQLState.insufficientPrivilege { throw missingPublication(sql, error.message) }
             throw error
@@ -182,7 +183,8 @@ struct SlotKeeper {
         return number
     }
 
-    /// The clients' publication as it is now, without members where it has more than are remembered; nil where it is gone.
+    /// Returns the clients' publication as it is now; nil if it is gone. If it has too many members to remember, they
+    /// are left out.
     func published() throws(PostgresError) -> PublishedTables? {
         let rows = try catalog.query(
             """
@@ -212,14 +214,14 @@ struct SlotKeeper {
         Log.shared.warning("slot dropped", [.slot(settings.slot)])
     }
 
-    /// Makes the slot and gives the position from which it has every change.
+    /// Creates the slot and returns the position from which the slot has every change.
     func create(_ replication: Connection) throws -> LSN {
         guard settings.mayCreateSlot else {
             throw StreamFailure(
                 .slotMissing, "slot \(settings.slot) does not exist and slot_create is off",
                 hint: "SELECT pg_create_logical_replication_slot(\(Quoted.literal(settings.slot)), 'pgoutput');")
         }
-        // The server waits here until every transaction that runs now has ended.
+        // The server waits here until all transactions that run now have ended.
         Log.shared.info(
             "creating the slot; the server waits for the transactions that are running now", [.slot(settings.slot)])
         let rows = try replication.execute(
@@ -232,7 +234,7 @@ struct SlotKeeper {
         return point
     }
 
-    /// Moves the slot to the end of the WAL without decoding what lies between.
+    /// Moves the slot to the end of the WAL without decoding the WAL in between.
     func advanceToEnd() throws -> LSN {
         let rows = try catalog.query(
             "SELECT end_lsn FROM pg_catalog.pg_replication_slot_advance($1, pg_catalog.pg_current_wal_lsn())",

@@ -1,9 +1,9 @@
 import Diagnostics
 
-/// How near the server is to letting go of the slot's WAL. In: what it keeps and may keep, now and then. Out: what is worth
-/// saying, each thing once and then now and then for as long as it lasts.
+/// Forecast of when the server discards the slot's WAL. It takes samples of the kept WAL and its limit, and returns the
+/// notices to log. Each notice comes once, and again after an interval while the state lasts.
 ///
-/// Nanoseconds, on one clock that does not go back.
+/// Times are nanoseconds of one monotonic clock.
 struct SlotOutlook {
     enum Level: Int, Comparable {
         case well, half, near, beyond
@@ -15,29 +15,29 @@ struct SlotOutlook {
         var at: UInt64
         /// WAL that the server keeps for the slot, in bytes.
         var kept: Int64
-        /// Nil: as much as its disk holds.
+        /// Limit of the kept WAL; nil if only the size of the server's disk limits it.
         var limit: Int64?
-        /// The next checkpoint may take what was not read yet.
+        /// True if the next checkpoint may remove WAL that was not read yet.
         var isUnreserved = false
     }
 
     struct Notice: Equatable {
         var level: Level
-        /// Until there is no more room, as fast as it went lately; nil where it does not grow.
+        /// Time until the limit is reached at the recent growth; nil if the kept WAL does not grow.
         var secondsLeft: Int64?
     }
 
     private(set) var level = Level.well
-    /// What it was lately: growth is seen over some minutes, not from one look to the next.
+    /// Recent samples. Growth is measured over some minutes, not between two samples.
     private var samples: [Sample] = []
     private var saidAt: UInt64 = 0
 
-    /// Looks that growth is seen over: a few minutes.
+    /// Number of samples for measuring growth: a few minutes.
     private static let window = 16
     private static let half: Int64 = 50
     private static let near: Int64 = 80
 
-    /// What is to be said, if anything. `.well` is said once, after it was not.
+    /// Takes a sample and returns the notice to log, if any. A return to `.well` gives one notice.
     mutating func take(_ sample: Sample, reminding interval: UInt64) -> Notice? {
         samples.append(sample)
         if samples.count > Self.window { samples.removeFirst() }

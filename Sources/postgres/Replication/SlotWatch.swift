@@ -3,8 +3,8 @@ import Diagnostics
 import Postgres
 import System
 
-/// Looks at the slot now and then: how far the stream is behind, and whether the server is about to let go of WAL that
-/// is still needed.
+/// Regular check of the slot: the lag of the stream, and whether the server is about to remove WAL that is still
+/// needed.
 struct SlotWatch {
     private let slot: String
     private let catalog: Connection
@@ -22,7 +22,8 @@ struct SlotWatch {
         self.status = status
     }
 
-    /// A question that fails is not asked again at once: the stream itself tells when the server is gone.
+    /// Looks at the slot when the next check is due. A failed query is not repeated at once: if the server is gone, the
+    /// stream itself reports it.
     mutating func look(_ position: LSN, _ clock: inout LagClock) {
         let now = Clock.monotonicNanoseconds()
         clock.pass(position, at: now)
@@ -49,7 +50,7 @@ struct SlotWatch {
 
     var isAlive: Bool { catalog.isUsable }
 
-    /// Whether the server may soon let go of what nobody reads, and has not for so long.
+    /// True if the server may soon discard the slot or its WAL, because the hub has not read for `seconds`.
     func isAtRisk(afterSeconds seconds: Int64) -> Bool {
         outlook.level >= .near || idleLimitSeconds.map { seconds > $0 / 2 } ?? false
     }
@@ -68,7 +69,7 @@ struct SlotWatch {
         }
     }
 
-    /// PostgreSQL 18, idle_replication_slot_timeout: it counts while no hub reads.
+    /// Logs the limit of PostgreSQL 18's `idle_replication_slot_timeout`, which counts while no hub reads.
     private mutating func sayIdleLimit(_ seen: SlotStatus) {
         idleLimitSeconds = seen.idleLimitSeconds
         guard let seconds = seen.idleLimitSeconds, !saidIdleLimit else { return }

@@ -2,10 +2,10 @@ import Bytes
 import Change
 import Synchronization
 
-/// Finds the keys of stored transactions again, as they were computed when they came: for an index that has to be made
-/// from the entries, after a crash.
+/// Finder of the keys in stored transactions, equal to the keys computed at their arrival. It serves to build an index
+/// again from entries, after a crash.
 ///
-/// It is shown entries in their order and remembers the schemas among them.
+/// The caller passes entries in their order. The finder remembers the schemas among them.
 public final class StoredKeys: Sendable {
     private let schemas = Mutex<[UInt64: Schema]>([:])
 
@@ -17,8 +17,8 @@ public final class StoredKeys: Sendable {
         schemas.withLock { $0[schema.fingerprint] = schema }
     }
 
-    /// The keys of one part, or nil when a schema is missing or the part cannot be read to its end: half of the keys
-    /// would hide the other half's rows.
+    /// Returns the keys of one part; nil if a schema is missing or the part cannot be read to its end. An incomplete
+    /// set of keys would hide rows from searches.
     public func keys(ofTransaction payload: RawSpan) -> [UInt64]? {
         let schemas = schemas.withLock { $0 }
         var keys: Set<UInt64> = []

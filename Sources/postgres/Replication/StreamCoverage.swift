@@ -2,53 +2,56 @@ import Change
 import Synchronization
 import System
 
-/// A publication that the stream carries besides the clients' own, and since when: the hub's, with the tables that make
-/// members, or the one of database messages.
+/// Publication that the stream carries beside the clients' own, and the position since which it does. It is the hub's
+/// publication of tables that decide memberships, or that of database messages.
 ///
-/// A publication can be listed only for what was written after it was made: for older WAL the server does not know it. So
-/// it is listed once the stream has passed a position at which it was seen. Any thread may ask.
+/// PostgreSQL knows a publication only in WAL written after its creation. So the stream lists a publication only after
+/// it has passed a position at which the publication was seen. Any thread may use it.
 public final class StreamCoverage: Sendable {
-    /// The hub's own, with the tables that make members.
+    /// Name of the hub's own publication, with the tables that decide memberships.
     public static let memberships = "tidewire_internal"
-    /// The one whose name other servers of this protocol use, with the table of messages.
+    /// Name of the publication of the messages table, which other servers of this protocol use too.
     public static let messages = "supabase_realtime_messages_publication"
 
     private struct State {
-        /// Which one of that name; zero where nobody asked.
+        /// Number of the publication with this name; zero until it was asked for.
         var number: UInt32 = 0
-        /// It was seen at this position.
+        /// Position of the WAL's end when the publication was first seen.
         var seenAt: LSN?
-        /// The stream that runs lists it.
+        /// True if the running stream lists the publication.
         var isListed = false
-        /// It is listed, and has been from here on without a break.
+        /// Position since which the stream has listed it without a break; nil while it is not listed.
         var since: LSN?
-        /// The server did not take it: what was known before does not count.
+        /// True if the server refused the publication: earlier knowledge does not count.
         var isRefused = false
     }
 
     public let publication: String
     private let state = Mutex(State())
-    /// Record of its tables, if they make members.
+    /// Record of the publication's tables, if they decide memberships.
     public let record = MembershipRecord()
 
     public init(publication: String = StreamCoverage.memberships) { self.publication = publication }
 
-    /// For whoever looks at a hub's log from outside: the hub's stream is taken to carry the publication from here on.
+    /// Creates the coverage for a reader of a hub's log from outside. The hub's stream is assumed to carry the
+    /// publication from this position on.
     public convenience init(publication: String = StreamCoverage.memberships, followedSince position: LSN) {
         self.init(publication: publication)
         _ = try? keep(isListed: true, at: position)
         _ = began(isListed: true, at: position)
     }
 
-    /// Every change of the publication's tables behind this position is in the log; nil while it is not in the stream.
+    /// Position behind which the log has every change of the publication's tables; nil while the stream does not carry
+    /// it.
     public var followedSince: LSN? { state.withLock { $0.since } }
 
-    /// Somebody saw the publication when the WAL ended here.
+    /// Records that the publication was seen when the WAL ended at this position.
     public func saw(at position: LSN) {
         state.withLock { if $0.seenAt == nil { $0.seenAt = position } }
     }
 
-    /// The same, where one knows which one it is: another of that name is not the one that was followed.
+    /// Records that the publication with this number was seen. Another number under the same name is not the followed
+    /// publication.
     public func saw(_ number: UInt32, at position: LSN) {
         state.withLock { state in
             if state.number != number {
@@ -58,20 +61,20 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// It is not there. Where the stream lists it, the server says so itself.
+    /// Records that the publication does not exist. If the stream lists it, the server itself reports an error.
     public func missed() {
         state.withLock { if $0.since == nil { $0.seenAt = nil } }
     }
 
-    /// It is not there any more, or of no use: a server may go on without it and say nothing.
+    /// Records that the publication is gone or useless. The server may go on without it and report nothing.
     func lost() {
         state.withLock { $0 = State(isListed: $0.isListed, isRefused: $0.isRefused) }
     }
 
     // MARK: Across restarts
 
-    /// Reads the record that an earlier process wrote beside the log. The publication counts as followed since then, until the
-    /// stream finds otherwise.
+    /// Reads the record that an earlier process wrote beside the log. The publication counts as followed since then,
+    /// until the stream proves otherwise.
     public func open(in directory: any StorageDirectory, isNew: Bool) {
         record.open(in: directory, isNew: isNew)
         guard let kept = record.notes.publication else { return }
@@ -81,8 +84,8 @@ public final class StreamCoverage: Sendable {
     /// True if a stream must still find out whether it can continue with the publication.
     var isKept: Bool { state.withLock { $0.since != nil && !$0.isListed } }
 
-    /// Sets the present publication (nil: it does not exist). The one that the log has followed up to this position can be
-    /// listed from there on.
+    /// Sets the present publication (nil: it does not exist). The publication that the log has followed up to this
+    /// position can be listed from there on.
     func resume(_ number: UInt32?, at position: LSN) {
         state.withLock { state in
             guard state.since != nil, !state.isListed else { return }
@@ -110,8 +113,8 @@ public final class StreamCoverage: Sendable {
 
     // MARK: For the stream
 
-    /// The one that the log has followed up to this position can be listed from there on. What was written before the hub
-    /// was started is then not lost.
+    /// Allows the publication that the log has followed up to this position to be listed from there on. Then messages
+    /// written before the start of the hub are not lost.
     func resume(_ followed: FollowedPublication, at position: LSN) {
         state.withLock { state in
             guard state.number == followed.number, state.seenAt != nil, !state.isRefused else { return }
@@ -124,7 +127,7 @@ public final class StreamCoverage: Sendable {
 
     func isListable(at position: LSN) -> Bool { state.withLock { $0.seenAt.map { position >= $0 } ?? false } }
 
-    /// The stream runs without it and could have it; or runs with one that is gone.
+    /// True if the stream runs without the publication and could have it, or runs with one that is gone.
     func isWaiting(at position: LSN) -> Bool {
         state.withLock { state in
             guard state.since == nil else { return false }
@@ -132,7 +135,7 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// A stream begins. True when readers of the log have to know.
+    /// Records the start of a stream. Returns true if readers of the log must be told.
     func began(isListed: Bool, at position: LSN) -> Bool {
         state.withLock { state in
             let was = state.since
@@ -143,6 +146,6 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// The server did not take it: it has to be seen again.
+    /// Records that the server refused the publication, which must be seen again first.
     func failed() { state.withLock { $0 = State(isRefused: true) } }
 }

@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import Postgres
 
-/// Something that keeps the stream from running, in words for the person who can mend it.
+/// Reason why the stream does not run, in words for the person who can fix it.
 public struct StreamFailure: Error, Sendable {
     public let reason: ProjectMetrics.ReconnectReason
     public let message: String
@@ -24,7 +24,7 @@ extension StreamFailure {
     static let pause = StreamFailure(
         .paused, "paused by an operator", hint: "tidewire signal resume, or wait for its end")
 
-    /// What to make of an error that ended a connection or kept one from being made.
+    /// Converts an error that ended or prevented a connection.
     static func from(_ error: any Error, _ settings: ReplicationSettings) -> StreamFailure {
         switch error {
         case let trouble as StreamFailure: trouble
@@ -48,7 +48,8 @@ extension StreamFailure {
         }
     }
 
-    /// Somebody else has the slot; of a process that has just ended the server may be yet to notice it.
+    /// Creates the failure for a slot that another process uses. If that process has just ended, the server may not
+    /// have noticed yet.
     init(slotBusy slot: String, _ text: String, sqlState: String? = nil) {
         self.init(
             .slotBusy, text, hint: "another process streams from slot \(slot): stop it, or set another slot",
@@ -71,7 +72,7 @@ extension StreamFailure {
         }
     }
 
-    /// What to make of a connection that could not be had.
+    /// Creates the failure for a connection that could not be opened.
     public init(connecting error: PostgresError) {
         let (reason, hint) = error.connecting
         self.init(reason, error.message, hint: hint ?? error.hint, sqlState: error.sqlState)

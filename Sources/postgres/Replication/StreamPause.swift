@@ -1,21 +1,21 @@
 import Synchronization
 import System
 
-/// That nothing is read from the database for a while, because an operator wants so. Told from any thread; the stream's own asks.
+/// Pause of reading from the database, requested by an operator. Any thread may set it; the stream's thread checks it.
 ///
-/// It has an end: the server keeps all WAL meanwhile.
+/// A pause always has an end, because the server keeps all WAL meanwhile.
 public final class StreamPause: Sendable {
-    /// On the monotonic clock; zero where there is none.
+    /// End of the pause, on the monotonic clock; zero if there is no pause.
     private let end = Atomic<UInt64>(0)
 
     public init() {}
 
     public func begin(until end: UInt64) { self.end.store(end, ordering: .relaxed) }
 
-    /// False where there was none.
+    /// Ends the pause; returns false if there was none.
     public func finish() -> Bool { end.exchange(0, ordering: .relaxed) > Clock.monotonicNanoseconds() }
 
-    /// Asked with each message: where there is none it looks at no clock.
+    /// True during a pause. The stream checks it at each message, so without a pause no clock is read.
     var isOn: Bool {
         let end = end.load(ordering: .relaxed)
         return end > 0 && end > Clock.monotonicNanoseconds()

@@ -1,6 +1,6 @@
 import Change
 
-/// A timeline history file, as the server keeps and sends it:
+/// Timeline history file, in the form that the server stores and sends:
 ///
 ///     1<tab>0/30001C0<tab>no recovery target specified
 enum TimelineHistory {

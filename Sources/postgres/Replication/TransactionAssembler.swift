@@ -3,10 +3,10 @@ import Change
 import Diagnostics
 import System
 
-/// `pgoutput` messages in, stored transactions out: what stands between Begin and Commit, in order, whole or in parts
-/// of bounded size, and nothing that the log already has.
+/// Assembler of stored transactions from `pgoutput` messages: the changes between Begin and Commit, in order, whole or
+/// in parts of bounded size. It skips transactions that the log already has.
 ///
-/// A pure machine but for the files of streamed transactions: it knows no connection and no clock.
+/// Apart from the files of streamed transactions, it is a pure machine: it uses no connection and no clock.
 public struct TransactionAssembler: ~Copyable {
     enum Refusal: Error { case unexpected(StaticString) }
 
@@ -41,7 +41,7 @@ public struct TransactionAssembler: ~Copyable {
         schemas = SchemaBook(maximum: maximumSchemas)
     }
 
-    /// One that is fed by other means than a session: captured bytes, for measuring and for fuzzing.
+    /// Creates an assembler without a session, for captured bytes: for measuring and for fuzzing.
     public init(
         spoolDirectory: any StorageDirectory, primaryKey: @escaping (UInt32) throws -> Set<String> = { _ in [] }
     ) {
@@ -50,14 +50,14 @@ public struct TransactionAssembler: ~Copyable {
             maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey, metrics: ProjectMetrics())
     }
 
-    /// Before what comes next is stored, readers have to look at everything again.
+    /// Makes readers check the whole catalog again before they process the next stored part.
     mutating func markEverything() { marks.addEverything() }
 
-    /// Between Begin and Commit: the position must not be moved on by a keep-alive.
+    /// True between Begin and Commit. A keep-alive must not move the position on then.
     var isInTransaction: Bool { part.isOpen }
 
-    /// Takes one message. While the disk does not take what must be written, `whileStalled` is called between attempts;
-    /// it waits, or throws to give up.
+    /// Processes one message. While the disk fails, calls `whileStalled` between attempts; it waits, or throws to give
+    /// up.
     public mutating func receive(
         _ bytes: RawSpan, into sink: some TransactionSink, whileStalled: (StorageStall) throws -> Void
     ) throws {
@@ -98,12 +98,12 @@ public struct TransactionAssembler: ~Copyable {
 
     private mutating func begin(_ info: TransactionInfo, _ sink: some TransactionSink) throws {
         try expectOutside("Begin inside a transaction")
-        // A commit record begins before the stored position exactly when it ends at or before it: records do not overlap.
+        // Records do not overlap, so a commit record that begins before the stored position also ends at or before it.
         isSkipping = info.commitLSN < sink.position
         part.begin(info)
     }
 
-    /// The server says where a transaction came from right after its Begin, or after its first Stream Start.
+    /// Sets the origin. The server sends a transaction's origin right after its Begin, or after its first Stream Start.
     private mutating func setOrigin(_ name: String) throws(Refusal) {
         if let block = streamedBlock { return block.setOrigin(name) }
         guard part.isOpen else { throw .unexpected("an origin outside a transaction") }
@@ -127,7 +127,8 @@ public struct TransactionAssembler: ~Copyable {
         part.add(operation, rows, oldImage: oldImage, old: old, new: new, options: options)
     }
 
-    /// A row image must have the columns its schema has, or it would be read with the wrong names.
+    /// Checks the number of columns in a row image. With another number than in its schema, values would get the wrong
+    /// names.
     private static func checkWidth(_ rows: RowPlan, _ old: RawSpan, _ new: RawSpan) throws(ByteError) {
         if old.byteCount > 0, Tuple(old).columnCount != rows.width {
             throw ByteError(expected: "an old row image as wide as its table", offset: 0)
@@ -164,8 +165,8 @@ public struct TransactionAssembler: ~Copyable {
         }
     }
 
-    /// A full part goes when one more change comes, not before: so the last part, which ends the transaction, is never
-    /// an empty one.
+    /// Delivers a full part, but only before one more change is added. So the last part, which ends the transaction, is
+    /// never empty.
     private mutating func makeRoom(
         _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
     ) throws {
@@ -201,7 +202,7 @@ public struct TransactionAssembler: ~Copyable {
         guard !part.isOpen, streamedBlock == nil else { throw .unexpected(what) }
     }
 
-    /// A commit record has a length. The sink's position relies on it: it never moves back.
+    /// Checks that a commit record has a length. The sink relies on it: its position never moves back.
     private static func expectOrder(_ commitLSN: LSN, _ endLSN: LSN) throws(Refusal) {
         guard endLSN > commitLSN else { throw .unexpected("a commit that ends where it begins, or before") }
     }
@@ -231,7 +232,7 @@ public struct TransactionAssembler: ~Copyable {
         part.addMessage(isTransactional: true, prefix: prefix, content: content)
     }
 
-    /// A message outside transactions stands at its own place in the WAL, which is where its record ends.
+    /// Stores a message outside transactions. Its position is its own place in the WAL, where its record ends.
     private mutating func messageAlone(
         _ lsn: LSN, _ prefix: RawSpan, _ content: RawSpan, _ sink: some TransactionSink,
         _ whileStalled: (StorageStall) throws -> Void
@@ -248,7 +249,7 @@ public struct TransactionAssembler: ~Copyable {
 
     private mutating func beginBlock(_ xid: UInt32, _ isFirst: Bool) throws {
         try expectOutside("a streamed block inside a transaction")
-        // Without its first block a transaction would be stored without its first changes.
+        // Without its first block, a transaction would be stored without its first changes.
         guard isFirst == (spool.transaction(xid) == nil) else {
             throw Refusal.unexpected("the first block of a transaction in another place than the first")
         }
@@ -333,7 +334,7 @@ public struct TransactionAssembler: ~Copyable {
     }
 }
 
-/// Counts changes by kind and tells it once a transaction.
+/// Counter of changes by kind, published once per transaction.
 struct ChangeTally {
     private var inserts: UInt64 = 0
     private var updates: UInt64 = 0

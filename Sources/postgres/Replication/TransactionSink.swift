@@ -1,19 +1,21 @@
 import Bytes
 import Change
 
-/// A transaction, or a part of a large one, on its way to the log. Borrowed: the receiver copies what it keeps.
+/// Transaction, or part of a large one, on its way to the log. It is borrowed: the receiver copies the data that it
+/// keeps.
 public struct StorablePart: ~Escapable {
     public let info: TransactionInfo
-    /// More parts of the same transaction follow unless this is the last.
+    /// True for the last part of a transaction; false if more parts follow.
     public let isLast: Bool
     public let changeCount: UInt32
-    /// The stored form (`TransactionCodec`).
+    /// Stored form (`TransactionCodec`).
     public let payload: RawSpan
-    /// The schemas its changes refer to.
+    /// Schemas to which the changes refer.
     public let schemas: [Schema]
-    /// Hashes of the rows and tables it touches (`RowKey`).
+    /// Hashes of the rows and tables that the part touches (`RowKey`).
     public let keys: [UInt64]
-    /// Tables whose catalog entries may have changed before it, zero for anything: to be said before it is.
+    /// Tables whose catalog entries may have changed before this part; zero means any table. The log records them
+    /// before the part.
     public let marks: [UInt32]
 
     @_lifetime(copy payload)
@@ -31,7 +33,7 @@ public struct StorablePart: ~Escapable {
     }
 }
 
-/// The disk does not take what it is given; the same call may succeed later, and nothing was lost meanwhile.
+/// Failure of the disk to accept data. The same call may succeed later; nothing is lost meanwhile.
 public struct StorageStall: Error, Sendable {
     public var operation: String
     public var path: String
@@ -46,12 +48,12 @@ public struct StorageStall: Error, Sendable {
     }
 }
 
-/// Which of a server's histories the log follows. Both are numbers of PostgreSQL's: a recovery or a promotion begins
+/// Identity of the server's history that the log follows, by PostgreSQL's numbers. A recovery or promotion begins
 /// another timeline, and the databases of one server share its WAL.
 public struct Lineage: Sendable, Equatable {
     public var timeline: UInt32
     public var database: UInt32
-    /// Nil where that was not noted.
+    /// Publication that the log follows; nil if it was not recorded.
     public var publication: PublishedTables?
 
     public init(timeline: UInt32, database: UInt32, publication: PublishedTables? = nil) {
@@ -61,9 +63,9 @@ public struct Lineage: Sendable, Equatable {
     }
 }
 
-/// A database among all there are, but for its own physical copies.
+/// Identity of a database. Only physical copies of the database share it.
 public struct FollowedDatabase: Sendable, Equatable {
-    /// As `IDENTIFY_SYSTEM` has it.
+    /// System identifier from `IDENTIFY_SYSTEM`.
     public var system: UInt64
     public var number: UInt32
 
@@ -73,14 +75,14 @@ public struct FollowedDatabase: Sendable, Equatable {
     }
 }
 
-/// A publication that the log has had every change of since a position, without a break. Another of the same name, made
-/// after the first was dropped, has another number.
+/// Publication of which the log has every change since a position, without a break. A publication of the same name that
+/// was created later has another number.
 public struct FollowedPublication: Sendable, Equatable {
     public var number: UInt32
     public var since: LSN
-    /// The offset that the first change behind the position got, or would have.
+    /// Offset of the first change after the position.
     public var offset: UInt64
-    /// What is committed after this moment, in microseconds since 1970, lies behind the position.
+    /// Moment after which all commits lie behind the position, in microseconds since 1970.
     public var time: Int64
 
     public init(number: UInt32, since: LSN, offset: UInt64 = 0, time: Int64) {
@@ -91,52 +93,52 @@ public struct FollowedPublication: Sendable, Equatable {
     }
 }
 
-/// Where transactions go. One thread uses it. A call that throws `StorageStall` has taken nothing and is made again.
+/// Receiver of transactions. One thread uses it. A call that throws `StorageStall` has changed nothing and is repeated.
 public protocol TransactionSink: AnyObject {
-    /// The database the log is of, as `IDENTIFY_SYSTEM` numbers it; zero while the log is new.
+    /// System identifier of the log's database, from `IDENTIFY_SYSTEM`; zero while the log is new.
     var systemIdentifier: UInt64 { get }
-    /// Everything up to here has been taken, if not yet flushed.
+    /// Position up to which everything was accepted, flushed or not.
     var position: LSN { get }
-    /// Everything up to here survives a crash.
+    /// Position up to which everything survives a crash.
     var durablePosition: LSN { get }
-    /// Bytes taken and not yet flushed.
+    /// Number of accepted bytes that are not flushed yet.
     var pendingBytes: Int { get }
-    /// Nothing has ever been taken: the log was made by this process.
+    /// True if the log is new and nothing was ever accepted.
     var isNew: Bool { get }
-    /// What `position` belongs to; nil when it was never noted.
+    /// History to which `position` belongs; nil if it was never recorded.
     var lineage: Lineage? { get }
-    /// It was noted, and cannot be read.
+    /// True if a history was recorded but cannot be read.
     var isLineageDamaged: Bool { get }
-    /// Since when it has every database message.
+    /// Publication of database messages, with the point from which the log has all of them.
     var messages: FollowedPublication? { get }
-    /// When it was last written to, in microseconds since 1970, by this process or one before it; nil where it is not known.
+    /// Time of the last write by this or an earlier process, in microseconds since 1970; nil if unknown.
     var lastTime: Int64? { get }
-    /// It has something of its own to write with the next flush.
+    /// True if the sink itself has entries to write with the next flush.
     var hasNotes: Bool { get }
 
-    /// Whether a new log was about to begin with this slot, which was not there before.
+    /// True if a new log was about to begin with this slot, which did not exist before.
     func isBeginning(with slot: String) -> Bool
-    /// A new log is about to begin with this slot, which is not there. Durable when it returns.
+    /// Records durably that a new log is about to begin with this slot, which does not exist yet.
     func prepare(for slot: String) throws
-    /// The first words of a new log: what it is the log of, and where it begins; with a gap, where another one was before.
-    /// Both are there, or neither.
+    /// Begins a new log with its database and position, or with a gap if another log existed before. Either both are
+    /// recorded or neither.
     func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws
     func append(_ part: borrowing StorablePart) throws
-    /// The transaction whose parts were taken will not be finished: forget them.
+    /// Drops the accepted parts of a transaction that will not be finished.
     func abandon() throws
-    /// There was nothing to store up to here.
+    /// Moves the position on, because there is nothing to store before it.
     func advance(to position: LSN) throws
     func flush() throws
-    /// History does not continue: say so durably and begin another epoch.
+    /// Records durably that history does not continue, and begins another epoch.
     func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws
-    /// From here on the log follows this history. Durable when it returns.
+    /// Records durably that the log follows this history from here on.
     func follow(_ lineage: Lineage) throws
-    /// From here on the log has every database message; or, with nil, has them no more. Durable when it returns. The offset
-    /// is the sink's to fill in.
+    /// Records durably that the log has every database message from here on; with nil, that it no longer does. The sink
+    /// fills in the offset.
     func followMessages(_ publication: FollowedPublication?) throws
 }
 
-/// For sinks that keep nothing.
+/// Defaults for sinks that store nothing.
 extension TransactionSink {
     public var lineage: Lineage? { nil }
     public var isLineageDamaged: Bool { false }

@@ -3,11 +3,11 @@ import Change
 import Diagnostics
 import System
 
-/// A transaction in progress that the server streams: its changes wait in a file until it commits, because nobody
-/// knows yet whether it will.
+/// Running transaction that the server streams. Its changes wait in a file until the commit, because the transaction
+/// may still be rolled back.
 ///
-/// A record is: length u32 of what follows · subtransaction u32 · key of the new row u64 · of the old row u64 ·
-/// the change as `TransactionCodec` stores it. The file is ours for one connection; after a restart the server
+/// A record is: length u32 of the rest · subtransaction u32 · key of the new row u64 · key of the old row u64 · the
+/// change as `TransactionCodec` stores it. The file is used during one connection only. After a restart, the server
 /// streams the transaction again from its first change.
 final class SpooledTransaction {
     let xid: UInt32
@@ -15,9 +15,9 @@ final class SpooledTransaction {
     private var written: UInt64 = 0
     private(set) var aborted: Set<UInt32> = []
     private(set) var schemas: [UInt64: Schema] = [:]
-    /// The schema of the row before, which is nearly always this row's too.
+    /// Schema of the previous row, which is nearly always that of the present row too.
     private var last: Schema?
-    /// The node it was first committed on, when it came here by replication.
+    /// Node on which a replicated transaction was first committed.
     private(set) var origin = ""
 
     init(xid: UInt32, file: any StorageFile) {
@@ -44,7 +44,8 @@ final class SpooledTransaction {
         written += UInt64(records.byteCount)
     }
 
-    /// Every change that was not rolled back to a savepoint, in order, a chunk of the file in memory at a time.
+    /// Calls `body` for every change that was not rolled back to a savepoint, in order. Only a chunk of the file is in
+    /// memory at a time.
     func replay(
         _ body: (_ change: RawSpan, _ schema: Schema?, _ newKey: UInt64, _ oldKey: UInt64) throws -> Void
     ) throws {
@@ -95,7 +96,7 @@ final class SpooledTransaction {
     }
 }
 
-/// The directory of spool files, emptied at every connection.
+/// Directory of spool files, emptied at every connection.
 struct TransactionSpool: ~Copyable {
     private let directory: any StorageDirectory
     private let maximum: Int
@@ -130,7 +131,7 @@ struct TransactionSpool: ~Copyable {
         try directory.remove("\(xid).spool")
     }
 
-    /// One change of a row, into memory first.
+    /// Adds one change of a row to the buffer in memory.
     mutating func add(
         to transaction: SpooledTransaction, subtransaction: UInt32, newKey: UInt64, oldKey: UInt64,
         _ write: (inout ByteWriter) -> Void
@@ -146,7 +147,7 @@ struct TransactionSpool: ~Copyable {
 
     var isFull: Bool { buffer.count >= Limits.streamedTransactionBufferBytes }
 
-    /// Writes what is in memory; when the disk refuses, it can be called again.
+    /// Writes the buffer to the file. After a failure of the disk, the call can be repeated.
     mutating func flush(_ transaction: SpooledTransaction) throws(StorageStall) {
         guard !buffer.isEmpty else { return }
         do throws(SystemError) {
