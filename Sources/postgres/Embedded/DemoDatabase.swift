@@ -1,15 +1,15 @@
 import Postgres
 import System
 
-/// A database of our own that looks like a Supabase one, with the five applications and the demo in it.
+/// Private database that looks like a Supabase database, with the five example applications and the demo in it.
 public struct DemoDatabase: Sendable {
-    /// A person who takes part in the demo and may log in.
+    /// Person who takes part in the demo and can log in.
     public struct Person: Sendable {
         public let name: String
         public let id: String
     }
 
-    /// Person who sees everybody's orders by a claim, `app_metadata.staff`.
+    /// Person who sees all orders because of a claim, `app_metadata.staff`.
     public static let staff = Person(name: "cleo", id: "00000000-0000-4000-8000-00000000c1e0")
 
     public static let people = [
@@ -18,13 +18,13 @@ public struct DemoDatabase: Sendable {
     ]
 
     public let cluster: PrivateCluster
-    /// The hub's own, least privileged login.
+    /// URL with the hub's own login, which has the least privileges.
     public let hubURL: String
-    /// The login that policies run as.
+    /// URL with the login that runs policies.
     public let policyURL: String
     public var superuserURL: String { cluster.url() }
 
-    /// Applies `sql/` to the running cluster; a second time nothing changes.
+    /// Applies `sql/` to the running cluster; a second run changes nothing.
     public init(in cluster: PrivateCluster) throws {
         self.cluster = cluster
         let password = try PersistentSecret.read("\(cluster.directory)/hub_password")
@@ -35,7 +35,7 @@ public struct DemoDatabase: Sendable {
         policyURL = try DemoDatabase.url("tidewire_policies", policyPassword, cluster, connection)
     }
 
-    /// Makes the place of the incident, and has the stream tell when a policy changes, to the transaction.
+    /// Creates the objects of the incident. Also makes the stream report changes of policies, exact to the transaction.
     public func prepareIncident() throws(PostgresError) {
         let connection = try cluster.connect()
         for file in SQLFile.extras + SQLFile.incident { try file.apply(connection) }
@@ -48,13 +48,13 @@ public struct DemoDatabase: Sendable {
         return cluster.url(user: role, password: password)
     }
 
-    /// One small thing happens, as it would in the applications; what it was.
+    /// Makes one small change, as the applications would, and returns its description.
     public static func step(_ connection: Connection) throws(PostgresError) -> String {
         try connection.query("SELECT demo.step()").first?.first.flatMap { $0 } ?? ""
     }
 }
 
-/// A secret that is made once and kept beside the data it opens.
+/// Secret that is created once and stored beside the data that it protects.
 public enum PersistentSecret {
     public static func read(_ path: String) throws(SystemError) -> String {
         if SmallFile.exists(path) { return try SmallFile.read(path) }
@@ -65,7 +65,7 @@ public enum PersistentSecret {
     }
 }
 
-/// A gentle life in the demo's tables until it is stopped.
+/// Thread that makes occasional changes in the demo's tables until it is stopped.
 public final class DemoActivity: Sendable {
     private let interrupt: Wake
     private let thread: BackgroundThread
@@ -83,7 +83,7 @@ public final class DemoActivity: Sendable {
 
     private static func run(_ target: ConnectionTarget, _ interval: Int, _ interrupt: Wake) {
         var connection: Connection?
-        // Uneven, as people are.
+        // Random intervals, like those of people.
         while !interrupt.sleep(milliseconds: Int.random(in: interval / 2...interval * 3 / 2)) {
             do {
                 if connection == nil {
@@ -91,7 +91,8 @@ public final class DemoActivity: Sendable {
                 }
                 if let connection { _ = try DemoDatabase.step(connection) }
             } catch {
-                // The database may be restarting, and a step may lose against another writer: the next one tries again.
+                // The database may be restarting, or a step may lose a conflict with another writer: the next step
+                // tries again.
                 connection = nil
             }
         }

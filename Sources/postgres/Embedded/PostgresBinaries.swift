@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// What stands in the way of a private PostgreSQL, and what to do about it.
+/// Reason why a private PostgreSQL cannot run, with advice.
 public struct EmbeddedError: Error, Sendable, CustomStringConvertible {
     public var message: String
     public var hint: String
@@ -14,13 +14,14 @@ public struct EmbeddedError: Error, Sendable, CustomStringConvertible {
     public var description: String { "\(message); \(hint)" }
 }
 
-/// Where the server's programs are installed.
+/// Directory with the server's programs.
 public struct PostgresBinaries: Sendable {
     public let directory: String
 
     public func path(_ program: String) -> String { directory + "/" + program }
 
-    /// The newest installed: from `TIDEWIRE_PG_BINDIR`, or where Debian and PostgreSQL's own packages put them.
+    /// Finds the newest installed version: in `TIDEWIRE_PG_BINDIR`, or in the directories of Debian's and PostgreSQL's
+    /// own packages.
     public static func find() throws(EmbeddedError) -> PostgresBinaries {
         // SAFETY: getenv's string is copied at once.
         if let named = unsafe getenv("TIDEWIRE_PG_BINDIR").map({ unsafe String(cString: $0) }) {

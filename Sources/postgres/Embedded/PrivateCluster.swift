@@ -3,16 +3,16 @@ import Glibc
 import Postgres
 import System
 
-/// A PostgreSQL of our own: a private directory, a free port on 127.0.0.1, an unprivileged user, and the settings that
-/// logical replication needs. It dies with the process that started it, and starts again on the same data.
+/// Private PostgreSQL server: its own directory, a free port on 127.0.0.1, an unprivileged user, and the settings for
+/// logical replication. It ends with the process that started it, and can start again on the same data.
 ///
-/// Not for production data: it is what `tidewire dev`, the benchmarks and the tests run against.
+/// It is not for production data: `tidewire dev`, the benchmarks and the tests use it.
 public final class PrivateCluster: @unchecked Sendable {
     // Guarded by use: one thread starts and stops it; `process` is itself Sendable.
     public struct Options: Sendable {
-        /// Settings beyond ours, `name=value`.
+        /// Additional settings, `name=value`.
         public var settings: [String] = []
-        /// Speed instead of durability: for tests that do not crash the machine.
+        /// True for speed instead of durability, in tests that do not crash the machine.
         public var isThrowaway = false
 
         public init() {}
@@ -29,7 +29,7 @@ public final class PrivateCluster: @unchecked Sendable {
     private var data: String { directory + "/data" }
     public var logFile: String { directory + "/postgres.log" }
 
-    /// Prepares the directory (made if missing) and, the first time, the cluster in it.
+    /// Prepares the directory (created if missing) and, the first time, the cluster in it.
     public init(directory: String, options: Options = Options()) throws {
         binaries = try PostgresBinaries.find()
         owner = try ServerUser.find()
@@ -44,7 +44,7 @@ public final class PrivateCluster: @unchecked Sendable {
 
     // MARK: Addresses
 
-    /// A URL for any user; without a password for one who has none.
+    /// Returns a URL for any user; without a password if the user has none.
     public func url(user: String = "postgres", password: String? = nil, database: String = "postgres") -> String {
         let secret = user == "postgres" ? self.password : password
         return "postgresql://\(user)\(secret.map { ":" + $0 } ?? "")@127.0.0.1:\(port)/\(database)"
@@ -60,13 +60,13 @@ public final class PrivateCluster: @unchecked Sendable {
 
     public var isRunning: Bool { process?.isRunning ?? false }
 
-    /// Starts the server and returns once it takes connections.
+    /// Starts the server and returns when it accepts connections.
     public func start() throws {
         precondition(!isRunning, "the cluster runs already")
         stopLeftOver()
         port = try FreePort.find(preferring: (try? SmallFile.read(directory + "/port")).flatMap { Int($0) })
         try owner.write(directory + "/port", String(port))
-        // After a SIGKILL old backends hold the shared memory until they notice that their postmaster is gone.
+        // After a SIGKILL, old backends hold the shared memory until they notice that their postmaster is gone.
         for attempt in 1...20 {
             let process = try ChildProcess(
                 owner.running(
@@ -92,9 +92,9 @@ public final class PrivateCluster: @unchecked Sendable {
         return settings + options.settings
     }
 
-    /// False when the server gives up.
+    /// Waits until the server accepts connections; returns false if the server ends.
     private func takesConnections(_ process: ChildProcess) throws -> Bool {
-        // Recovery after a crash can take a while; a server that gives up ends by itself.
+        // Recovery after a crash may take a while; a server that fails ends by itself.
         for _ in 0..<1200 {
             if process.wait(milliseconds: 50) != nil { return false }
             if (try? connect()) != nil { return true }
@@ -107,7 +107,7 @@ public final class PrivateCluster: @unchecked Sendable {
         end(with: SIGINT)
     }
 
-    /// As a power cut would, for the process: nothing is flushed, nothing said.
+    /// Kills the server like a power cut of the process: nothing is flushed, and no session is told.
     public func kill() {
         // The children notice that their postmaster is gone and end by themselves.
         end(with: SIGKILL)
@@ -123,7 +123,7 @@ public final class PrivateCluster: @unchecked Sendable {
         self.process = nil
     }
 
-    /// A server of an earlier run that outlived its parent would hold the data directory.
+    /// Stops a server of an earlier run that outlived its parent, because it would hold the data directory.
     private func stopLeftOver() {
         guard SmallFile.exists(data + "/postmaster.pid") else { return }
         let command = [binaries.path("pg_ctl"), "stop", "-D", data, "-m", "immediate", "-w", "-t", "20", "-s"]

@@ -1,7 +1,7 @@
 import CTexts
 import Postgres
 
-/// The files of `sql/`, as they were when the program was built, in the order in which they are applied.
+/// One file of `sql/`, embedded at build time. `all` has the files in the order in which they are applied.
 public struct SQLFile: Sendable {
     public let name: String
     public let text: String
@@ -19,21 +19,21 @@ public struct SQLFile: Sendable {
         }
     }()
 
-    /// What makes a plain PostgreSQL look like a Supabase database: roles, `auth`, the publication, the hub's roles, and
-    /// schema `realtime`.
+    /// Files that make a plain PostgreSQL look like a Supabase database: roles, `auth`, the publication, the hub's
+    /// roles, and schema `realtime`.
     public static var foundation: [SQLFile] {
         all.filter { (!$0.name.contains("/") || $0.name.hasPrefix("realtime/")) && !isOptional($0) }
     }
-    /// What takes a superuser and may be left out.
+    /// Optional files that need a superuser.
     public static var extras: [SQLFile] { all.filter { isOptional($0) } }
 
     private static func isOptional(_ file: SQLFile) -> Bool { file.name.hasPrefix("050_") }
 
-    /// The five applications.
+    /// Files of the five example applications.
     public static var scenarios: [SQLFile] { all.filter { $0.name.hasPrefix("scenarios/") } }
-    /// What `tidewire dev` shows.
+    /// Files of the demo that `tidewire dev` shows.
     public static var demo: [SQLFile] { all.filter { $0.name.hasPrefix("demo/") } }
-    /// Where the incident of `tidewire dev --incident` happens.
+    /// Files for the incident of `tidewire dev --incident`.
     public static var incident: [SQLFile] { all.filter { $0.name.hasPrefix("incident/") } }
 
     public func apply(_ connection: Connection) throws(PostgresError) {

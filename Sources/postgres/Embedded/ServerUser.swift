@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Who runs the server: PostgreSQL refuses to run as root, so root lends it another user.
+/// Operating-system user that runs the server. PostgreSQL refuses to run as root, so root runs it as another user.
 struct ServerUser {
     let name: String
     let userID: uid_t
@@ -24,7 +24,7 @@ struct ServerUser {
             hint: "apt-get install postgresql makes one")
     }
 
-    /// The command as that user; with `endsWithParent` it is stopped when we die.
+    /// Returns the command as that user; with `endsWithParent`, the command is stopped when this process ends.
     func running(_ command: [String], endsWithParent: Bool = false) -> [String] {
         var prefix = ["setpriv"]
         if !isSelf { prefix += ["--reuid=\(userID)", "--regid=\(groupID)", "--clear-groups"] }
@@ -32,7 +32,7 @@ struct ServerUser {
         return prefix.count == 1 ? command : prefix + ["--"] + command
     }
 
-    /// Makes the directory, all its parents too, and gives it to the server's user.
+    /// Creates the directory and all its parents, and makes the server's user its owner.
     func prepare(_ directory: String) throws {
         try Directories.make(directory)
         guard !isSelf else { return }
@@ -41,7 +41,7 @@ struct ServerUser {
         try checkReachable(directory)
     }
 
-    /// A home of root's is closed to others, so what lies in it is too.
+    /// Checks that the server's user can reach the directory. A home directory of root is closed to other users.
     private func checkReachable(_ directory: String) throws {
         var path = ""
         for part in directory.split(separator: "/").dropLast() {
@@ -59,7 +59,7 @@ struct ServerUser {
         }
     }
 
-    /// A small file that only the server's user (and root) may read.
+    /// Writes a small file that only the server's user (and root) may read.
     func write(_ path: String, _ text: String) throws {
         try SmallFile.write(path, text)
         // SAFETY: as above.
@@ -101,7 +101,7 @@ enum SmallFile {
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody uses.
+/// Free TCP port of 127.0.0.1.
 public enum FreePort {
     public static func find(preferring wanted: Int? = nil) throws(SystemError) -> Int {
         if let wanted, let port = try? bound(to: wanted) { return port }
@@ -111,7 +111,7 @@ public enum FreePort {
     private static func bound(to port: Int) throws(SystemError) -> Int {
         let socket = try systemCall("socket", "127.0.0.1") { Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
         defer { _ = close(socket) }
-        // A port whose last connections are still fading away is free for a listener.
+        // A port with only closing connections (TIME_WAIT) is free for a listener.
         var yes: Int32 = 1
         // SAFETY: the option is a local of the size given.
         _ = unsafe setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))

@@ -136,8 +136,8 @@ public final class Replicator<Sink: TransactionSink> {
 
     /// Logs a failure; the same failure again only after an interval, because the first line has the advice.
     ///
-    /// - Parameter isOutage: true for an outage that no thread reported yet, false for a reported one; nil if the database
-    ///   is reached.
+    /// - Parameter isOutage: true for an outage that no thread reported yet, false for a reported one; nil if the
+    ///   database is reached.
     private func report(_ trouble: StreamFailure, _ isOutage: Bool?, _ delay: Duration) {
         var fields: [LogField] {
             var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]

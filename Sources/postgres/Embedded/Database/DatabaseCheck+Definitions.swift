@@ -1,8 +1,8 @@
 import Postgres
 
-/// Whether the stream says that policies and rights may have changed.
+/// Check of whether the stream reports changes of policies and rights.
 extension DatabaseCheck {
-    /// Nil where it does for all tables, or for those of which it does not nobody has to wait.
+    /// Returns a requirement for tables whose changes wait for a look at the catalog; nil if there are none.
     func definitions() throws(PostgresError) -> Requirement? {
         let rows = try ask(
             """

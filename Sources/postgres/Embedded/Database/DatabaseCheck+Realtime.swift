@@ -1,6 +1,6 @@
 import Postgres
 
-/// Schema `realtime` as applications and the hub expect it.
+/// Checks of schema `realtime`, as applications and the hub expect it.
 extension DatabaseCheck {
     func realtime() throws(PostgresError) -> [Requirement] {
         guard try !ask("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'realtime'").isEmpty else {
@@ -9,7 +9,7 @@ extension DatabaseCheck {
         return try [origin()] + messages() + [messagesPublication(), subscription()] + functions()
     }
 
-    /// Whose it is: nothing that is missing in a schema of Supabase's own is made by us.
+    /// Reports which program made the schema. In a schema of Supabase's own, the hub creates nothing that is missing.
     private func origin() throws(PostgresError) -> Requirement {
         let mark = try ask(
             """
@@ -80,7 +80,7 @@ extension DatabaseCheck {
 
     private func partitions(isPartitioned: Bool) throws(PostgresError) -> [Requirement] {
         guard isPartitioned else { return [] }
-        // By their bounds, since somebody may have made one of another name.
+        // Compared by their bounds, because a partition may have another name.
         let rows = try ask(
             """
             SELECT wanted.day, EXISTS (
@@ -139,9 +139,9 @@ extension DatabaseCheck {
     private struct ExpectedFunction {
         let name: String
         let arguments: String
-        /// PostgreSQL's letter: immutable, stable or volatile.
+        /// PostgreSQL's letter for the volatility: immutable, stable or volatile.
         let volatility: Character
-        /// Applications call it; the others are for tools that compare databases.
+        /// True if applications call the function; other functions serve tools that compare databases.
         var isRequired = false
     }
 

@@ -1,6 +1,6 @@
 import Postgres
 
-/// What the hub itself brings into the database, and the second login.
+/// Checks of the hub's own functions in the database, and of the login for policies.
 extension DatabaseCheck {
     func upkeep() throws(PostgresError) -> [Requirement] {
         try [

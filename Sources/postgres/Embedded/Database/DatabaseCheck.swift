@@ -1,15 +1,15 @@
 import Postgres
 import System
 
-/// Looks at a database for everything the hub needs of it, and changes nothing.
+/// Check of a database for everything that the hub needs; it changes nothing.
 ///
-/// In: connections with the hub's two logins. Out: each requirement with its state and what to do about it, in the order in
-/// which a person would mend them.
+/// It takes connections with the hub's two logins. It returns each requirement with its state and advice, in the order
+/// in which a person would fix them.
 public struct DatabaseCheck {
     public struct Settings: Sendable {
         public var publication = "supabase_realtime"
         public var slot = "tidewire"
-        /// The address that policies are run with, where one is configured.
+        /// Address of the login that runs policies, if one is configured.
         public var policies: ConnectionTarget?
 
         public init() {}
@@ -24,7 +24,7 @@ public struct DatabaseCheck {
     }
 
     public func run() throws(PostgresError) -> [Requirement] {
-        // Types are then written with their schema, whatever the login's own path is.
+        // With an empty path, types are written with their schema, whatever the login's own path is.
         try connection.execute("SET search_path = ''")
         return try server() + login() + roles() + auth() + publication() + realtime() + upkeep() + policies()
     }
@@ -86,7 +86,7 @@ public struct DatabaseCheck {
         ]
     }
 
-    /// Nil where there is none yet.
+    /// Checks the slot; returns nil if there is no slot yet.
     private func slot() throws(PostgresError) -> Requirement? {
         let rows = try ask(
             """
@@ -111,7 +111,7 @@ public struct DatabaseCheck {
             hint: "start the hub, or raise max_slot_wal_keep_size, before it is lost")
     }
 
-    /// Tokens have times in them.
+    /// Compares the clocks of server and hub, because tokens contain times.
     private func clock() throws(PostgresError) -> Requirement? {
         let before = KernelTime().unixSeconds
         let rows = try ask("SELECT extract(epoch FROM clock_timestamp())::int8")
@@ -125,7 +125,7 @@ public struct DatabaseCheck {
             isRequired: apart > 60, hint: "let both machines keep the time (timedatectl set-ntp true)")
     }
 
-    /// The hub takes one. One that has its slot may also be running.
+    /// Checks that one more place is free for the hub. A running hub may already have its place.
     private static func room(
         _ name: String, _ setting: String, _ used: Int, of limit: Int, has isThere: Bool
     ) -> Requirement {
@@ -182,7 +182,7 @@ public struct DatabaseCheck {
         return found
     }
 
-    /// Since 16 a grant may leave out that the member can become the role.
+    /// Privilege that lets a member become a role. Since PostgreSQL 16, a grant of membership may exclude it.
     var becoming: String { connection.serverVersion >= 160_000 ? "SET" : "MEMBER" }
 
     // MARK: Roles
@@ -259,7 +259,7 @@ public struct DatabaseCheck {
         return try found + [ownPublication()] + tables + [definitions()].compactMap(\.self)
     }
 
-    /// The hub's, with the tables that policies look into.
+    /// Checks the hub's own publication, with the tables that policies read.
     private func ownPublication() throws(PostgresError) -> Requirement {
         let name = "tidewire_internal"
         let rows = try ask(
@@ -273,7 +273,7 @@ public struct DatabaseCheck {
             isRequired: false, sql: "CREATE PUBLICATION \(name) WITH (publish = 'insert, update, delete, truncate');")
     }
 
-    /// - Parameter refusesChanges: PostgreSQL refuses updates and deletes of tables without a key.
+    /// - Parameter refusesChanges: true if PostgreSQL refuses updates and deletes of published tables without a key.
     private func publishedTables(
         _ publication: String, refusesChanges: Bool
     ) throws(PostgresError) -> [Requirement] {

@@ -1,6 +1,6 @@
 import Postgres
 
-/// Something in a database that an installation may make: a schema, a role, a table, a right.
+/// Object in a database that an installation may create: a schema, a role, a table, a right.
 public struct DatabaseObject: Hashable, Sendable, CustomStringConvertible {
     public let kind: String
     public let name: String
@@ -8,7 +8,7 @@ public struct DatabaseObject: Hashable, Sendable, CustomStringConvertible {
     public var description: String { "\(kind) \(name)" }
 }
 
-/// What there is in a database, and the state of each: enough to say afterwards what was made and what was changed.
+/// Inventory of a database's objects with the state of each, to find out later which were created or changed.
 struct DatabaseInventory {
     private let states: [DatabaseObject: String]
 
@@ -33,7 +33,8 @@ struct DatabaseInventory {
         objects.sorted { ($0.kind, $0.name) < ($1.kind, $1.name) }
     }
 
-    /// Kind, name and state, the last one with owner and rights. What PostgreSQL brings is left out.
+    /// Query for kind, name and state of objects; the state includes owner and rights. PostgreSQL's own objects are
+    /// left out.
     private static let question = """
         WITH spaces AS (
             SELECT oid, nspname, nspowner, nspacl FROM pg_catalog.pg_namespace

@@ -1,31 +1,32 @@
 import Postgres
 
-/// What one file of `sql/` makes, or would make, in a database.
+/// Effects of one file of `sql/` in a database, real or planned.
 public struct InstallationStep: Sendable {
     public let file: String
     public var made: [DatabaseObject] = []
-    /// Was there, and got rights or other properties.
+    /// Objects that existed before and got other rights or properties.
     public var changed: [DatabaseObject] = []
-    /// What the file warns of, with what to do about it.
+    /// Warnings of the file, with advice.
     public var warnings: [PostgresNotice] = []
-    /// Why the file cannot be applied; then it makes nothing.
+    /// Reason why the file cannot be applied; then the file changes nothing.
     public var failure: PostgresError?
 
     public var doesNothing: Bool { made.isEmpty && changed.isEmpty }
 }
 
-/// Applies files of `sql/` to a database, and says before and after what that means.
+/// Applies files of `sql/` to a database, and describes the effects before and after.
 public struct Installation {
     private let connection: Connection
 
-    /// Seconds that a file waits for what others have locked.
+    /// Number of seconds that a file waits for locks of other sessions.
     private static let lockTimeoutSeconds = 10
 
     public init(_ connection: Connection) {
         self.connection = connection
     }
 
-    /// What applying the files in this order would do. It is found out by doing it, in a transaction that is rolled back.
+    /// Returns the effects of applying the files in this order. The files really run, in a transaction that is rolled
+    /// back.
     public func plan(_ files: [SQLFile]) throws(PostgresError) -> [InstallationStep] {
         try begin()
         let steps: [InstallationStep]
@@ -57,7 +58,7 @@ public struct Installation {
         return steps
     }
 
-    /// Applies one file: all of it, or nothing where it says `failure`.
+    /// Applies one file: all of it, or nothing if the result has a `failure`.
     public func apply(_ file: SQLFile) throws(PostgresError) -> InstallationStep {
         try begin()
         var step = InstallationStep(file: file.name)
@@ -73,7 +74,8 @@ public struct Installation {
         return step
     }
 
-    /// Hubs that start together do it one after the other: what is made IF NOT EXISTS is in each other's way otherwise.
+    /// Begins the transaction. Hubs that start at the same time take turns, because concurrent IF NOT EXISTS statements
+    /// conflict.
     private func begin() throws(PostgresError) {
         try connection.execute(
             """
@@ -82,7 +84,7 @@ public struct Installation {
             """)
     }
 
-    /// "tidewire" in bytes.
+    /// Key of the advisory lock: "tidewire" in bytes.
     public static let advisoryLock = 0x7469_6465_7769_7265
 
     private func run(_ file: SQLFile, _ step: inout InstallationStep) {

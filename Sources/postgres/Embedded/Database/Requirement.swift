@@ -1,4 +1,4 @@
-/// One thing that the hub, or an application beside it, needs of a database, and how it stands.
+/// One requirement of the hub, or of an application beside it, on a database, with its present state.
 public struct Requirement: Sendable, Equatable {
     public enum State: String, Sendable {
         case ok, missing, wrong
@@ -26,27 +26,27 @@ public struct Requirement: Sendable, Equatable {
     public let area: Area
     public let name: String
     public let state: State
-    /// Without it something of the hub does not work. What is not required is worth knowing.
+    /// True if a part of the hub does not work without it. Other requirements are only worth knowing.
     public let isRequired: Bool
-    /// What is there.
+    /// Description of the present state.
     public let detail: String
-    /// What to do about it, in words: by whom, or what cannot be said in SQL.
+    /// Advice in words: who must act, or actions that SQL cannot express.
     public let words: String?
-    /// Statements that put it right. Where one has a place to be filled in, somebody has to decide.
+    /// Statements that fix the problem. A placeholder in them needs a decision by a person.
     public let sql: String?
 
     public var isFailure: Bool { isRequired && state != .ok }
 
-    /// What to do about it.
+    /// Complete advice: words and statements.
     public var hint: String? {
         guard let sql else { return words }
         return words.map { "\($0): \(sql)" } ?? sql
     }
 
-    /// Its statements show somebody what was kept from him, which may be as it is meant to be.
+    /// True if the statements let someone see rows that were hidden, perhaps on purpose.
     public let showsMore: Bool
 
-    /// Whether its statements can be run without anything to be decided first.
+    /// True if the statements can be run without any decision.
     public var isFixComplete: Bool { !showsMore && sql.map { !$0.contains("…") } ?? false }
 
     public init(
