@@ -28,8 +28,8 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let keptRows = EntryKind(rawValue: 10)
 }
 
-/// Set of the kinds of entries that a segment has. Segments sealed by older versions do not record it: their set is
-/// unknown.
+/// Set of the kinds of entries that a segment has. The set is unknown for segments sealed by older versions, which did
+/// not record it.
 public struct EntryKinds: Sendable, Equatable {
     private static let isKnownBit: UInt32 = 1 << 31
 
@@ -70,8 +70,8 @@ public struct EntryKinds: Sendable, Equatable {
 /// The checksum begins with the segment header's own, so that an entry is valid in one segment only: bytes of another
 /// segment, left on the disk or copied into a payload, are never taken for an entry.
 ///
-/// The last field tells a torn tail from damage. Bytes below it were synced as whole transactions. If they do not read
-/// back, they were lost afterwards, and cutting them off would hide the loss.
+/// The last field tells a torn tail from damage. Bytes below the field's value were synced as whole transactions. If
+/// such bytes do not read back, they were lost afterwards, and cutting them off would hide the loss.
 public struct EntryHeader: Sendable, Equatable {
     public static let byteCount = 48
     static let continuedFlag: UInt8 = 1

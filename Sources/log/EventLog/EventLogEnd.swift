@@ -2,8 +2,8 @@ import Bytes
 import Synchronization
 import System
 
-/// Position in the log, which a client sends back to resume. Its only text form is `epoch.offset`, with the epoch in
-/// hexadecimal, everywhere in the program.
+/// Position in the log, which a client sends back to resume. The only text form of a position, everywhere in the
+/// program, is `epoch.offset` with the epoch in hexadecimal.
 public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
     public var epoch: UInt64
     /// Offset of the next change.

@@ -1,8 +1,7 @@
 import Glibc
 import System
 
-/// Failure of a disk operation. Nothing is lost by it: data that could not be made durable is still in memory,
-/// unpublished.
+/// Failure of a disk operation. Nothing is lost: data that could not be made durable is still in memory, unpublished.
 public struct EventLogFailure: Error, Sendable, Equatable {
     public let operation: String
     public let path: String

@@ -14,7 +14,7 @@ public enum EventLogStart: Sendable, Equatable {
     case time(Int64)
     /// The end of the log: the reader shows only entries written from now on.
     case end
-    /// The first segment after the one with this number. Readers use it if the rest of that segment cannot be read.
+    /// The first segment after the one with this number. For readers that cannot read the rest of that segment.
     case behindSegment(UInt64)
 }
 
@@ -46,17 +46,17 @@ private struct Prelude {
 /// Reader that starts at a position and shows the entries from there on, in order. Old and live entries take the same
 /// code.
 ///
-/// The reader shows whole transactions only. It reads all parts of a transaction before it shows the first, so that
-/// damage in the last part is found first. With the writer's `end`, the reader stops at the last durable entry. Without
-/// `end` (in another process, or without a writer), it stops at the last whole transaction in the files. It never
-/// writes. One thread uses it at a time.
+/// The reader shows whole transactions only. The reader first reads all parts of a transaction and then shows them, so
+/// that damage in the last part is found first. With the writer's `end`, the reader stops at the last durable entry.
+/// Without `end` (in another process, or without a writer), it stops at the last whole transaction in the files. The
+/// reader never writes. One thread uses it at a time.
 ///
 /// The reader keeps its place after an error. If the kernel refuses a read only for now, repeat the same call.
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    /// Keys to look for. The reader skips sealed segments and stretches that certainly have none of them. If empty, it
-    /// reads all.
+    /// Keys to look for. The reader skips sealed segments and stretches that certainly have none of them. Without keys,
+    /// the reader shows all entries.
     public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
@@ -76,7 +76,7 @@ public struct EventLogReader: ~Copyable, Sendable {
     public private(set) var entry: EventLogEntry
 
     /// Opens the log at a place. With `matchingKey`, the reader skips segments and stretches that certainly do not have
-    /// the key. It also shows some entries around the key.
+    /// the key. The reader also shows some entries around the key.
     public init(
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
@@ -162,7 +162,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
 
-    /// Position to resume from, after the present entry. Clients store it and send it back.
+    /// Position after the present entry, which a client stores and sends back to resume.
     public var position: EventLogPosition {
         EventLogPosition(epoch: scanner.header.epoch, offset: (prelude.start ?? scanner.nextPoint).offset)
     }

@@ -4,8 +4,8 @@ import System
 
 /// Writer of a durable, ordered log of entries with checksums.
 ///
-/// It never interprets the entries. One thread uses it; readers follow `end` from any thread. Nothing is published
-/// before it is durable. A failing disk costs waiting time but no entries: see `flush`.
+/// The writer never interprets entries. One thread uses the writer; readers follow `end` from any thread. Nothing is
+/// published before it is durable. A failing disk costs waiting time but no entries: see `flush`.
 public final class EventLogWriter {
     public let options: EventLogOptions
     /// Present source of the entries; only `beginEpoch` changes it.
@@ -169,8 +169,8 @@ public final class EventLogWriter {
     /// never begins without a gap, and a gap always begins an epoch. Offsets continue; the LSN may go back. Parts of an
     /// unfinished transaction are dropped.
     ///
-    /// After an error, nothing has changed; repeat the call. On return, the epoch has begun. This method tries a flush
-    /// itself; the next `flush` that succeeds makes the epoch durable and publishes it.
+    /// After an error, nothing has changed; repeat the call. On return, the epoch has begun. The method itself tries a
+    /// flush; the next `flush` that succeeds makes the epoch durable and publishes it.
     public func beginEpoch(
         source newSource: UInt64? = nil, lsn: UInt64, time: Int64, payload: RawSpan
     ) throws(EventLogFailure) {

@@ -58,8 +58,8 @@ struct KeyFilter: Sendable, Equatable {
     }
 }
 
-/// Collector of the keys of a segment that is being written. Above a limit, it drops them, and its filter matches every
-/// key.
+/// Collector of the keys of a segment that is being written. Above a limit, the collector drops all keys, and its
+/// filter matches every key.
 struct KeyCollector: Sendable {
     struct Mark: Sendable {
         var count = 0

@@ -5,7 +5,7 @@ import System
 /// Filters that say which keys each stretch of a sealed segment may have. A stretch is the part between two points of
 /// the segment's index. A search for one row then reads only a little of each segment that has the row.
 ///
-/// They are a file beside the segment's index. The file is optional: a reader ignores a file with any error.
+/// The filters are a file beside the segment's index. The file is optional: a reader ignores a file with any error.
 ///
 ///     "TWKEYS01"  u32 header checksum of its segment  u32 number of stretches  u32 blocks of each filter
 ///     filter words  u32 CRC-32C of all before

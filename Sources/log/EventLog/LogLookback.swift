@@ -5,7 +5,7 @@ import System
 /// Reader that goes backwards from a position: the newest segment first, and in each segment the last stretch first. A
 /// stretch consists of whole transactions, and its entries come in their order.
 ///
-/// It serves a search for the latest entry on a subject, which is usually near. One thread uses it.
+/// It is for searches for the latest entry on a subject, which is usually near the end. One thread uses it.
 public struct LogLookback: ~Copyable {
     private let outlines: SegmentOutlines
     private var outline: SegmentOutline

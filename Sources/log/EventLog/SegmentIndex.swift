@@ -61,7 +61,7 @@ public struct SegmentSummary: Sendable, Equatable {
     }
 }
 
-/// Index of one segment. It grows as entries are appended or scanned, and is stored beside a sealed segment.
+/// Index of one segment, which grows as entries are appended or scanned. It is stored beside a sealed segment.
 struct SegmentIndex: Sendable {
     /// Summary of all added entries, including an unfinished transaction.
     private(set) var all: SegmentSummary

@@ -5,7 +5,7 @@ import System
 /// Reader of one segment, entry by entry, from its beginning or from any place, up to a position that the writer called
 /// durable.
 ///
-/// It serves callers that keep their own index of places. One thread uses it.
+/// For callers that keep their own index of places. One thread uses it.
 public struct SegmentReader: ~Copyable {
     private let files: SegmentFiles
     private let isSealed: Bool

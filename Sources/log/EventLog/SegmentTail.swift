@@ -6,10 +6,10 @@ import System
 enum SegmentTail: Equatable {
     /// Zeros, or nothing.
     case clean
-    /// Bytes of writes that were never confirmed to any reader or source. `end` is the end of the last one. They may be
-    /// cut off.
+    /// Bytes of writes that were never confirmed to any reader or source. `end` is the end of the last one. The next
+    /// start may cut these bytes off.
     case torn(end: UInt64)
-    /// Bytes that a valid later entry names as durable. They were lost since then, and must not be cut off.
+    /// Durable bytes that were lost: a valid later entry names them as durable. Lost bytes must not be cut off.
     case damaged
 
     /// Searches everything behind `position`, at every byte, for an entry that vouches for it, and returns the state.

@@ -1,8 +1,8 @@
 import Bytes
 import System
 
-/// Index of a sealed segment, stored as a file beside the segment. It can always be built again, so a reader with any
-/// doubt about it does that.
+/// Index of a sealed segment, stored as a file beside the segment. The index can always be built again, so a reader
+/// ignores an invalid file and builds the index from the entries.
 ///
 ///     "TWINDEX1"  u32 header checksum of its segment  u32 number of points  u32 of relations  u32 of filter words
 ///     summary (6 words)  u32 kinds of entries  u32 scheme of keys  points and relations (4 words each)  filter words
