@@ -1,4 +1,5 @@
-/// Forecast of whether the disk has room for the log. It takes samples of the free space and returns changes of level.
+/// Forecast of whether the disk has room for the log. The forecast takes samples of the free space and returns changes
+/// of level.
 struct DiskOutlook {
     enum Level {
         case well

@@ -3,10 +3,10 @@ import EventLog
 import Glibc
 import System
 
-/// Slow, repeated check of sealed segments. It finds damage on the disk before the data is needed, while a good copy
-/// may still exist. It reports damage in the hub's log and metrics, and changes nothing.
+/// Slow, repeated check of sealed segments. The scrubber finds damage on the disk before the data is needed, while a
+/// good copy may still exist. The scrubber reports damage in the hub's log and metrics, and changes nothing.
 ///
-/// A separate thread with low priority runs it.
+/// A separate thread with low priority runs the check.
 final class LogScrubber: Sendable {
     /// Nil until the log has been opened.
     private let directory: @Sendable () -> (any StorageDirectory)?

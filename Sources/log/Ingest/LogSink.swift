@@ -28,8 +28,7 @@ public final class LogSink: TransactionSink {
     private let notes: WaitingNotes?
     private let upkeep: LogUpkeep?
     private var allowance = LedgerAllowance()
-    /// Allowance for recorded deliveries. It is separate, so that deliveries do not use up the allowance of other
-    /// notes.
+    /// Separate allowance for recorded deliveries, so that they do not use up the allowance of other notes.
     private var bulkAllowance = LedgerAllowance(bytesPerSecond: Limits.deliveryBytesPerSecond)
     private let metrics: ProjectMetrics
     private let time: any TimeSource

@@ -5,7 +5,7 @@ import Synchronization
 
 /// Bounded queue of notes on their way into the log, in order. Any thread adds notes; the ingest thread takes them.
 ///
-/// If the queue is full, it drops and counts new notes. The events that the notes record do not depend on them.
+/// A full queue drops and counts new notes. The events that the notes record do not depend on them.
 final class NoteQueue<Note: LogNote>: Sendable {
     private struct Waiting {
         var notes: [Note] = []
@@ -41,7 +41,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
 
     var isEmpty: Bool { waiting.withLock { $0.notes.isEmpty } }
 
-    /// Returns the oldest notes, as many as fit one entry. They stay in the queue until `taken` is called.
+    /// Returns the oldest notes, as many as fit one entry. The notes stay in the queue until `taken` is called.
     func next() -> [Note] {
         waiting.withLock { waiting in
             var bytes = 0
