@@ -59,7 +59,7 @@ public struct Backoff {
         current = Limits.reconnectBackoffInitial
     }
 
-    /// Returns the wait after a failure. Until it passes, the thread does not try again, unless `isCutShort`.
+    /// Returns the wait after a failure. The thread tries again only after that time, or when `isCutShort`.
     public mutating func next() -> Duration {
         if isCutShort { current = Limits.reconnectBackoffInitial }
         hasFailed = true

@@ -15,17 +15,17 @@ public struct ConnectionTarget: Sendable {
     }
 }
 
-/// One libpq connection. It belongs to one thread at a time and closes itself when it is released.
+/// One libpq connection. A connection belongs to one thread at a time and closes itself when it is released.
 ///
-/// It takes SQL text and parameters, and returns rows as text, or an error that names the statement. Calls wait for the
-/// server, so they need a thread that may block.
+/// Calls take SQL text and parameters, and return rows as text, or an error that names the statement. Calls wait for
+/// the server, so the caller's thread must be allowed to block.
 @safe
 public final class Connection {
     let handle: OpaquePointer
     public let purpose: ConnectionTarget.Purpose
     /// True after libpq has sent its last command. From then on, the hub reads and writes the socket itself.
     var isHandedOver = false
-    /// Function called from time to time during a wait for an answer. If it returns false, the statement is cancelled.
+    /// Function called from time to time during a wait for an answer. A result of false cancels the statement.
     public var isStillWanted: (() -> Bool)?
 
     private static let limits = ["statement_timeout=0", "idle_session_timeout=0"]

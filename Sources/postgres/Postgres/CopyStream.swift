@@ -4,7 +4,7 @@ import Diagnostics
 import Glibc
 import System
 
-/// Reader of the server's side of a replication stream. It reads from the socket into its own buffer.
+/// Reader of the server's side of a replication stream. The reader reads from the socket into its own buffer.
 ///
 /// libpq reads 16 KiB at a time and copies every message into newly allocated memory. And a reader slightly faster than
 /// the walsender makes the kernel wake it, and interrupt the walsender, for every row. This reader parses messages in
@@ -63,7 +63,7 @@ struct CopyStream: ~Copyable {
 
     private static let headerBytes = 5
 
-    /// Returns the message's length field: it counts itself and the body, but not the kind.
+    /// Returns the message's length field, which counts itself and the body, but not the kind.
     private func length() throws(PostgresError) -> Int {
         var reader = ByteReader(buffer.bytes.extracting(start..<start + Self.headerBytes))
         guard (try? reader.skip(1)) != nil, let length = try? Int(reader.uint32()), length >= 4,

@@ -39,8 +39,8 @@ extension PostgresError {
         }
     }
 
-    /// Returns reason and advice for libpq's own errors. They have no code, because the server never answered; only
-    /// their text. The text is always English: libpq translates only for programs that set a locale, and the hub does
+    /// Returns reason and advice for libpq's own errors. Such errors have a text but no code, because the server never
+    /// answered. The text is always English: libpq translates only for programs that set a locale, and the hub does
     /// not.
     private static func meaning(ofOwnWords words: String) -> Meaning {
         if ["root certificate file", "certificate verify failed", "server certificate for"].contains(

@@ -46,8 +46,8 @@ public enum Quoted {
 
 /// Stream of a replication slot.
 ///
-/// It reads the bytes of the walsender and returns one CopyData message at a time, borrowed until the next call. It
-/// does not interpret messages.
+/// The stream reads the bytes of the walsender and returns one CopyData message at a time, borrowed until the next
+/// call. Messages are not interpreted.
 ///
 /// libpq connects and authenticates. On an unencrypted connection, the hub then reads the socket directly
 /// (`CopyStream`). An encrypted stream is read through libpq.
@@ -134,7 +134,7 @@ public struct ReplicationStream: ~Copyable {
         throw ending()
     }
 
-    /// Reads the available bytes from the network; call it when `next` returned nil.
+    /// Reads the available bytes from the network. The caller does that when `next` has returned nil.
     public mutating func receive() throws(PostgresError) {
         if isDirect { return try direct.receive() }
         wasReady = Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
