@@ -3,8 +3,8 @@ import Bytes
 /// Tables whose catalog entries may have changed, until the log has a mark for each.
 ///
 /// The server announces a table before its next change if anything about the table may have changed: columns, policies,
-/// rights. It also does so at the table's first change on each connection, because something may have changed before
-/// the connection.
+/// rights. The server also announces a table at its first change on each connection, because something may have changed
+/// before the connection.
 public struct CatalogMarks {
     /// Tables without a mark in the log yet. Zero stands for any table.
     private(set) var waiting: [UInt32] = []
@@ -40,11 +40,11 @@ public struct CatalogMarks {
         if !waiting.contains(CatalogMarks.everything) { waiting.append(CatalogMarks.everything) }
     }
 
-    /// Mark for everything. It is no table's number, and it belongs to no transaction.
+    /// Mark for everything, which is no table's number. The mark belongs to no transaction.
     public static let everything = UInt32.max
 
-    /// Moves the marks of a streamed transaction to the waiting ones. This also applies after a rollback, because the
-    /// server does not announce the tables again.
+    /// Moves the marks of a streamed transaction to the waiting ones. A rollback moves them too, because the server
+    /// does not announce the tables again.
     mutating func streamEnded(_ xid: UInt32) {
         for table in streamed.removeValue(forKey: xid) ?? [] { add(table) }
     }

@@ -1,7 +1,7 @@
 import Postgres
 import Synchronization
 
-/// Objects that a database needs before it is followed. They are created at the first connection, once per run of the
+/// Creation of the objects that a database needs before it is followed: at the first connection, once per run of the
 /// hub.
 public final class DatabasePreparation: Sendable {
     private let make: @Sendable (ConnectionTarget) throws(PostgresError) -> Void
@@ -12,7 +12,7 @@ public final class DatabasePreparation: Sendable {
         self.make = make
     }
 
-    /// Runs the preparation once. Only the replicator's thread calls it.
+    /// Runs the preparation once. Only the replicator's thread calls this method.
     func see(to target: ConnectionTarget) throws(PostgresError) {
         if isDone.load(ordering: .relaxed) { return }
         try make(target)

@@ -1,7 +1,7 @@
 import Change
 
-/// Clock for the slot's lag: the time since the log had all changes of the server. It takes the end of the server's WAL
-/// and the log's position at intervals. Times are nanoseconds of one monotonic clock.
+/// Clock for the slot's lag: the time since the log had all changes of the server. The clock takes the end of the
+/// server's WAL and the log's position at intervals. Times are nanoseconds of one monotonic clock.
 ///
 /// The lag is never too high: WAL written between two samples counts from the later one.
 struct LagClock {
@@ -11,7 +11,8 @@ struct LagClock {
     /// Ends of the WAL that the log has not reached yet, each with the time when it was first seen.
     private var ahead: [(end: LSN, at: UInt64)] = []
 
-    /// Maximum number of samples. Beyond it, every second one is dropped, and the distance between new ones doubles.
+    /// Maximum number of samples. Above this number, every second one is dropped, and the distance between new ones
+    /// doubles.
     private static let maximum = 256
     private var distance: UInt64 = 0
 

@@ -17,7 +17,7 @@ public struct MembershipNotes: Sendable, Equatable {
         }
     }
 
-    /// Text for the way a table is published. It changes when the table leaves the publication and returns.
+    /// Text for the way a table is published. The text changes when the table leaves the publication and returns.
     public typealias Mark = String
 
     private struct Following: Sendable, Equatable {

@@ -3,10 +3,10 @@ import Diagnostics
 import Postgres
 import System
 
-/// Keeper of the publication of database messages. It creates the publication if a messages table exists and the hub
-/// may do that. It checks regularly whether the publication appeared, disappeared or was replaced.
+/// Keeper of the publication of database messages. The keeper creates the publication if a messages table exists and
+/// the hub may do that. It also checks regularly whether the publication appeared, disappeared or was replaced.
 ///
-/// The ingest thread uses it, on its connection for the catalog.
+/// The ingest thread uses the keeper, on its connection for the catalog.
 struct MessagesPublication {
     /// Answer of the catalog about the publication.
     private struct Sighting {
@@ -59,8 +59,8 @@ struct MessagesPublication {
         coverage.saw(number, at: sighting.position)
     }
 
-    /// True if enough time has passed for another attempt to create it. Rights may be granted later, but frequent
-    /// attempts would fill the server's log.
+    /// True if enough time has passed for another attempt to create the publication. Rights may be granted later, but
+    /// frequent attempts would fill the server's log.
     private mutating func isWorthTrying(_ now: UInt64) -> Bool {
         if let triedAt, now - triedAt < Limits.publicationRetryInterval.wholeNanoseconds { return false }
         triedAt = now
@@ -123,7 +123,7 @@ struct MessagesPublication {
         } catch {
             if error.isConnectionLost { throw error }
             _ = try catalog.execute("ROLLBACK")
-            // Another session created it at the same moment.
+            // Another session created the publication at the same moment.
             if error.sqlState != SQLState.duplicateObject { missing(sql, error.message) }
         }
     }

@@ -40,7 +40,7 @@ struct PartBuilder: ~Copyable {
         payload.removeAll()
     }
 
-    /// Sets the node that first committed a replicated transaction. It is known before the first change.
+    /// Sets the node that first committed a replicated transaction. The node is known before the first change.
     mutating func setOrigin(_ name: String) {
         guard var info, changeCount == 0, !name.isEmpty else { return }
         info.origin = name
@@ -59,7 +59,7 @@ struct PartBuilder: ~Copyable {
         if schema.messagesKey != 0 { keys.append(schema.messagesKey) }
     }
 
-    /// Adds a change. Its schema must be in use.
+    /// Adds a change of the schema in use.
     mutating func add(
         _ operation: Operation, _ rows: RowPlan, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
     ) {

@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// Decoder of one `pgoutput` message at a time. It rejects malformed input with its position. It copies nothing, and
-/// checks every row image to its end, so that later readers can rely on it.
+/// Decoder of one `pgoutput` message at a time. The decoder rejects malformed input with its position. It copies
+/// nothing, and checks every row image to its end, so that later readers can rely on it.
 ///
-/// Its only state is one bit: inside a streamed block, every message begins with its transaction's number.
+/// The decoder's only state is one bit: inside a streamed block, every message begins with its transaction's number.
 public struct PgOutputDecoder {
     private var isInStream = false
 

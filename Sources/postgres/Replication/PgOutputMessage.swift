@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// One message of PostgreSQL's `pgoutput`, protocol versions 1 and 2. Its row images are borrowed from the input.
+/// One message of PostgreSQL's `pgoutput`, protocol versions 1 and 2. The row images are borrowed from the input.
 ///
 /// PostgreSQL, "Logical Replication Message Formats". `xid` is nil outside a streamed block.
 enum PgOutputMessage: ~Escapable {

@@ -6,8 +6,8 @@ import System
 
 /// Life of one connection: set up, stream, confirm. `run` ends with an error, or returns when the interrupt rings.
 ///
-/// It reads the replication stream and passes transactions to the sink. It confirms to PostgreSQL the position up to
-/// which they are durable, and never a later one.
+/// The session reads the replication stream and passes transactions to the sink. To PostgreSQL, it confirms the
+/// position up to which they are durable, and never a later one.
 struct ReplicationSession<Sink: TransactionSink> {
     let settings: ReplicationSettings
     let spoolDirectory: any StorageDirectory
@@ -370,8 +370,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
     }
 
-    /// Drops the unfinished transaction, and repeats that while the disk fails. It must be gone before another is
-    /// appended.
+    /// Drops the unfinished transaction, and repeats that while the disk fails. An unfinished transaction must be gone
+    /// before another is appended.
     private func abandon() throws {
         while true {
             do { return try sink.abandon() } catch is StorageStall {
@@ -420,7 +420,7 @@ extension Gap.Reason {
     }
 }
 
-/// Sender of status updates: the durable position, for the server. It remembers the time of the last update.
+/// Sender of status updates with the durable position to the server. Remembers the time of the last update.
 final class StatusSender {
     private let connection: Connection
     private(set) var lastSentAt = Clock.monotonicNanoseconds()

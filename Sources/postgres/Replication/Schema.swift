@@ -24,7 +24,7 @@ public final class Schema: Sendable {
     }
 }
 
-/// Values of a schema that every row needs. They are plain numbers, so a copy needs no reference counting.
+/// Values of a schema that every row needs, as plain numbers: a copy needs no reference counting.
 struct RowPlan: BitwiseCopyable {
     let fingerprint: UInt64
     let tableKey: UInt64

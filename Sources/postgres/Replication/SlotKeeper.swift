@@ -135,7 +135,7 @@ struct SlotKeeper {
                 "publication created; it is empty until tables are added to it",
                 [.publication(settings.publication), .hint("\(alter) ADD TABLE …")])
         } catch {
-            // Another session created it at the same moment.
+            // Another session created the publication at the same moment.
             if error.sqlState == SQLState.duplicateObject { return }
             if error.sqlState == SQLState.insufficientPrivilege { throw missingPublication(sql, error.message) }
             throw error

@@ -1,7 +1,7 @@
 import Diagnostics
 
-/// Forecast of when the server discards the slot's WAL. It takes samples of the kept WAL and its limit, and returns the
-/// notices to log. Each notice comes once, and again after an interval while the state lasts.
+/// Forecast of when the server discards the slot's WAL. The forecast takes samples of the kept WAL and its limit, and
+/// returns the notices to log. Each notice comes once, and again after an interval while the state lasts.
 ///
 /// Times are nanoseconds of one monotonic clock.
 struct SlotOutlook {

@@ -50,7 +50,7 @@ struct SlotWatch {
 
     var isAlive: Bool { catalog.isUsable }
 
-    /// True if the server may soon discard the slot or its WAL, because the hub has not read for `seconds`.
+    /// True if the server may soon discard the slot or its WAL, when the hub has not read for `seconds`.
     func isAtRisk(afterSeconds seconds: Int64) -> Bool {
         outlook.level >= .near || idleLimitSeconds.map { seconds > $0 / 2 } ?? false
     }

@@ -2,8 +2,8 @@ import Bytes
 import Change
 import Synchronization
 
-/// Finder of the keys in stored transactions, equal to the keys computed at their arrival. It serves to build an index
-/// again from entries, after a crash.
+/// Finder of the keys in stored transactions, equal to the keys computed at their arrival. The finder is for building
+/// an index again from entries, after a crash.
 ///
 /// The caller passes entries in their order. The finder remembers the schemas among them.
 public final class StoredKeys: Sendable {

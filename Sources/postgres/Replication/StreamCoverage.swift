@@ -2,11 +2,11 @@ import Change
 import Synchronization
 import System
 
-/// Publication that the stream carries beside the clients' own, and the position since which it does. It is the hub's
+/// Publication that the stream carries beside the clients' own, and the position since which it does. Either the hub's
 /// publication of tables that decide memberships, or that of database messages.
 ///
 /// PostgreSQL knows a publication only in WAL written after its creation. So the stream lists a publication only after
-/// it has passed a position at which the publication was seen. Any thread may use it.
+/// it has passed a position at which the publication was seen. Any thread may use this object.
 public final class StreamCoverage: Sendable {
     /// Name of the hub's own publication, with the tables that decide memberships.
     public static let memberships = "tidewire_internal"

@@ -4,9 +4,9 @@ import Diagnostics
 import System
 
 /// Assembler of stored transactions from `pgoutput` messages: the changes between Begin and Commit, in order, whole or
-/// in parts of bounded size. It skips transactions that the log already has.
+/// in parts of bounded size. The assembler skips transactions that the log already has.
 ///
-/// Apart from the files of streamed transactions, it is a pure machine: it uses no connection and no clock.
+/// Apart from the files of streamed transactions, the assembler is a pure machine: it uses no connection and no clock.
 public struct TransactionAssembler: ~Copyable {
     enum Refusal: Error { case unexpected(StaticString) }
 
@@ -56,8 +56,8 @@ public struct TransactionAssembler: ~Copyable {
     /// True between Begin and Commit. A keep-alive must not move the position on then.
     var isInTransaction: Bool { part.isOpen }
 
-    /// Processes one message. While the disk fails, calls `whileStalled` between attempts; it waits, or throws to give
-    /// up.
+    /// Processes one message. While the disk fails, calls `whileStalled` between attempts; that function waits, or
+    /// throws to give up.
     public mutating func receive(
         _ bytes: RawSpan, into sink: some TransactionSink, whileStalled: (StorageStall) throws -> Void
     ) throws {
@@ -202,7 +202,7 @@ public struct TransactionAssembler: ~Copyable {
         guard !part.isOpen, streamedBlock == nil else { throw .unexpected(what) }
     }
 
-    /// Checks that a commit record has a length. The sink relies on it: its position never moves back.
+    /// Checks that a commit record has a length. The sink relies on this length: its position never moves back.
     private static func expectOrder(_ commitLSN: LSN, _ endLSN: LSN) throws(Refusal) {
         guard endLSN > commitLSN else { throw .unexpected("a commit that ends where it begins, or before") }
     }
@@ -232,7 +232,7 @@ public struct TransactionAssembler: ~Copyable {
         part.addMessage(isTransactional: true, prefix: prefix, content: content)
     }
 
-    /// Stores a message outside transactions. Its position is its own place in the WAL, where its record ends.
+    /// Stores a message outside transactions. The message's position in the log is the end of its WAL record.
     private mutating func messageAlone(
         _ lsn: LSN, _ prefix: RawSpan, _ content: RawSpan, _ sink: some TransactionSink,
         _ whileStalled: (StorageStall) throws -> Void

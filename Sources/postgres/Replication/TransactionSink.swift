@@ -1,8 +1,8 @@
 import Bytes
 import Change
 
-/// Transaction, or part of a large one, on its way to the log. It is borrowed: the receiver copies the data that it
-/// keeps.
+/// Transaction, or part of a large one, on its way to the log. The part is borrowed: the receiver copies the data that
+/// it keeps.
 public struct StorablePart: ~Escapable {
     public let info: TransactionInfo
     /// True for the last part of a transaction; false if more parts follow.

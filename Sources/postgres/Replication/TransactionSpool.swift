@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import System
 
-/// Running transaction that the server streams. Its changes wait in a file until the commit, because the transaction
+/// Running transaction that the server streams. The changes wait in a file until the commit, because the transaction
 /// may still be rolled back.
 ///
 /// A record is: length u32 of the rest · subtransaction u32 · key of the new row u64 · key of the old row u64 · the
