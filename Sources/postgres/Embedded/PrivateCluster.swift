@@ -4,9 +4,9 @@ import Postgres
 import System
 
 /// Private PostgreSQL server: its own directory, a free port on 127.0.0.1, an unprivileged user, and the settings for
-/// logical replication. It ends with the process that started it, and can start again on the same data.
+/// logical replication. The server ends with the process that started it, and can start again on the same data.
 ///
-/// It is not for production data: `tidewire dev`, the benchmarks and the tests use it.
+/// Not for production data: `tidewire dev`, the benchmarks and the tests use it.
 public final class PrivateCluster: @unchecked Sendable {
     // Guarded by use: one thread starts and stops it; `process` is itself Sendable.
     public struct Options: Sendable {

@@ -3,8 +3,8 @@ import System
 
 /// Check of a database for everything that the hub needs; it changes nothing.
 ///
-/// It takes connections with the hub's two logins. It returns each requirement with its state and advice, in the order
-/// in which a person would fix them.
+/// The check uses connections with the hub's two logins. `run` returns each requirement with its state and advice, in
+/// the order in which a person would fix them.
 public struct DatabaseCheck {
     public struct Settings: Sendable {
         public var publication = "supabase_realtime"
