@@ -7,7 +7,7 @@ import System
 ///     |······ durable ······|--- batch: in memory until synced ---|
 ///                        batchStart                              end
 ///
-/// After a failed sync, nobody knows which pages reached the disk, and Linux drops the others. Therefore the batch
+/// After a failed sync, it is unknown which pages reached the disk, and Linux drops the others. Therefore the batch
 /// stays in memory until a sync succeeds. Every attempt writes all of the batch again at the same place.
 struct ActiveSegment: ~Copyable {
     let file: any StorageFile

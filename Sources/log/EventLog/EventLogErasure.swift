@@ -220,7 +220,7 @@ struct ErasurePlan: Sendable, Equatable {
         return ErasurePlan(patches: patches)
     }
 
-    // MARK: Doing it
+    // MARK: Execution
 
     /// Executes a plan that an earlier process left, and returns the number of rewritten segments. The caller has the
     /// log's lock.

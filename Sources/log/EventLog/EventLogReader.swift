@@ -269,7 +269,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         prelude = Prelude(relations: relations[...], start: point)
     }
 
-    // MARK: - The end of what may be shown
+    // MARK: - End of the visible entries
 
     /// Reads the end published by the writer; returns false if there is nothing new to read.
     private mutating func noteLiveEnd() throws(EventLogError) -> Bool {

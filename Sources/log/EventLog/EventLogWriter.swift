@@ -53,7 +53,7 @@ public final class EventLogWriter {
             segment: summary.sequence, segmentBytes: summary.bytes)
     }
 
-    // MARK: - Where it stands
+    // MARK: - Position
 
     /// LSN of the last whole durable transaction. The source may discard everything up to it.
     public var durableLSN: UInt64 { end.state.lsn }
