@@ -195,7 +195,7 @@ extension PostgresError {
     }
 }
 
-// MARK: Asking
+// MARK: Queries
 
 /// Answer to a query: text values by row and column.
 public struct Rows: Sendable {

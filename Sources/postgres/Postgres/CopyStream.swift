@@ -112,7 +112,7 @@ struct CopyStream: ~Copyable {
     /// Small compared with the kernel's socket buffers, so that the pause does not block the walsender.
     private static let shortRead = 64 << 10
 
-    // MARK: Complaints
+    // MARK: Errors
 
     /// Parses an error. PostgreSQL, "Error and Notice Message Fields": a letter and a string each, until a zero.
     static func error(_ body: RawSpan) -> PostgresError {

@@ -24,7 +24,7 @@ public enum ValueSettings {
         "standard_conforming_strings": "on", "transform_null_equals": "off", "quote_all_identifiers": "off",
     ]
 
-    // MARK: What differs
+    // MARK: Differences
 
     /// Query for the relevant settings as rows of name and value: of the session as the server began it, of the
     /// database, and of the roles that may read in it. The session must have begun without the hub's own settings.

@@ -52,7 +52,7 @@ public struct MembershipNotes: Sendable, Equatable {
         return notes
     }
 
-    // MARK: What is known
+    // MARK: Reading
 
     /// True if the log has every change of the table by this entry, published as the mark says.
     public func follows(_ entry: Entry, _ mark: Mark) -> Bool { followings[entry]?.mark == mark }
@@ -66,7 +66,7 @@ public struct MembershipNotes: Sendable, Equatable {
         return tables
     }
 
-    // MARK: What happens
+    // MARK: Changing
 
     /// Records the tables published now, when the WAL ends at `position`. For `settled` entries, all transactions that
     /// began before the table was published have ended.

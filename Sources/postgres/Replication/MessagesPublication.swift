@@ -79,7 +79,7 @@ struct MessagesPublication {
             [.publication(coverage.publication), .reason(flaw), .hint("tidewire db apply")])
     }
 
-    // MARK: Asking
+    // MARK: Queries
 
     private func sight() throws(PostgresError) -> Sighting {
         let rows = try catalog.query(

@@ -46,7 +46,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         try stream(keeper, replication, messages)
     }
 
-    // MARK: Where to begin
+    // MARK: Start position
 
     private func settle(_ keeper: SlotKeeper, _ replication: Connection) throws {
         let (system, timeline, current) = try identify(replication)
@@ -123,7 +123,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         do throws(PostgresError) {
             answer = try replication.execute("TIMELINE_HISTORY \(timeline)")
         } catch {
-            // Without the file, nobody can prove that nothing was lost.
+            // Without the file, the hub cannot exclude a loss.
             if error.sqlState == SQLState.undefinedFile { return .unrelated }
             throw error
         }

@@ -94,7 +94,7 @@ public struct TransactionAssembler: ~Copyable {
         }
     }
 
-    // MARK: A transaction that is sent at its commit
+    // MARK: Transactions sent at their commit
 
     private mutating func begin(_ info: TransactionInfo, _ sink: some TransactionSink) throws {
         try expectOutside("Begin inside a transaction")
@@ -196,7 +196,7 @@ public struct TransactionAssembler: ~Copyable {
         }
     }
 
-    // MARK: What the server never says
+    // MARK: Checks of the server's messages
 
     private func expectOutside(_ what: StaticString) throws(Refusal) {
         guard !part.isOpen, streamedBlock == nil else { throw .unexpected(what) }
@@ -245,7 +245,7 @@ public struct TransactionAssembler: ~Copyable {
         try finish(lsn, sink, whileStalled)
     }
 
-    // MARK: Transactions that are streamed while they run
+    // MARK: Transactions streamed while they run
 
     private mutating func beginBlock(_ xid: UInt32, _ isFirst: Bool) throws {
         try expectOutside("a streamed block inside a transaction")
