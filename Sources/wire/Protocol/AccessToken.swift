@@ -1,14 +1,14 @@
 import Bytes
 
-/// What an `access_token` message brings.
+/// Token that an `access_token` message carries.
 public enum AccessToken: Sendable, Hashable {
     case text([UInt8])
-    /// The client has no token any more, which changes nothing here.
+    /// An explicit null: the client no longer has a token. The hub keeps the token that the channel has.
     case null
-    /// No such member, or something else than a text in it.
+    /// The payload has no member `access_token`, or the member is neither a string nor null.
     case other
 
-    /// `payload` is one JSON value that has been checked.
+    /// Reads the token from `payload`, which must be one valid JSON value.
     public init(_ payload: RawSpan) {
         self = .other
         do throws(ByteError) {

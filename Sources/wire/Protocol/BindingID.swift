@@ -1,17 +1,17 @@
 import Bytes
 
-/// The number by which a client knows one of its bindings again: a hash of the parameters' meaning, so neither the order
-/// of the members nor the space between them counts, and of a name that comes twice the last one does.
+/// Id by which a client recognizes one of its bindings: a hash of the meaning of the binding's parameters. The order of
+/// the members and the space between them do not count. If a name occurs twice, the last one counts.
 enum BindingID {
     static func of(_ object: RawSpan) throws(ByteError) -> UInt32 {
         var scanner = JSONScanner(object, maximumDepth: JSONScanner.deepest)
         let hash = try hash(of: try scanner.next(), &scanner)
         let id = UInt32(truncatingIfNeeded: hash & 0x7fff_ffff)
-        // Zero is no id in JavaScript, where it counts as false.
+        // JavaScript treats zero as false, so zero is never an id.
         return id == 0 ? 1 : id
     }
 
-    /// As deep as the scanner allows, which is not deep.
+    /// Recurses at most as deep as the scanner allows, which is not deep.
     private static func hash(of token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
         switch token {
         case .beginObject: return try object(&scanner)
@@ -53,7 +53,7 @@ enum BindingID {
             let name = text(scanner, seed: 7)
             members.append((name, try hash(of: try scanner.next(), &scanner)))
         }
-        // Of a name that comes twice the last one counts. Sorting keeps their order.
+        // If a name occurs twice, the last one counts. The sort is stable, so the order of equal names stays.
         members.sort { $0.name < $1.name }
         var result = KeyHash(seed: 8)
         for (place, member) in members.enumerated() {
@@ -65,10 +65,10 @@ enum BindingID {
     }
 }
 
-/// A JSON object as the reference server prints its own maps: `%{"event" => "INSERT"}`. It is shown to people, and no
-/// client reads it.
+/// Text of a JSON object in the notation in which the reference server prints its own maps: `%{"event" => "INSERT"}`.
+/// People read this text in messages; no client parses it.
 enum InspectedTerm {
-    /// What is longer is cut: it goes back to the client who sent it.
+    /// Longest text in bytes. A longer one is cut, because the hub sends it back to the client.
     static let maximumBytes = 1024
 
     static func text(of object: RawSpan) -> String {

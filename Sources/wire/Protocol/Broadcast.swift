@@ -1,37 +1,38 @@
 import Bytes
 
-/// What a broadcast consists of, which decides how it is written for each receiver.
+/// Origin and format of a broadcast, from which follows how the hub writes it for each receiver.
 public enum BroadcastForm: UInt8, Sendable, Hashable, BitwiseCopyable {
-    /// The whole payload of a client's text message, an object that receivers get verbatim.
+    /// The whole payload of a client's text message: an object that receivers get verbatim.
     case text
-    /// The user's event and JSON.
+    /// The user's event and a JSON payload.
     case json
-    /// The user's event and opaque bytes: nothing for receivers that know text only.
+    /// The user's event and opaque bytes. Receivers that know only text messages get nothing.
     case binary
-    /// One of a REST batch: event and JSON that every receiver gets as text.
+    /// One message of a REST batch: an event and JSON that every receiver gets as text.
     case batch
 }
 
-/// Why a client's push is no broadcast. It is dropped and counted.
+/// Reason why a client's push is not a valid broadcast. The hub drops and counts such a push.
 public enum BroadcastError: Error, Sendable, Hashable {
-    /// A text payload that is not an object: Swift's client gives up the whole connection when it gets one.
+    /// The payload of the text message is not an object. Swift's client would close the whole connection on receiving
+    /// it.
     case notAnObject
-    /// A binary frame whose payload is said to be JSON and is not: it could not be told to receivers of text.
+    /// The payload of the binary frame is marked as JSON but is not JSON, so text-only receivers could not get it.
     case notJSON
-    /// A binary push of the old kind, which no receiver reads.
+    /// A binary push of the old kind, which no receiver can read.
     case opaque
 }
 
-/// Something said to a topic, borrowed.
+/// Message for all members of a topic. Borrows its bytes.
 public struct Broadcast: ~Escapable {
     public let form: BroadcastForm
-    /// The user's own event name, UTF-8; empty with `text`.
+    /// The user's own event name in UTF-8. Empty for the form `text`.
     public let event: RawSpan
-    /// Checked JSON, or the opaque bytes.
+    /// Valid JSON, or the opaque bytes.
     public let payload: RawSpan
-    /// A UUID as text, or empty. Receivers get it as `meta.id`.
+    /// UUID as text, or empty. Receivers get it as `meta.id`.
     public let id: RawSpan
-    /// It comes from the past, to one who has just joined.
+    /// True if the hub replays an old message to a channel that has just joined.
     public let isReplayed: Bool
 
     @_lifetime(copy event, copy payload, copy id)
@@ -54,7 +55,7 @@ public struct Broadcast: ~Escapable {
         isReplayed = false
     }
 
-    /// What a client's push says to its topic.
+    /// Returns the broadcast that a client's push contains.
     @_lifetime(copy message)
     public static func said(by message: borrowing ClientMessage) throws(BroadcastError) -> Broadcast {
         Broadcast(try form(of: message), message)
@@ -75,17 +76,17 @@ public struct Broadcast: ~Escapable {
     }
 }
 
-/// What kind of frame was written.
+/// Kind of WebSocket frame in which a broadcast was written.
 public enum BroadcastFrame: Sendable, Hashable {
     case text
     case binary
-    /// Nothing: this receiver could not understand it.
+    /// No frame, because this receiver cannot read the message.
     case none
 }
 
 extension MessageEncoder {
-    /// All receivers of one topic and version get the same frame, unless it is replayed: then it has their `joinRef`.
-    /// `topic` has its prefix.
+    /// Writes the frame of a broadcast. All receivers of one topic and version get the same frame, except for a
+    /// replayed message, whose frame contains the receiver's `joinRef`. `topic` includes its prefix.
     public func appendBroadcast(
         _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan = RawSpan(), to writer: inout ByteWriter
     ) -> BroadcastFrame {
@@ -96,7 +97,8 @@ extension MessageEncoder {
         return frame
     }
 
-    /// What stands before the payload, for whoever has the payload somewhere else; nothing where there is no message.
+    /// Writes the part of the frame before the payload, for callers that write the payload themselves. Writes nothing
+    /// if the receiver cannot read the message.
     public func appendHead(
         of broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan = RawSpan(), to writer: inout ByteWriter
     ) -> BroadcastFrame {
@@ -119,20 +121,20 @@ extension MessageEncoder {
         }
     }
 
-    /// What stands behind the payload in a frame of the kind that the head is of.
+    /// Writes the part of the frame after the payload. `frame` is the kind that `appendHead` returned.
     public func appendTail(of broadcast: borrowing Broadcast, _ frame: BroadcastFrame, to writer: inout ByteWriter) {
         guard frame == .text else { return }
         if broadcast.form == .text { return end(ref: RawSpan(), to: &writer) }
         if broadcast.form == .batch {
-            // In the order of the reference's batches.
+            // The reference's batches have this order.
             writer.append(",\"event\":")
             JSONText.appendString(broadcast.event, to: &writer)
         }
         endBroadcast(broadcast, to: &writer)
     }
 
-    /// Kind 4: `4 · topicLen · userEventLen · metadataLen · encoding · topic · userEvent · metadata · payload`. Whether
-    /// everything fits the single bytes of its lengths; else nothing is written.
+    /// Writes a head of kind 4: `4 · topicLen · userEventLen · metadataLen · encoding · topic · userEvent · metadata ·
+    /// payload`. Returns false, and writes nothing, if a length does not fit its single byte.
     private func appendUserHead(
         of broadcast: borrowing Broadcast, topic: RawSpan, to writer: inout ByteWriter
     ) -> Bool {
@@ -151,7 +153,7 @@ extension MessageEncoder {
         return true
     }
 
-    /// The object that stands for kind 4 where text is spoken.
+    /// Begins the JSON object that replaces kind 4 in text frames.
     private func beginNamed(
         _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
@@ -177,7 +179,8 @@ extension MessageEncoder {
         end(ref: RawSpan(), to: &writer)
     }
 
-    /// `{"replayed":true,"id":"…"}`, either or none of both. An id is a UUID, so it needs no escapes.
+    /// Writes `{"replayed":true,"id":"…"}` with one, both or neither of the members. An id is a UUID, so it needs no
+    /// escapes.
     private static func appendMetadata(_ broadcast: borrowing Broadcast, to writer: inout ByteWriter) {
         writer.append(broadcast.isReplayed ? "{\"replayed\":true" : "{")
         if !broadcast.id.isEmpty {

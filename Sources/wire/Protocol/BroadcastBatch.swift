@@ -1,28 +1,28 @@
 import Bytes
 
-/// One message of a REST batch, checked.
+/// One valid message of a REST batch.
 public struct BatchedMessage: Sendable, Hashable {
-    /// The sub-topic, without prefix.
+    /// Sub-topic, without the prefix.
     public let topic: [UInt8]
     public let event: [UInt8]
-    /// Where its payload, an object, lies in the body.
+    /// Range of the payload, an object, in the body.
     public let payload: Range<Int>
     public let isPrivate: Bool
-    /// A UUID in lower case, or empty.
+    /// UUID in lower case, or empty.
     public let id: [UInt8]
 }
 
-/// Why a batch is refused as a whole.
+/// Reason for refusing a batch as a whole.
 public enum BatchError: Error, Sendable, Hashable {
-    /// No JSON (400).
+    /// The body is not JSON (400).
     case malformed
-    /// More messages than are taken at once (`BroadcastAnswer.batchTooLarge`).
+    /// The batch has more messages than the hub takes at once (`BroadcastAnswer.batchTooLarge`).
     case tooMany
-    /// What is wrong with it, as the body of an answer (422).
+    /// Some messages are invalid (422). `body` is the body of the answer and names the errors.
     case invalid(body: [UInt8])
 }
 
-/// The body of `POST /api/broadcast`: messages of which all are taken or none.
+/// Body of `POST /api/broadcast`. The hub takes all its messages or none.
 public struct BroadcastBatch: Sendable, Hashable {
     public let messages: [BatchedMessage]
 
@@ -39,16 +39,16 @@ public struct BroadcastBatch: Sendable, Hashable {
     }
 }
 
-/// Walks through a body once. What is wrong is written down as it is found, since an answer names it all.
+/// Reader that walks through a body once. It records every error that it finds, because the answer names all of them.
 private struct BatchReader: ~Copyable {
-    /// What became of the key `messages`; of a key that comes twice the last one counts.
+    /// State of the key `messages`. If the key occurs twice, the last one counts.
     private enum List { case absent, invalid, given }
 
     private(set) var messages: [BatchedMessage] = []
     private(set) var isTooLong = false
     private var list = List.absent
     private var hasFaultyMessage = false
-    /// One object for each message, without the brackets around them.
+    /// Errors, one JSON object per message, without the brackets around them.
     private var faults = ByteWriter()
     private var count = 0
     private let maximumMessages: Int
@@ -130,9 +130,9 @@ private struct BatchReader: ~Copyable {
     }
 }
 
-/// A message while its members are read. Their faults are told in the order of their names.
+/// Message whose members are still being read. Its errors are listed in the order of the members' names.
 private struct MessageDraft {
-    /// What was given for a member.
+    /// Value given for a member.
     enum Field<Value> {
         case blank, invalid
         case given(Value)
@@ -148,7 +148,7 @@ private struct MessageDraft {
     private var isPrivate = Field<Bool>.blank
     private var topic = Field<[UInt8]>.blank
 
-    /// Nil when something that it needs is missing.
+    /// Nil if a required member is missing.
     var message: BatchedMessage? {
         guard let topic = topic.value, let event = event.value, let payload = payload.value else { return nil }
         return BatchedMessage(
@@ -213,7 +213,7 @@ private struct MessageDraft {
         }
     }
 
-    /// 36 digits and hyphens in any case, as lower case.
+    /// Returns a UUID of 36 hex digits and hyphens, given in any case, in lower case.
     private static func uuid(_ field: Field<[UInt8]>) -> Field<[UInt8]> {
         guard let text = field.value else { return field }
         guard text.count == 36 else { return .invalid }
@@ -228,7 +228,7 @@ private struct MessageDraft {
 
     // MARK: Faults
 
-    /// An object, empty when there is none.
+    /// Writes the errors as an object, which is empty if there are none.
     func appendFaults(maximumPayloadBytes: Int, to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         var isFirst = true

@@ -1,10 +1,10 @@
 import Bytes
 
-/// Which changes a binding is for.
+/// Operations that a binding subscribes to.
 public enum BindingEvent: Sendable, Hashable {
     case all, insert, update, delete
 
-    /// In any case; what is none of the three means all of them.
+    /// Reads an operation's name in any case. Any other name means all operations.
     init(_ name: String) {
         switch name.uppercased() {
         case "INSERT": self = .insert
@@ -24,20 +24,20 @@ public enum BindingEvent: Sendable, Hashable {
     }
 }
 
-/// What a binding asks for, when its parameters can be used.
+/// Subscription that a binding's usable parameters describe.
 public struct BindingParameters: Sendable, Hashable {
     public var event: BindingEvent
-    /// A name, or `*`.
+    /// Schema name, or `*`.
     public var schema: String
-    /// A name, or `*`.
+    /// Table name, or `*`.
     public var table: String
-    /// As it was sent; nil when there is none.
+    /// Filter as the client sent it; nil if there is none.
     public var filter: String?
-    /// Column names in the order they were sent; empty means all columns.
+    /// Column names in the order the client sent them; empty means all columns.
     public var select: [String]
-    /// Of this binding alone.
+    /// Options of this binding alone.
     public var options = ExtensionOptions()
-    /// An event that is none, and counts as all of them.
+    /// Event name that the hub does not know and therefore treats as all events.
     public var unknownEvent: String?
 
     public init(event: BindingEvent, schema: String, table: String, filter: String? = nil, select: [String] = []) {
@@ -51,9 +51,9 @@ public struct BindingParameters: Sendable, Hashable {
     public var hasWildcard: Bool { schema == "*" || table == "*" }
 }
 
-/// Parameters that cannot be used: the channel stays joined and hears of it in a `system` message.
+/// Reason why parameters cannot be used. The channel stays joined and gets the reason in a `system` message.
 public enum BindingError: Error, Sendable, Hashable {
-    /// With the entry in the reference's own spelling.
+    /// Contains the entry in the reference server's own notation.
     case noParameters(String)
     case selectIsNoList
     case selectWithWildcard
@@ -70,15 +70,15 @@ public enum BindingError: Error, Sendable, Hashable {
     }
 }
 
-/// One element of `postgres_changes`: what it asks for, and what the client gets back for it.
+/// One element of `postgres_changes`: the requested subscription, and the entry that the join reply returns for it.
 public struct ChangeBinding: Sendable {
     /// The client's object, byte for byte.
     public let verbatim: [UInt8]
-    /// Positive, below 2^31, and the same for the same parameters in whatever order and spacing they are written.
+    /// Positive id below 2^31. Equal parameters have equal ids, whatever their order and spacing.
     public let id: UInt32
     public let parameters: Result<BindingParameters, BindingError>
 
-    /// `object` is a JSON object that has been checked.
+    /// Reads a binding from `object`, which must be a valid JSON object.
     init(_ object: RawSpan) throws(ByteError) {
         verbatim = object.copied()
         id = try BindingID.of(object)
@@ -87,7 +87,7 @@ public struct ChangeBinding: Sendable {
         parameters = members.parameters(of: object)
     }
 
-    /// From a topic of the old form, `schema[:table[:filter]]`.
+    /// Reads a binding from a topic of the old form, `schema[:table[:filter]]`.
     init(legacy subTopic: RawSpan) {
         let parts = subTopic.text.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
         var writer = ByteWriter()
@@ -99,7 +99,7 @@ public struct ChangeBinding: Sendable {
         }
         writer.append("}")
         verbatim = writer.copied()
-        // What was just written is an object of strings.
+        // The text just written is an object of strings.
         id = (try? BindingID.of(writer.bytes)) ?? 1
         parameters = .success(
             BindingParameters(
@@ -107,14 +107,14 @@ public struct ChangeBinding: Sendable {
                 filter: parts.count > 2 ? parts[2] : nil))
     }
 
-    /// Nobody's: it is not repeated to anybody.
+    /// Makes a binding of a feed. No client sent it, so no reply repeats it.
     init(feed: BindingParameters, id: UInt32) {
         verbatim = []
         self.id = id
         parameters = .success(feed)
     }
 
-    /// The client's object with the id as its last member.
+    /// Writes the client's object with the id as its last member.
     public func appendReply(to writer: inout ByteWriter) {
         // SAFETY: any byte is a valid UInt8, and the span lives as long as `verbatim`.
         let object = unsafe verbatim.span.bytes
@@ -131,7 +131,7 @@ enum JSONSpace {
     static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
 }
 
-/// The members of an entry that mean something; of a name that comes twice the last one counts.
+/// Members of an entry that the hub uses. If a name occurs twice, the last one counts.
 private struct BindingMembers {
     private enum Member {
         case absent
@@ -149,7 +149,7 @@ private struct BindingMembers {
     private var select: [String] = []
     private var selectIsText = false
     private var options = ExtensionOptions()
-    /// The entry carries a secret, so it is not shown.
+    /// True if the entry contains a token, so messages must not show the entry.
     private var hasToken = false
 
     mutating func read(_ object: RawSpan) throws(ByteError) {
@@ -207,7 +207,7 @@ private struct BindingMembers {
         return .success(parameters)
     }
 
-    /// Schema, table and filter; nil for combinations that mean nothing.
+    /// Schema, table and filter; nil for combinations without a meaning.
     private var relation: (schema: String, table: String, filter: String?)? {
         switch (schema, table, filter) {
         case (.text(let schema), .text(let table), .text(let filter)): (schema, table, filter)
@@ -220,7 +220,7 @@ private struct BindingMembers {
 }
 
 extension BindingParameters {
-    /// The value of a filter that is one condition, where it goes on like another one: `OPEN OR x=eq.1`.
+    /// Value of a filter of one condition, if the value seems to contain a second condition: `OPEN OR x=eq.1`.
     var valueLikeCondition: Substring? {
         guard let filter, Self.hasSecondSign(filter), let start = filter.firstIndex(of: "="),
             !["and", "or", "not.and", "not.or"].contains(filter[..<start])
@@ -234,13 +234,14 @@ extension BindingParameters {
             let (before, after) = (place - name - 1, place + 1 + operation)
             guard name > 0, (2...10).contains(operation), before >= 0, after < bytes.count else { continue }
             guard " &;".utf8.contains(bytes[before]), bytes[after] == UInt8(ascii: ".") else { continue }
-            // After a comma it is one.
+            // After a comma the text is a condition of its own.
             if bytes[...before].last(where: { $0 != UInt8(ascii: " ") }) != UInt8(ascii: ",") { return value }
         }
         return nil
     }
 
-    /// Another `=` beside the filter's own. Most have none, and a join may have many filters.
+    /// True if the filter has a second `=`. This cheap check comes first: most filters have one `=`, a join may have
+    /// many.
     private static func hasSecondSign(_ filter: String) -> Bool {
         let bytes = filter.utf8.span
         var count = 0
@@ -261,7 +262,7 @@ extension BindingParameters {
 extension BindingParameters {
     public var filterParts: Int { Self.parts(of: filter) }
 
-    /// Conditions, and values of lists: commas stand between them.
+    /// Returns the number of conditions and list values in a filter, which commas separate.
     public static func parts(of filter: String?) -> Int {
         guard let filter else { return 1 }
         let bytes = filter.utf8.span

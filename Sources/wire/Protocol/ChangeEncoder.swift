@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// Why a change is told without its row.
+/// Reason why subscribers get a change without its row.
 public enum ChangeRefusal: Sendable, Hashable {
     /// The role may not read the primary key.
     case unauthorized
@@ -15,19 +15,19 @@ public enum ChangeRefusal: Sendable, Hashable {
     }
 }
 
-/// Writes the body of a change, `{"schema":…,"old_record":…}`, once for all who see the same of it. Values go from
-/// PostgreSQL's text to JSON without a stop.
+/// Writer of a change's body, `{"schema":…,"old_record":…}`, once for all subscribers with the same view. Values go
+/// from PostgreSQL's text to JSON without an intermediate form.
 public struct ChangeEncoder: Sendable {
-    /// A body that would be larger is told with its small values only.
+    /// Largest body in bytes. A larger one is written with its small values only.
     public let maximumBodyBytes: Int
 
-    /// What of a change that is too large is still told: values whose JSON is no longer than this (the reference's rule).
+    /// Longest JSON of a value that an oversized change still contains (the reference's rule).
     static let maximumSmallValueBytes = 64
 
     public init(maximumBodyBytes: Int) { self.maximumBodyBytes = maximumBodyBytes }
 
-    /// Appends the body of an insert, update or delete. `commitTime` is in microseconds since 1970. On an error, which
-    /// means a damaged row image, nothing was appended.
+    /// Appends the body of an insert, update or delete. `commitTime` is in microseconds since 1970. If it throws, the
+    /// row image is damaged and nothing was appended.
     public func append(
         _ change: borrowing Change, _ view: borrowing ChangeView, commitTime: Int64, to writer: inout ByteWriter
     ) throws(ByteError) {
@@ -42,7 +42,7 @@ public struct ChangeEncoder: Sendable {
         }
     }
 
-    /// Appends what is told of an insert or update to those who may not see its row. Deletes are never refused.
+    /// Appends the body of an insert or update for subscribers that may not see its row. Deletes are never refused.
     public func append(
         _ refusal: ChangeRefusal, of operation: Operation, _ view: borrowing ChangeView, commitTime: Int64,
         to writer: inout ByteWriter
@@ -54,8 +54,8 @@ public struct ChangeEncoder: Sendable {
         writer.append(operation == .update ? ",\"old_record\":{}}" : "}")
     }
 
-    /// Appends what is told of an update to those who see the row no more, and want to know: a delete of the row that was,
-    /// marked as none. On an error nothing was appended.
+    /// Appends an update that takes a row out of a subscriber's view, for subscribers with the option `moves`. The body
+    /// is a delete of the old row, marked as a move. If it throws, nothing was appended.
     public func append(
         departure change: borrowing Change, _ view: borrowing ChangeView, commitTime: Int64, to writer: inout ByteWriter
     ) throws(ByteError) {
@@ -70,7 +70,8 @@ public struct ChangeEncoder: Sendable {
         }
     }
 
-    /// Without a limit small values only. False when the body grew beyond the limit.
+    /// Writes the body of such a move. Without a limit writes small values only. Returns false if the body exceeds the
+    /// limit.
     private static func appendDeparture(
         _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int?,
         _ writer: inout ByteWriter
@@ -88,8 +89,8 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
-    /// Appends a row that is there already, for those who want to begin with all there is: an insert of it, marked as none.
-    /// `isTooLarge`: the row lacks values that are too large to be told. On an error nothing was appended.
+    /// Appends an existing row, for subscribers that begin with a snapshot. The body is an insert, marked as a snapshot
+    /// row. `isTooLarge`: the row lacks values that are too large to send. If it throws, nothing was appended.
     public func append(
         existing row: borrowing Tuple, _ view: borrowing ChangeView, readAt time: Int64, isTooLarge: Bool,
         to writer: inout ByteWriter
@@ -107,7 +108,7 @@ public struct ChangeEncoder: Sendable {
         }
     }
 
-    /// Without a limit small values only. False when the body grew beyond the limit.
+    /// Writes such a row. Without a limit writes small values only. Returns false if the body exceeds the limit.
     private static func appendExisting(
         _ row: borrowing Tuple, _ view: borrowing ChangeView, _ time: Int64, limit: Int?, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
@@ -122,7 +123,7 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
-    /// Up to where `errors` has its value.
+    /// Writes the body up to the value of `errors`.
     private static func appendHead(
         _ operation: Operation, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter
     ) {
@@ -139,7 +140,7 @@ public struct ChangeEncoder: Sendable {
         writer.append("\",\"errors\":")
     }
 
-    /// False when the body grew beyond the limit.
+    /// Returns false if the body exceeds the limit.
     private static func appendBody(
         _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int,
         _ writer: inout ByteWriter
@@ -161,13 +162,13 @@ public struct ChangeEncoder: Sendable {
         _ = try appendRows(change, RowWriter(view, limit: .max, smallOnly: true), &writer)
     }
 
-    /// An insert has no old row, and a delete no new one.
+    /// Writes the rows of a change. An insert has no old row, and a delete has no new one.
     private static func appendRows(
         _ change: borrowing Change, _ rows: borrowing RowWriter, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
         if let new = change.new {
             writer.append(",\"record\":{")
-            // A whole old row has the large values that did not change and were not sent again.
+            // A full old row has the large values that did not change, which PostgreSQL does not send again.
             if change.oldImage == .full, let old = change.old {
                 guard try rows.append(new, filledFrom: old, &writer) else { return false }
             } else {
@@ -184,7 +185,7 @@ public struct ChangeEncoder: Sendable {
         return true
     }
 
-    /// Without an old image the identity did not change, so the new row has it.
+    /// Writes the old row. Without an old image the identity did not change, so the new row contains it.
     private static func appendOldRow(
         _ change: borrowing Change, _ rows: borrowing RowWriter, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
@@ -200,9 +201,9 @@ public struct ChangeEncoder: Sendable {
     }
 }
 
-/// The moment of a commit: `2026-03-01T10:20:30.456Z`, always three digits of a second.
+/// Commit time as text: `2026-03-01T10:20:30.456Z`, always with three digits after the second.
 enum CommitTimestamp {
-    /// From the year 0 to the end of 9999, in milliseconds since 1970: what four digits can say.
+    /// Times that four year digits can express, in milliseconds since 1970: from the year 0 to the end of 9999.
     private static let writable: ClosedRange<Int64> = -62_167_219_200_000...253_402_300_799_999
 
     static func append(_ microseconds: Int64, to writer: inout ByteWriter) {
@@ -229,14 +230,15 @@ enum CommitTimestamp {
         writer.append(UInt8(ascii: "Z"))
     }
 
-    /// Two digits.
+    /// Writes a number as two digits.
     private static func appendTwo(_ number: Int64, to writer: inout ByteWriter) {
         let tens = UInt16(truncatingIfNeeded: number / 10 % 10)
         let ones = UInt16(truncatingIfNeeded: number % 10)
         writer.append(little: 0x3030 + tens + ones << 8)
     }
 
-    /// The proleptic Gregorian calendar, counted in eras of 400 years that begin in March, so that a leap day is the last.
+    /// Returns the date in the proleptic Gregorian calendar. Counts eras of 400 years that begin in March, so that a
+    /// leap day is the last day of its year.
     private static func civil(daysSince1970 days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = days + 719_468
         let era = (shifted - (shifted < 0 ? 146_096 : 0)) / 146_097

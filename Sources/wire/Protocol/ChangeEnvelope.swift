@@ -1,23 +1,24 @@
 import Bytes
 import Change
 
-/// What stands around a change's body in a message or a record. The body is shared by all receivers; the envelope by those who
-/// joined the same topic with the same bindings.
+/// Text around a change's body in a message or a record. All receivers share the body. Channels with the same topic and
+/// the same matching bindings share the envelope.
 public struct ChangeEnvelope: Sendable, Hashable {
     private enum Kind: Hashable {
         case message(SerializerVersion)
-        /// Of a channel that was joined in the old form: the event names the operation, and the payload is the body itself.
+        /// Message of a channel that joined in the old form: the event names the operation, and the payload is the body
+        /// itself.
         case legacy(SerializerVersion)
         case record(FeedForm)
     }
 
-    /// Everything before the body.
+    /// Text before the body.
     public private(set) var prefix: [UInt8]
     private let kind: Kind
-    /// What is said behind the body, as members of its object.
+    /// Further members of the object, written after the body.
     public private(set) var more: [UInt8] = []
 
-    /// `ids` are the bindings of the channel that the change matches.
+    /// Makes the envelope of a message. `ids` are the channel's bindings that the change matches.
     public init(_ version: SerializerVersion, topic: RawSpan, ids: [UInt32]) {
         var writer = ByteWriter(capacity: 96 + topic.byteCount)
         Self.appendPrefix(version, topic: topic, ids: ids, to: &writer)
@@ -25,7 +26,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
         kind = .message(version)
     }
 
-    /// For a channel that was joined in the old form: the event names the operation, and the payload is the body itself.
+    /// Makes the envelope for a channel that joined in the old form: the event names the operation, and the payload is
+    /// the body itself.
     public init(_ version: SerializerVersion, topic: RawSpan, legacy operation: Operation) {
         var writer = ByteWriter(capacity: 96 + topic.byteCount)
         Self.appendPrefix(version, topic: topic, legacy: operation, to: &writer)
@@ -33,7 +35,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
         kind = .legacy(version)
     }
 
-    /// For a feed.
+    /// Makes the envelope of a feed's records.
     public init(_ form: FeedForm) {
         let text: StaticString =
             switch form.format {
@@ -44,7 +46,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
         kind = .record(form)
     }
 
-    /// Nil of what goes out as a message of a socket.
+    /// Form of the feed; nil for the envelope of a message.
     public var feed: FeedForm? { if case .record(let form) = kind { form } else { nil } }
 
     public var suffix: StaticString {
@@ -59,8 +61,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
         }
     }
 
-    /// The same for a channel that asked where it stands: behind this change, and behind the one that was told to it before.
-    /// The old form has no place for it.
+    /// Returns this envelope with positions, for a channel that asked for them: the position after this change, and the
+    /// position after the previous change of the channel. The old form has no place for them.
     public func standing(at position: String, behind previous: String) -> ChangeEnvelope {
         var envelope = self
         switch kind {
@@ -71,7 +73,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
-    /// A stream's record of a row that was there before its changes: nobody can go on from behind it.
+    /// Returns the envelope of a snapshot row in a stream. It has no position, because no client can resume after such
+    /// a row.
     public func record() -> ChangeEnvelope {
         guard case .record(let form) = kind, form.format != .page else { preconditionFailure("rows go into streams") }
         var envelope = self
@@ -79,7 +82,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
-    /// A feed's record of the change, behind which it stands there.
+    /// Returns the envelope of a change in a feed, with the position after that change.
     public func record(at position: String, isFirst: Bool) -> ChangeEnvelope {
         guard case .record(let form) = kind else { preconditionFailure("a socket has no records") }
         var envelope = self
@@ -93,10 +96,10 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
-    /// How long the message is around a body of so many bytes.
+    /// Returns the length of the message around a body of `body` bytes.
     public func byteCount(around body: Int) -> Int { prefix.count + body + more.count + suffix.utf8CodeUnitCount }
 
-    /// Everything behind the body.
+    /// Appends the text after the body.
     public func appendEnd(to writer: inout ByteWriter) {
         writer.append(more)
         writer.append(suffix)

@@ -3,11 +3,11 @@ import Change
 
 /// One column as a subscriber sees it.
 public struct VisibleColumn: Sendable {
-    /// Its place in the relation, and so in every row image.
+    /// Index of the column in the relation, and so in every row image.
     public var index: Int
-    /// As `columns` says it; a domain's own name.
+    /// Type name that `columns` shows; for a domain, the domain's own name.
     public var typeName: String
-    /// That of the base type when the type is a domain.
+    /// Rendering of the value; for a domain, the rendering of its base type.
     public var rendering: ValueRendering
 
     public init(index: Int, typeName: String, rendering: ValueRendering) {
@@ -17,29 +17,30 @@ public struct VisibleColumn: Sendable {
     }
 }
 
-/// What of a relation's changes some subscribers see: the columns their role may read, as far as they asked for them.
+/// Columns of a relation that some subscribers see: those that their role may read and that they asked for.
 ///
-/// It is made once for each relation (as it was at that time) and each set of columns; everything that is the same in all
-/// changes is written then.
+/// The hub makes one view for each version of a relation and each set of columns. The view contains the text that is
+/// the same in all changes, already written.
 public struct ChangeView: Sendable {
-    /// A column of the relation, seen or not. Without references: it is looked at for every value of every row.
+    /// Column of the relation, visible or not. It holds no references, because the writer reads it for every value of
+    /// every row.
     struct ViewColumn: Sendable {
         var isVisible: Bool
-        /// In the old row when the replica identity holds keys only.
+        /// True if the column is in the old row when the replica identity holds keys only.
         var isIdentity: Bool
-        /// In the old row of a delete.
+        /// True if the column is in the old row of a delete.
         var isInDeleted: Bool
-        /// In the old row of an update.
+        /// True if the column is in the old row of an update.
         var isInReplaced: Bool
         var rendering: JSONRendering
-        /// The place in `structured`, or -1 for the plain rendering.
+        /// Index in `structured`, or -1 for the plain rendering.
         var structured: Int32
-        /// `,"name":` in `text`.
+        /// Start of `,"name":` in `text`.
         var nameStart: UInt32
         var nameEnd: UInt32
     }
 
-    /// What a change's body says before the time of the commit, in `text`.
+    /// Ranges in `text` of a body's beginning, up to the commit time.
     struct Heads: Sendable {
         var insert = 0..<0
         var update = 0..<0
@@ -50,21 +51,22 @@ public struct ChangeView: Sendable {
     let structured: [ValueRendering]
     let text: [UInt8]
     let heads: Heads
-    /// `"columns":[…]` in `text`.
+    /// Range of `"columns":[…]` in `text`.
     let columnList: Range<Int>
 
-    /// How much of the row that was is told, of what the replica identity keeps of it.
+    /// Part of the old row that receivers get, out of the columns that the replica identity keeps.
     public enum Past: Sendable, Hashable {
         case whole
-        /// No more than the primary key of a row that is gone.
+        /// All of an updated row; only the primary key of a deleted one.
         case keysOfDeleted
-        /// No more than the primary key: who may see the row now was not allowed to see it before …
+        /// Only the primary key, because a subscriber that may see the new row was perhaps not allowed to see the old
+        /// one.
         case keys
-        /// … and where keys tell something, not even that.
+        /// Like `keys`, but nothing of an updated row, because its key would reveal something.
         case nothing
     }
 
-    /// `visible` is in the order of the relation.
+    /// Makes a view. `visible` is in the order of the relation.
     public init(_ relation: Relation, visible: [VisibleColumn], past: Past = .whole) {
         precondition(
             visible.allSatisfy { relation.columns.indices.contains($0.index) }, "a view shows columns of its relation")
@@ -91,7 +93,8 @@ public struct ChangeView: Sendable {
         text = writer.copied()
     }
 
-    /// For a relation of built-in types alone; every column is seen unless some are named by their places.
+    /// Makes a view of a relation that has built-in types only. Every column is visible unless `columns` lists some by
+    /// index.
     public init(_ relation: Relation, columns: [Int]? = nil, past: Past = .whole) {
         let visible = (columns ?? Array(relation.columns.indices)).map { index in
             VisibleColumn(

@@ -1,6 +1,6 @@
 import Bytes
 
-/// What a client asks for.
+/// Request of a client.
 public enum ClientEvent: Sendable, Hashable {
     case join
     case leave
@@ -8,7 +8,7 @@ public enum ClientEvent: Sendable, Hashable {
     case accessToken
     case broadcast
     case presence
-    /// Anything else: counted, never answered on a joined channel.
+    /// Any other event. The hub counts it and never answers it on a joined channel.
     case other
 
     init(_ name: RawSpan) {
@@ -31,28 +31,28 @@ public enum ClientEvent: Sendable, Hashable {
     }
 }
 
-/// How the payload came, which decides how it goes on.
+/// Format in which the payload arrived. It decides in which format the payload is passed on.
 public enum PayloadForm: Sendable, Hashable {
-    /// One JSON value, checked.
+    /// One valid JSON value.
     case json
     /// Opaque bytes of a binary push (kind 0).
     case opaque
-    /// A user's broadcast in a binary frame (kind 3), whose payload is said to be JSON. It has not been checked.
+    /// Payload of a user's broadcast in a binary frame (kind 3) that is marked as JSON but not yet checked.
     case userJSON
-    /// A user's broadcast in a binary frame (kind 3) with opaque bytes.
+    /// Opaque bytes of a user's broadcast in a binary frame (kind 3).
     case userBinary
 }
 
-/// One message of a client, read in place: borrowed from its frame and from the decoder, until the next one.
+/// One message of a client, read in place. It borrows from its frame and from the decoder, until the next message.
 public struct ClientMessage: ~Escapable {
     public let event: ClientEvent
     public let form: PayloadForm
-    /// UTF-8 without escapes.
+    /// Topic in UTF-8, without escapes.
     public let topic: RawSpan
     public let eventName: RawSpan
-    /// The user's own event name of a binary broadcast.
+    /// The user's own event name in a binary broadcast.
     public let userEvent: RawSpan
-    /// JSON tokens, quotes included, so that they are echoed byte for byte; empty when null or absent.
+    /// Ref of the join as a JSON token with its quotes, so that it is echoed byte for byte; empty if null or absent.
     public let joinRef: RawSpan
     public let ref: RawSpan
     public let payload: RawSpan
@@ -70,7 +70,7 @@ public struct ClientMessage: ~Escapable {
     }
 }
 
-/// Where a message's parts lie: the payload in the frame, everything else in the decoder's text.
+/// Ranges of a message's parts: the payload's in the frame, all others in the decoder's text.
 struct MessageFields {
     var form = PayloadForm.json
     var topic = 0..<0
@@ -81,18 +81,18 @@ struct MessageFields {
     var payload = 0..<0
 }
 
-/// A part of a message, for errors.
+/// Part of a message, named in errors.
 public enum MessagePart: Sendable, Hashable {
     case joinRef, ref, topic, event, payload, metadata
 }
 
-/// Why a frame is no message. It is dropped and counted; the socket stays open and no reply is sent.
+/// Reason why a frame is not a message. The hub drops and counts the frame; the socket stays open and gets no reply.
 public enum MessageError: Error, Sendable, Hashable {
-    /// Not JSON, not UTF-8, unpaired surrogates, or nested deeper than is read.
+    /// The text is not JSON, not UTF-8, has unpaired surrogates, or is nested too deep.
     case notJSON(offset: Int)
-    /// Version 1 wants an object.
+    /// The text is not an object, which version 1 requires.
     case notAnObject
-    /// Version 2 wants an array.
+    /// The text is not an array, which version 2 requires.
     case notAnArray
     case tooFewElements
     case missing(MessagePart)
@@ -104,7 +104,7 @@ public enum MessageError: Error, Sendable, Hashable {
     case unknownKind(UInt8)
     /// A binary frame that is shorter than its lengths say.
     case truncated
-    /// In a binary frame's text.
+    /// Text in a binary frame that is not UTF-8.
     case notUTF8(MessagePart)
     case badMetadata
 }

@@ -1,9 +1,9 @@
 import Bytes
 
-/// What kind of thing a client is told in words, for programs: the field `code` of `system` messages. Their texts may come to
-/// say more; a code stays.
+/// Kind of a text for clients, for programs to read: the field `code` of `system` messages. Later versions may reword
+/// or extend a text; its code stays the same.
 public enum TextCode: String, Sendable, Hashable, CaseIterable {
-    // MARK: Why nothing is subscribed to
+    // MARK: Reasons why a binding gets no subscription
 
     case notPublished = "NotPublished"
     case publishedAsOther = "PublishedAsOther"
@@ -14,7 +14,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case invalidFilter = "InvalidFilter"
     case unknownRole = "UnknownRole"
 
-    // MARK: What is not to be expected of what is subscribed to
+    // MARK: Limits of a subscription
 
     case rowsRefused = "RowsRefused"
     case nothingReadable = "NothingReadable"
@@ -31,21 +31,21 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"
 
-    // MARK: What happens to it
+    // MARK: Events of a subscription
 
     case changesMissing = "ChangesMissing"
     case valuesMissing = "ValuesMissing"
     case filtersRest = "FiltersRest"
     case truncated = "Truncated"
 
-    // MARK: What channels say
+    // MARK: Messages about a channel
 
     case messageDropped = "MessageDropped"
     case caughtUp = "CaughtUp"
     case snapshotComplete = "SnapshotComplete"
     case snapshotFailed = "SnapshotFailed"
 
-    // MARK: Why a channel ends
+    // MARK: Reasons why a channel ends
 
     case tokenRefused = "TokenRefused"
     case tokenExpired = "TokenExpired"
@@ -58,7 +58,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case notReady = "ReplicationNotReady"
 }
 
-/// What a client is told, in words for those who read it and with a code for programs.
+/// Message for a client: a text for people and a code for programs.
 public struct ClientText: Sendable, Hashable {
     public let code: TextCode
     public var text: String
@@ -70,7 +70,8 @@ public struct ClientText: Sendable, Hashable {
 }
 
 extension ClientText {
-    /// The code of an error's reason: reasons are written `Code: text`, and those that are not are few and short.
+    /// Writes the code of an error's reason. Reasons have the form `Code: text`; of the few short ones without a code,
+    /// the words are joined into one.
     static func appendCode(ofReason reason: RawSpan, to writer: inout ByteWriter) {
         var end = 0
         while end < reason.byteCount, isLetter(reason.byte(end)) { end += 1 }

@@ -1,19 +1,19 @@
 import Bytes
 
-/// What we offer beyond the reference, to those who ask for it.
+/// Options that go beyond the reference and that a client must ask for.
 ///
-/// Clients that people have drop what they do not know of a join, each in another place, so there are several: parameters
-/// of the socket's address (`tidewire.moves=true`), `config.broadcast.tidewire`, a binding's own `tidewire`, and
-/// `config.tidewire`. Of several that say something the one that is nearer to the channel counts.
+/// Existing clients drop unknown members of a join, each client in another place. Therefore options have several
+/// places: parameters of the socket's address (`tidewire.moves=true`), `config.broadcast.tidewire`, a binding's own
+/// `tidewire`, and `config.tidewire`. If several places set an option, the place nearest to the channel counts.
 public struct ExtensionOptions: Sendable, Hashable {
     public enum Name: UInt8, Sendable, CaseIterable {
-        /// An update that takes a row out of what a binding sees is told as a delete of it.
+        /// Sends a delete for an update that takes a row out of a binding's view.
         case moves
-        /// What limits or rights kept from it is told.
+        /// Tells the channel about data that limits or rights withhold from it.
         case limits
-        /// The log's position is told, from which it can resume.
+        /// Sends log positions, from which the client can resume.
         case position
-        /// The rows that there are are told first.
+        /// Sends the existing rows first.
         case snapshot
 
         var text: StaticString {
@@ -30,7 +30,7 @@ public struct ExtensionOptions: Sendable, Hashable {
 
     private var given: UInt8 = 0
     private var values: UInt8 = 0
-    /// What was asked for and is none of them, or has a value that it cannot have; the first of them.
+    /// Unknown options, and options with an invalid value; the first `maximumUnknown` of them.
     public private(set) var unknown: [String] = []
 
     public static let maximumUnknown = 8
@@ -38,7 +38,7 @@ public struct ExtensionOptions: Sendable, Hashable {
 
     public init() {}
 
-    /// Of a socket's address: whatever begins with `tidewire.`.
+    /// Reads the options from the parameters of a socket's address: all that begin with `tidewire.`.
     public init(parameters: some Sequence<(name: String, value: String)>) {
         for (name, value) in parameters where name.hasPrefix("tidewire.") {
             let option = Name.allCases.first { "tidewire.\($0.text)" == name }
@@ -58,7 +58,7 @@ public struct ExtensionOptions: Sendable, Hashable {
         }
     }
 
-    /// What is said here counts, else what is said there.
+    /// Returns these options, with values from `wider` for options that are not set here.
     public func over(_ wider: ExtensionOptions) -> ExtensionOptions {
         var both = self
         both.given |= wider.given
@@ -73,7 +73,7 @@ public struct ExtensionOptions: Sendable, Hashable {
         unknown.append(shown.count < name.count ? shown + "…" : name)
     }
 
-    /// For whoever asked for what there is not.
+    /// Returns the message for a client that asked for an unknown option.
     public func complaint(_ name: String) -> ClientText {
         let names = Name.allCases.map { "\($0.text)" }.joined(separator: ", ")
         return ClientText(
@@ -82,7 +82,7 @@ public struct ExtensionOptions: Sendable, Hashable {
 }
 
 extension ExtensionOptions {
-    /// The object that begins with the next token, if one does.
+    /// Reads the object that begins with the next token; if another value begins there, skips it.
     init(_ scanner: inout JSONScanner) throws(ByteError) {
         let token = try scanner.next()
         guard token == .beginObject else {
@@ -92,12 +92,12 @@ extension ExtensionOptions {
         while try scanner.next() == .name { try readMember(&scanner) }
     }
 
-    /// A name was read; its value is next.
+    /// Reads the value of a member whose name is the last token.
     mutating func readMember(_ scanner: inout JSONScanner) throws(ByteError) {
         let option = Name.allCases.first { scanner.equals($0.text) }
         let name = option == nil ? scanner.text : ""
         let token = try scanner.next()
-        // As of all booleans of a join: a string may say it, in any case.
+        // All booleans of a join may also be strings, in any case.
         let text = token == .string && scanner.tokenBytes.byteCount <= 5 ? scanner.text.lowercased() : ""
         switch (option, token) {
         case (let option?, .bool(let value)): self[option] = value

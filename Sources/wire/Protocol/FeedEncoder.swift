@@ -1,12 +1,14 @@
 import Bytes
 
-/// What a feed says beside changes: where it stands, what its client is to know, and why it ends. One JSON object each.
+/// Encoder of a feed's records other than changes: positions, messages for the client, and the end. Each is one JSON
+/// object.
 public struct FeedEncoder {
     let format: FeedForm.Format
 
     public init(_ format: FeedForm.Format) { self.format = format }
 
-    /// What stands before the first record. Without a position nobody can go on until one is told.
+    /// Writes the text before the first record. Without a position the client cannot resume until a later record has
+    /// one.
     public func appendStart(at position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: writer.append("{\"events\":[")
@@ -17,7 +19,7 @@ public struct FeedEncoder {
         }
     }
 
-    /// Sign of life of a feed that has nothing to tell: a client that goes on from here misses nothing.
+    /// Writes a keep-alive for a feed without news. A client that resumes from this position misses nothing.
     public func appendPosition(_ position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: preconditionFailure("a page says where it stands when it ends")
@@ -25,7 +27,7 @@ public struct FeedEncoder {
             writer.append("{\"type\":\"position\"")
             writer.append(position: position)
             writer.append("}\n")
-        // Without data it is no event; the client remembers the id all the same (HTML, "Server-sent events" 9.2.6).
+        // Without data this is no event, but the client still remembers the id (HTML, "Server-sent events" 9.2.6).
         case .events:
             writer.append(": alive")
             end(position, to: &writer)
@@ -38,7 +40,7 @@ public struct FeedEncoder {
         end(record.position, to: &writer)
     }
 
-    /// The last record.
+    /// Writes the last record.
     public func appendEnd(_ ending: FeedEnding, _ notes: [SystemRecord], to writer: inout ByteWriter) {
         switch format {
         case .page:
@@ -76,18 +78,18 @@ public struct FeedEncoder {
         writer.append("\n\n")
     }
 
-    /// After so long a browser comes back.
+    /// Time after which a browser reconnects.
     static let retryMilliseconds = 2000
 }
 
-/// What the client of a feed is told in words.
+/// Message for the client of a feed.
 public struct SystemRecord: Sendable, Hashable {
     public let status: ReplyStatus
     public let code: String
     public let text: String
-    /// Nil where nobody can go on from there.
+    /// Position to resume from; nil if the client cannot resume there.
     public let position: String?
-    /// Of a snapshot.
+    /// Number of rows, for messages about a snapshot.
     public var rows: Int?
 
     public init(_ status: ReplyStatus, code: String, _ text: String, at position: String?) {
@@ -114,7 +116,7 @@ extension ByteWriter {
     }
 }
 
-/// How a feed ends.
+/// End of a feed.
 public struct FeedEnding: Sendable, Hashable {
     public struct Reason: Sendable, Hashable {
         public let code: String
@@ -126,11 +128,11 @@ public struct FeedEnding: Sendable, Hashable {
         }
     }
 
-    /// From where to go on; nil where that is the beginning.
+    /// Position to resume from; nil means the beginning.
     public let position: String?
-    /// There may be more in the log already.
+    /// True if the log may already contain more.
     public let hasMore: Bool
-    /// Nil where it came to its end as it was to.
+    /// Reason for an early end; nil if the feed ended as requested.
     public let reason: Reason?
 
     public init(at position: String?, hasMore: Bool, because reason: Reason? = nil) {

@@ -1,22 +1,22 @@
 import Bytes
 
-/// How changes are written into the answer to a request.
+/// Format of the changes in the answer to a request.
 public struct FeedForm: Sendable, Hashable {
-    /// The records are the same in all of them: what stands around each is not.
+    /// Format of the text around records. The records are the same in all formats.
     public enum Format: Sendable, Hashable {
         /// One JSON object for a page of changes: `{"events":[…],"system":[…],"position":"…","more":false}`.
         case page
-        /// A record a line (`application/x-ndjson`).
+        /// One record per line (`application/x-ndjson`).
         case lines
         /// Server-sent events (`text/event-stream`).
         case events
     }
 
-    /// How a client that speaks HTTP knows where the answer ends.
+    /// Means by which an HTTP client finds the end of the answer.
     public enum Framing: Sendable, Hashable {
-        /// HTTP/1.1 (RFC 9112 §7.1).
+        /// Chunked encoding of HTTP/1.1 (RFC 9112 §7.1).
         case chunks
-        /// Before that: with the connection.
+        /// The end of the connection, for clients older than HTTP/1.1.
         case untilClose
     }
 
@@ -28,7 +28,7 @@ public struct FeedForm: Sendable, Hashable {
         self.framing = framing
     }
 
-    /// What is appended, as a piece of the answer: in chunks, one of them.
+    /// Appends a piece of the answer. With chunked encoding the piece is one chunk.
     public func appendPiece(_ bytes: RawSpan, to writer: inout ByteWriter) {
         assert(bytes.byteCount > 0, "a chunk of nothing ends the answer")
         appendPieceHead(bytes.byteCount, to: &writer)
@@ -36,8 +36,8 @@ public struct FeedForm: Sendable, Hashable {
         appendPieceEnd(to: &writer)
     }
 
-    /// Its client tells records apart by line breaks. JSON has them between values only, where a blank means the same, and
-    /// PostgreSQL keeps those of a `json` value.
+    /// Appends a body as one line, because clients separate records by line breaks. In JSON, a line break stands only
+    /// between values, where a blank means the same. PostgreSQL keeps the line breaks of a `json` value.
     public static func appendOneLine(_ body: RawSpan, to writer: inout ByteWriter) {
         var at = 0
         for index in 0..<body.byteCount where body.byte(index) == 0x0a || body.byte(index) == 0x0d {
@@ -58,13 +58,13 @@ public struct FeedForm: Sendable, Hashable {
         if framing == .chunks { writer.append("\r\n") }
     }
 
-    /// Behind the last piece.
+    /// Appends the end of the answer, after the last piece.
     public func appendEnd(to writer: inout ByteWriter) {
         if framing == .chunks { writer.append("0\r\n\r\n") }
     }
 }
 
-/// In what a channel gets its changes.
+/// Form in which a channel gets its changes.
 public enum EnvelopeForm: Sendable, Hashable {
     /// Messages on a socket.
     case messages(SerializerVersion)

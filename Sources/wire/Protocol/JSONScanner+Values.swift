@@ -1,7 +1,7 @@
 import Bytes
 
 extension JSONScanner {
-    /// The next token, with the room's own error.
+    /// Returns the next token. Throws this module's own error.
     @_lifetime(self: copy self)
     mutating func token() throws(MessageError) -> JSONToken {
         do throws(ByteError) {
@@ -20,7 +20,7 @@ extension JSONScanner {
         }
     }
 
-    /// Where the value stands whose first token was just read; it is passed over.
+    /// Skips the value whose first token was just read, and returns the value's range.
     @_lifetime(self: copy self)
     mutating func range(of token: JSONToken) throws(MessageError) -> Range<Int> {
         let start = start(of: token)
@@ -28,7 +28,7 @@ extension JSONScanner {
         return start..<offset
     }
 
-    /// Where the token that was just read begins.
+    /// Returns the offset of the token that was just read.
     func start(of token: JSONToken) -> Int { offset - length(of: token) }
 
     private func length(of token: JSONToken) -> Int {
@@ -42,7 +42,7 @@ extension JSONScanner {
         }
     }
 
-    /// Whether the bytes are one JSON value and nothing else.
+    /// True if the bytes are exactly one JSON value.
     static func isValue(_ bytes: RawSpan) -> Bool {
         var scanner = JSONScanner(bytes, maximumDepth: deepest)
         do throws(ByteError) {

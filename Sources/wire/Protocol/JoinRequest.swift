@@ -1,39 +1,40 @@
 import Bytes
 
-/// What a client asks for when it joins a channel: the payload of `phx_join`. What is invalid is noted and takes its
-/// default; only what is no JSON at all was refused before.
+/// Request to join a channel: the payload of `phx_join`. An invalid member is recorded in `problems` and gets its
+/// default. A payload that is no JSON at all was refused earlier.
 public struct JoinRequest: Sendable {
-    /// No `config`: one subscription from the topic itself, and changes in the old form.
+    /// True if `config` is missing. The topic then names the one subscription, and changes are sent in the old form.
     public internal(set) var isLegacy = true
     public internal(set) var isPrivate = false
 
-    /// Broadcasts are acknowledged.
+    /// True if the hub acknowledges the channel's broadcasts.
     public internal(set) var acknowledgesBroadcasts = false
-    /// Broadcasts also come back to the channel that sent them.
+    /// True if the channel also receives its own broadcasts.
     public internal(set) var receivesOwnBroadcasts = false
     public internal(set) var wantsReplicationReady = false
-    /// What `broadcast.replay` asks for.
+    /// Value of `broadcast.replay`.
     public internal(set) var replay = ReplayDemand.none
 
-    /// Nil when the server is to make one.
+    /// Presence key; nil if the hub has to generate one.
     public internal(set) var presenceKey: String?
     public internal(set) var enablesPresence = false
 
-    /// Beyond the reference.
+    /// Options beyond the reference.
     public internal(set) var options = ExtensionOptions()
-    /// Likewise: it goes on from where it stopped (`tidewire.resume`).
+    /// Position to resume from (`tidewire.resume`), also beyond the reference.
     public internal(set) var resumption = ResumeDemand.none
 
-    /// In the order they were sent, which is that of the reply.
+    /// Bindings in the order the client sent them. The reply has the same order.
     public internal(set) var bindings: [ChangeBinding] = []
-    /// More were sent than are allowed; `bindings` holds the first ones, and the join is to be refused.
+    /// True if the client sent more bindings than allowed. `bindings` holds the first ones, and the hub refuses the
+    /// join.
     public internal(set) var hasTooManyBindings = false
 
     public internal(set) var token = JoinToken.ofSocket
-    /// For the log (`InvalidJoinPayload`): what was invalid, never the value.
+    /// Names of invalid members for the log (`InvalidJoinPayload`), never their values.
     public internal(set) var problems: [JoinProblem] = []
 
-    /// `payload` is one JSON value that has been checked; `subTopic` is the topic without `realtime:`.
+    /// Reads a join from `payload`, which must be one valid JSON value. `subTopic` is the topic without `realtime:`.
     public init(_ payload: RawSpan, subTopic: RawSpan, maximumBindings: Int) {
         var reader = JoinReader(maximumBindings: maximumBindings)
         do throws(ByteError) {
@@ -48,17 +49,17 @@ public struct JoinRequest: Sendable {
 
     init() {}
 
-    /// Of a channel that nobody joins: these bindings, and nothing else.
+    /// Makes the request of a feed's channel, which no client joins: these bindings and nothing else.
     public init(feed: [BindingParameters]) {
         isLegacy = false
         options[.position] = true
         bindings = feed.enumerated().map { ChangeBinding(feed: $1, id: UInt32($0) + 1) }
     }
 
-    /// What the socket asked for, where the join says nothing else.
+    /// Adds the options of the socket for options that the join does not set.
     public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
 
-    /// For the client: what it asks for that there is not.
+    /// Messages for the client about unknown or suspect parts of its join.
     public var advice: [ClientText] {
         var advice = options.unknown.map(options.complaint)
         for case .success(let parameters) in bindings.lazy.map(\.parameters) {
@@ -89,7 +90,7 @@ public struct JoinRequest: Sendable {
     }
 }
 
-/// What was wrong in a join, for the log: `config.private: unable to parse, expected boolean`.
+/// Error in a join, for the log: `config.private: unable to parse, expected boolean`.
 public struct JoinProblem: Sendable, CustomStringConvertible {
     let key: StaticString
     let expected: StaticString
@@ -97,13 +98,13 @@ public struct JoinProblem: Sendable, CustomStringConvertible {
     public var description: String { "\(key): unable to parse, expected \(expected)" }
 }
 
-/// Whose claims a channel has.
+/// Token whose claims a channel uses.
 public enum JoinToken: Sendable, Hashable {
-    /// The key the socket was opened with.
+    /// The key with which the socket was opened.
     case ofSocket
     case given(String)
 
-    /// The key of an API is no user's token, and `user_token` is the older name with the older right.
+    /// Chooses the token. An API key is not a user's token. `user_token` is the older name and takes precedence.
     init(_ reader: borrowing JoinReader) {
         let first = reader.hasAccessToken ? reader.accessToken : reader.userToken
         if let first, first.utf8.starts(with: "sb_".utf8) {
@@ -116,12 +117,12 @@ public enum JoinToken: Sendable, Hashable {
     }
 }
 
-/// Walks through the payload once.
+/// Reader that walks through the payload once.
 struct JoinReader: ~Copyable {
     var request = JoinRequest()
     var userToken: String?
     var accessToken: String?
-    /// It is there and is not null, even if it is no string.
+    /// True if `access_token` is present and not null, even if it is not a string.
     var hasAccessToken = false
     let maximumBindings: Int
 
@@ -200,7 +201,7 @@ struct JoinReader: ~Copyable {
             } else if scanner.equals("replay") {
                 request.replay = ReplayDemand(payload.extracting(try value(&scanner)))
             } else if scanner.equals("tidewire") {
-                // Whichever comes first, what `config.tidewire` says counts.
+                // Values from `config.tidewire` take precedence, in whichever order the two members come.
                 let wider = try readExtensions("config.broadcast.tidewire", &scanner)
                 request.options = request.options.over(wider)
             } else {
@@ -209,7 +210,7 @@ struct JoinReader: ~Copyable {
         }
     }
 
-    /// Unlike its neighbours, everything but false and null counts as yes.
+    /// Reads `replication_ready`. Unlike for the other members, every value except false and null counts as true.
     private mutating func readReplicationReady(_ scanner: inout JSONScanner) throws(ByteError) {
         let token = try scanner.next()
         request.wantsReplicationReady = token != .null && token != .bool(false)
@@ -243,7 +244,8 @@ struct JoinReader: ~Copyable {
 
     // MARK: postgres_changes
 
-    /// One element that is neither an object nor null makes the list invalid, and an invalid list is an empty one.
+    /// Reads the bindings. One element that is neither an object nor null makes the list invalid. An invalid list
+    /// counts as empty.
     private mutating func readBindings(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
         request.bindings = []
         let token = try scanner.next()
@@ -278,7 +280,8 @@ struct JoinReader: ~Copyable {
 
     // MARK: Values
 
-    /// Whether an object begins here; null is its absence, anything else is noted and passed over.
+    /// True if an object begins here. Null means that it is absent. Any other value is recorded as a problem and
+    /// skipped.
     private mutating func entersObject(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> Bool {
         let token = try scanner.next()
         if token == .beginObject { return true }
@@ -294,7 +297,7 @@ struct JoinReader: ~Copyable {
         return start..<scanner.offset
     }
 
-    /// A boolean, or a string that says one in any case. Anything else is invalid and means no.
+    /// Reads a boolean, or a string that contains one in any case. Any other value is invalid and means false.
     private mutating func boolean(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> Bool {
         try boolean(key, try scanner.next(), &scanner)
     }

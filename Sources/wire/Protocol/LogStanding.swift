@@ -1,22 +1,22 @@
 import Bytes
 
-/// Where a channel stands in the log as it joins, told to those who asked for that or to go on from a position.
+/// Position of a joining channel in the log, sent to clients that asked for positions or asked to resume.
 public struct LogStanding: Sendable {
-    /// Why what was missed cannot be told: it has to be fetched.
+    /// Reason why the hub cannot send the missed changes, so that the client must fetch the data again.
     public enum Refusal: String, Error, CaseIterable {
-        /// The log does not reach back so far.
+        /// The log no longer reaches back to the position.
         case olderThanRetention = "older_than_retention"
-        /// History has a gap since then, or is another database's.
+        /// History has a gap after the position, or the position belongs to another database.
         case otherEpoch = "epoch_changed"
-        /// The log has not come to that position.
+        /// The log has not reached that position.
         case unknown = "unknown_position"
-        /// The log is damaged from that position on, or the disk does not read it.
+        /// The log is damaged from that position on, or the disk cannot read it.
         case unreadable = "log_unreadable"
     }
 
-    /// What follows comes from here on; nil where the log has not begun, of which the channel is told when it has.
+    /// Position from which changes follow; nil until the log has begun. The channel then gets the position later.
     public let position: String?
-    /// Nil where nobody asked to go on from somewhere.
+    /// Result of the resume; nil if the client did not ask to resume.
     public let recovery: Result<Void, Refusal>?
 
     public init(position: String?, recovery: Result<Void, Refusal>?) {

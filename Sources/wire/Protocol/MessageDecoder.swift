@@ -1,17 +1,17 @@
 import Bytes
 
-/// Frames of a client become messages. In: the bytes of one text or binary frame, as they came. Out: the message, read in
-/// place, or why there is none.
+/// Decoder from a client's frames to messages. In: the bytes of one text or binary frame, unchanged. Out: the message,
+/// read in place, or the reason why the frame is not a message.
 ///
-/// It keeps the text of the last message, so one decoder serves all sockets of a loop.
+/// The decoder keeps the text of the last message only, so one decoder serves all sockets of a loop.
 public struct MessageDecoder: ~Copyable {
-    /// A topic or ref is kept as long as its channel; what is longer is refused.
+    /// Longest topic. A channel keeps its topic and refs as long as it lives, so longer ones are refused.
     private let maximumTopicBytes: Int
     private let maximumRefBytes: Int
-    /// Topic, event and refs of the last message: escapes undone, refs as JSON.
+    /// Topic, event and refs of the last message: strings without escapes, refs as JSON.
     private var text = ByteWriter(capacity: 512)
 
-    /// What the text buffer may keep after a message with a long event name.
+    /// Bytes that the text buffer may keep after a message with a long event name.
     private static let usualTextBytes = 16 << 10
 
     public init(maximumTopicBytes: Int, maximumRefBytes: Int) {
@@ -54,8 +54,8 @@ public struct MessageDecoder: ~Copyable {
 
     // MARK: Text
 
-    /// Version 1: `{"topic":…,"event":…,"payload":…,"ref":…,"join_ref":…}` in any order; of a name that comes twice the
-    /// last one counts.
+    /// Reads version 1: `{"topic":…,"event":…,"payload":…,"ref":…,"join_ref":…}` in any order. If a name occurs twice,
+    /// the last one counts.
     private mutating func object(_ frame: RawSpan) throws(MessageError) -> MessageFields {
         var scanner = JSONScanner(frame, maximumDepth: JSONScanner.deepest)
         guard try scanner.token() == .beginObject else { throw .notAnObject }
@@ -76,7 +76,8 @@ public struct MessageDecoder: ~Copyable {
         return fields
     }
 
-    /// Names may be written with escapes; nobody does, so that is the slow way.
+    /// Returns the part with this name. Names may contain escapes, but no known client writes them, so that path may be
+    /// slow.
     private static func part(named scanner: borrowing JSONScanner) -> MessagePart? {
         if scanner.hasEscapes {
             switch scanner.text {
@@ -96,7 +97,7 @@ public struct MessageDecoder: ~Copyable {
         return nil
     }
 
-    /// Version 2: `[join_ref, ref, topic, event, payload]`; what follows is ignored.
+    /// Reads version 2: `[join_ref, ref, topic, event, payload]`. Further elements are ignored.
     private mutating func array(_ frame: RawSpan) throws(MessageError) -> MessageFields {
         var scanner = JSONScanner(frame, maximumDepth: JSONScanner.deepest)
         guard try scanner.token() == .beginArray else { throw .notAnArray }
@@ -125,7 +126,7 @@ public struct MessageDecoder: ~Copyable {
         case .joinRef: fields.joinRef = try ref(part, token, scanner)
         case .payload, .metadata: fields.payload = try scanner.range(of: token)
         }
-        // A ref that is an object or array has been refused, so only the payload is passed over as a whole.
+        // A ref that is an object or an array was refused above, so only the payload may be a nested value.
     }
 
     private mutating func string(
@@ -137,7 +138,7 @@ public struct MessageDecoder: ~Copyable {
         return start..<text.count
     }
 
-    /// The token as it stands, with its quotes: whatever it is, the client gets it back byte for byte.
+    /// Copies the token unchanged, with its quotes, because the client gets it back byte for byte.
     private mutating func ref(
         _ part: MessagePart, _ token: JSONToken, _ scanner: borrowing JSONScanner
     ) throws(MessageError) -> Range<Int> {
@@ -165,7 +166,7 @@ public struct MessageDecoder: ~Copyable {
         }
     }
 
-    /// Kind 0: `0 · joinRefLen · refLen · topicLen · eventLen · joinRef · ref · topic · event · data…`
+    /// Reads kind 0: `0 · joinRefLen · refLen · topicLen · eventLen · joinRef · ref · topic · event · data…`
     private mutating func push(_ frame: RawSpan) throws(MessageError) -> MessageFields {
         guard frame.byteCount >= 5 else { throw .truncated }
         var fields = MessageFields()
@@ -179,8 +180,8 @@ public struct MessageDecoder: ~Copyable {
         return fields
     }
 
-    /// Kind 3: `3 · joinRefLen · refLen · topicLen · userEventLen · metadataLen · encoding · joinRef · ref · topic ·
-    /// userEvent · metadata · payload…`; it stands for the event `broadcast`.
+    /// Reads kind 3, whose event is `broadcast`: `3 · joinRefLen · refLen · topicLen · userEventLen · metadataLen ·
+    /// encoding · joinRef · ref · topic · userEvent · metadata · payload…`
     private mutating func userBroadcast(_ frame: RawSpan) throws(MessageError) -> MessageFields {
         guard frame.byteCount >= 7 else { throw .truncated }
         var fields = MessageFields()
@@ -190,7 +191,7 @@ public struct MessageDecoder: ~Copyable {
         fields.ref = try quoted(.ref, in: frame, at: &at, frame.byte(2))
         fields.topic = try plain(.topic, in: frame, at: &at, frame.byte(3))
         fields.userEvent = try plain(.event, in: frame, at: &at, frame.byte(4))
-        // Metadata is checked and then ignored: it does not go on to the receivers.
+        // Metadata is checked and then ignored: receivers do not get it.
         let metadata = try piece(of: frame, at: &at, frame.byte(5))
         guard metadata.isEmpty || JSONScanner.isValue(frame.extracting(metadata)) else { throw .badMetadata }
         let start = text.count
@@ -216,7 +217,7 @@ public struct MessageDecoder: ~Copyable {
         return start..<text.count
     }
 
-    /// A ref of a binary frame is a bare string; replies are text, where it is quoted.
+    /// Copies a ref of a binary frame, a bare string, and adds the quotes that it has in text replies.
     private mutating func quoted(
         _ part: MessagePart, in frame: RawSpan, at offset: inout Int, _ length: UInt8
     ) throws(MessageError) -> Range<Int> {
@@ -228,7 +229,7 @@ public struct MessageDecoder: ~Copyable {
     }
 }
 
-/// Which of the keys that version 1 demands have been seen.
+/// Set of the keys, among those that version 1 requires, that a message has.
 private struct DemandedKeys: OptionSet {
     let rawValue: UInt8
 

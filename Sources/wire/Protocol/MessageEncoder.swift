@@ -1,6 +1,6 @@
 import Bytes
 
-/// Whether what was asked for was done.
+/// Success or failure of a request.
 public enum ReplyStatus: Sendable, Hashable {
     case ok
     case error
@@ -13,7 +13,7 @@ public enum ReplyStatus: Sendable, Hashable {
     }
 }
 
-/// Who speaks in a `system` message.
+/// Part of the hub that sends a `system` message.
 public enum SystemExtension: Sendable, Hashable {
     case system
     case postgresChanges
@@ -26,9 +26,9 @@ public enum SystemExtension: Sendable, Hashable {
     }
 }
 
-/// Writes whole text messages to a client, in the form its socket speaks.
+/// Writer of whole text messages to a client, in the version that its socket speaks.
 ///
-/// Topics are UTF-8 and are quoted here; refs are JSON tokens, empty for null, and go out as they came.
+/// Topics are UTF-8, and the encoder quotes them. Refs are JSON tokens, empty for null, and are written unchanged.
 public struct MessageEncoder: Sendable {
     public let version: SerializerVersion
 
@@ -36,7 +36,7 @@ public struct MessageEncoder: Sendable {
 
     // MARK: Replies
 
-    /// `response` is JSON; what is not an object makes Python's client stumble.
+    /// Appends a reply. `response` must be a JSON object: Python's client fails on other values.
     public func appendReply(
         _ status: ReplyStatus, response: RawSpan, topic: RawSpan, joinRef: RawSpan, ref: RawSpan,
         to writer: inout ByteWriter
@@ -46,7 +46,7 @@ public struct MessageEncoder: Sendable {
         endReply(ref: ref, to: &writer)
     }
 
-    /// A reply that says no more than its status.
+    /// Appends a reply that contains only its status.
     public func appendReply(
         _ status: ReplyStatus, topic: RawSpan, joinRef: RawSpan, ref: RawSpan, to writer: inout ByteWriter
     ) {
@@ -61,7 +61,8 @@ public struct MessageEncoder: Sendable {
         beginReply(.error, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
         writer.append("{\"reason\":")
         JSONText.appendString(reason, to: &writer)
-        // Beside the response: supabase-js shows all values in that as the error's text.
+        // The code stands beside the response, because supabase-js shows all values of the response as the error's
+        // text.
         writer.append("},\"code\":\"")
         ClientText.appendCode(ofReason: reason, to: &writer)
         writer.append("\"")
@@ -76,7 +77,7 @@ public struct MessageEncoder: Sendable {
         appendErrorReply(reason: unsafe bytes.span.bytes, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
     }
 
-    /// A channel that nobody has joined, or a topic that cannot be joined.
+    /// Appends the reply for a channel that is not joined, or for a topic that cannot be joined.
     public func appendUnmatchedTopic(_ topic: RawSpan, ref: RawSpan, to writer: inout ByteWriter) {
         appendErrorReply(reason: "unmatched topic", topic: topic, joinRef: RawSpan(), ref: ref, to: &writer)
     }
@@ -91,8 +92,8 @@ public struct MessageEncoder: Sendable {
         end(ref: ref, to: &writer)
     }
 
-    /// The key `postgres_changes` is always there: it is what Swift's client takes for success. What is said of the log is
-    /// for those who asked.
+    /// Appends the reply to a join. The key `postgres_changes` is always present: Swift's client takes it for success.
+    /// `standing` is for clients that asked for positions.
     public func appendJoinReply(
         _ bindings: [ChangeBinding], _ standing: LogStanding? = nil, topic: RawSpan, joinRef: RawSpan, ref: RawSpan,
         to writer: inout ByteWriter
@@ -111,7 +112,7 @@ public struct MessageEncoder: Sendable {
 
     // MARK: Pushes
 
-    /// `payload` is a JSON object: with anything else Swift's client gives up the whole connection.
+    /// Appends a push. `payload` must be a JSON object: on other values Swift's client closes the whole connection.
     public func appendPush(
         _ event: RawSpan, payload: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
@@ -122,7 +123,7 @@ public struct MessageEncoder: Sendable {
         end(ref: RawSpan(), to: &writer)
     }
 
-    /// The same for an event of the protocol's own.
+    /// Appends a push for one of the protocol's own events.
     func appendPush(
         _ event: StaticString, payload: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
@@ -135,7 +136,8 @@ public struct MessageEncoder: Sendable {
         end(ref: RawSpan(), to: &writer)
     }
 
-    /// The channel has ended. `joinRef` is that of the join that ends, also when another one took its place.
+    /// Appends the message that a channel has ended. `joinRef` is the ref of the join that ends, even if another join
+    /// replaced it.
     public func appendClose(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: joinRef, to: &writer)
         writer.append("\"phx_close\"")
@@ -144,7 +146,7 @@ public struct MessageEncoder: Sendable {
         end(ref: joinRef, to: &writer)
     }
 
-    /// The channel has failed; clients join it again.
+    /// Appends the message that a channel has failed. Clients then join it again.
     public func appendChannelError(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: joinRef, to: &writer)
         writer.append("\"phx_error\"")
@@ -153,7 +155,8 @@ public struct MessageEncoder: Sendable {
         end(ref: joinRef, to: &writer)
     }
 
-    /// `channel` is the topic without its prefix; all four members are strings, which Python's client demands.
+    /// Appends a `system` message. `channel` is the topic without its prefix. Python's client requires that
+    /// `extension`, `status`, `message` and `channel` are strings.
     public func appendSystem(
         _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, position: String? = nil,
         rows: Int? = nil, channel: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
@@ -183,7 +186,7 @@ public struct MessageEncoder: Sendable {
         end(ref: RawSpan(), to: &writer)
     }
 
-    /// The one message without a channel: the socket is about to be closed.
+    /// Appends the only message without the member `channel`: the hub is about to close the socket.
     public func appendDisconnectRequest(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append("\"system\"")
@@ -219,7 +222,7 @@ public struct MessageEncoder: Sendable {
         end(ref: ref, to: &writer)
     }
 
-    /// Up to where the event's name stands.
+    /// Writes the message up to the event's name.
     func begin(topic: RawSpan, joinRef: RawSpan, ref: RawSpan, to writer: inout ByteWriter) {
         switch version {
         case .v1:
@@ -244,7 +247,8 @@ public struct MessageEncoder: Sendable {
         }
     }
 
-    /// From behind the payload to the end. A ref is there even when it is null, which Python's client demands.
+    /// Writes the end of the message, after the payload. The ref is present even if null, because Python's client
+    /// requires it.
     func end(ref: RawSpan, to writer: inout ByteWriter) {
         switch version {
         case .v1:

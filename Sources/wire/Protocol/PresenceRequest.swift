@@ -1,15 +1,15 @@
 import Bytes
 
-/// What a client's presence push asks for.
+/// Request in a client's presence push.
 public enum PresenceRequest: Sendable, Hashable {
-    /// Track what lies here in the push's payload: a JSON object, or nothing, which stands for an empty one.
+    /// Tracks a JSON object. The range is its place in the push's payload; an empty range means an empty object.
     case track(Range<Int>)
     case untrack
-    /// No event is named: answered with ok, and not counted.
+    /// The push names no event. The hub answers ok and does not count the push.
     case nothing
-    /// Answered with `PresenceRequest.notAnObjectReason`.
+    /// The hub answers with `PresenceRequest.notAnObjectReason`.
     case payloadNotAnObject
-    /// Answered with an error that says no more.
+    /// The hub answers with an error that contains no details.
     case unknownEvent
 
     public static let notAnObjectReason: StaticString = "Presence track payload must be a map"
@@ -18,7 +18,7 @@ public enum PresenceRequest: Sendable, Hashable {
         self = message.form == .json ? PresenceRequest(payload: message.payload) : .nothing
     }
 
-    /// `payload` is one JSON value that has been checked.
+    /// Reads the request from `payload`, which must be one valid JSON value.
     public init(payload: RawSpan) {
         do throws(MessageError) {
             self = try Self.read(payload)
@@ -32,7 +32,7 @@ public enum PresenceRequest: Sendable, Hashable {
         guard try scanner.token() == .beginObject else { return .nothing }
         var request = PresenceRequest.nothing
         var tracked: Range<Int>? = 0..<0
-        // Of a name that comes twice the last one counts.
+        // If a name occurs twice, the last one counts.
         while try scanner.token() == .name {
             let isEvent = names("event", scanner)
             let isPayload = names("payload", scanner)
@@ -60,14 +60,15 @@ public enum PresenceRequest: Sendable, Hashable {
 }
 
 extension MessageEncoder {
-    /// Who is there, for one who has joined. `state` is an object of keys with their metas.
+    /// Appends the presences of a topic, for a channel that has joined. `state` is an object of keys with their metas.
     public func appendPresenceState(
         _ state: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
         appendPush("presence_state", payload: state, topic: topic, joinRef: joinRef, to: &writer)
     }
 
-    /// Who came and who went, the same for all members. It has no join_ref: one that is not current makes clients drop it.
+    /// Appends joined and left presences, the same text for all members. It has no join_ref, because clients drop a
+    /// message whose join_ref is not current.
     public func appendPresenceDiff(_ difference: RawSpan, topic: RawSpan, to writer: inout ByteWriter) {
         appendPush("presence_diff", payload: difference, topic: topic, joinRef: RawSpan(), to: &writer)
     }

@@ -1,22 +1,23 @@
 import Bytes
 
-/// What a join says of broadcasts from the past (`config.broadcast.replay`).
+/// Request for old broadcasts in a join (`config.broadcast.replay`).
 public enum ReplayDemand: Sendable, Hashable {
-    /// The key is not there.
+    /// The key is absent.
     case none
-    /// It is there and is no object: ignored on a private channel, refused like the others on a public one.
+    /// The value is not an object. The hub ignores it on a private channel, and refuses it on a public one like any
+    /// other value.
     case ignored
-    /// Refused with `ReplayDemand.invalidReason`.
+    /// The hub refuses the join with `ReplayDemand.invalidReason`.
     case invalid
     case since(ReplayRequest)
 
     public static let invalidReason: StaticString = "UnableToReplayMessages: Replay params are not valid"
     public static let publicReason: StaticString = "UnableToReplayMessages: Replay is not allowed for public channels"
 
-    /// Whether the key is there at all, which a public channel is refused for.
+    /// True if the key is present with any value. A public channel is refused in that case.
     public var isThere: Bool { self != .none }
 
-    /// `json` is one checked value.
+    /// Reads the request from `json`, which must be one valid JSON value.
     init(_ json: RawSpan) {
         guard let members = ReplayMembers(json) else {
             self = .ignored
@@ -32,31 +33,32 @@ public enum ReplayDemand: Sendable, Hashable {
     }
 }
 
-/// Messages since a moment, the newest so many of them.
+/// Request for the newest messages since a moment, up to a limit.
 public struct ReplayRequest: Sendable, Hashable {
     /// Milliseconds since 1970.
     public let since: Int64
-    /// As the client wrote it; nil when it did not.
+    /// Limit as the client wrote it; nil if absent.
     public let limit: Int64?
 
-    /// What the reference takes for a moment: the years 1 to 9999.
+    /// Moments that the reference accepts: the years 1 to 9999.
     static let plausibleSince: ClosedRange<Int64> = -62_135_596_800_000...253_402_300_799_999
 
-    /// At least one and at most `maximum`, which is also meant where none was named.
+    /// Returns the number of messages: at least one and at most `maximum`. Without a limit returns `maximum`.
     public func count(maximum: Int) -> Int {
         guard let limit else { return maximum }
         return Int(min(max(limit, 1), Int64(max(maximum, 1))))
     }
 }
 
-/// Beyond the reference: from where in the log a client goes on (`tidewire.resume`), as the text that it was told.
+/// Log position from which a client resumes (`tidewire.resume`), as the text that the client once received. Goes beyond
+/// the reference.
 public enum ResumeDemand: Sendable, Hashable {
     case none
-    /// No text, or one that no position has.
+    /// The value is not a string, or is longer than any position.
     case invalid
     case from(String)
 
-    /// Sixteen digits, a point and a number of 64 bits.
+    /// Length of the longest position: sixteen digits, a point and a number of 64 bits.
     private static let longestPosition = 37
 
     init(_ token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) {
@@ -70,7 +72,7 @@ public enum ResumeDemand: Sendable, Hashable {
     }
 }
 
-/// The members that it knows.
+/// Members of a replay request that the hub knows.
 private struct ReplayMembers {
     enum Member: Equatable {
         case absent
@@ -85,7 +87,7 @@ private struct ReplayMembers {
     var since = Member.absent
     var limit = Member.absent
 
-    /// Nil when it is no object.
+    /// Reads the members; nil if the JSON is not an object.
     init?(_ json: RawSpan) {
         do throws(MessageError) {
             var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)

@@ -1,15 +1,15 @@
 import Bytes
 import Change
 
-/// Which columns of a row image are written, besides that they are visible.
+/// Part of a row image to write. Only visible columns are written in every case.
 enum RowPart {
     case all
-    /// The image holds the replica identity only; what else it has means nothing.
+    /// The replica identity: the image's other columns have no meaning.
     case identity
-    /// What may be told of a row that is gone.
+    /// Columns of a deleted row that receivers may see.
     case deleted
     case deletedIdentity
-    /// What may be told of a row that was replaced.
+    /// Columns of a replaced row that receivers may see.
     case replaced
     case replacedIdentity
 
@@ -26,14 +26,14 @@ enum RowPart {
     }
 }
 
-/// Writes the members of `record` and `old_record`.
+/// Writer of the members of `record` and `old_record`.
 struct RowWriter: ~Escapable {
     private let columns: Span<ChangeView.ViewColumn>
     private let structured: Span<ValueRendering>
     private let text: RawSpan
-    /// Where the writer must not come.
+    /// Greatest length that the writer's buffer may reach.
     private let limit: Int
-    /// Values with a long text, and NULLs, are left out.
+    /// True if long values and NULLs are left out.
     private let smallOnly: Bool
 
     @_lifetime(borrow view)
@@ -46,7 +46,7 @@ struct RowWriter: ~Escapable {
         self.smallOnly = smallOnly
     }
 
-    /// False when it grew beyond the limit.
+    /// Writes a row. Returns false if the buffer exceeds the limit.
     func append(_ row: borrowing Tuple, _ part: RowPart, _ writer: inout ByteWriter) throws(ByteError) -> Bool {
         var values = row.columns()
         var isFirst = true
@@ -59,7 +59,7 @@ struct RowWriter: ~Escapable {
         return writer.count <= limit
     }
 
-    /// As above, and what `row` does not have is taken from `old`.
+    /// Writes a row, with values from `old` where `row` has none. Returns false if the buffer exceeds the limit.
     func append(
         _ row: borrowing Tuple, filledFrom old: borrowing Tuple, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
@@ -96,12 +96,12 @@ struct RowWriter: ~Escapable {
                 appendSmall(value, column, &isFirst, &writer)
                 return true
             }
-            // Its text alone is too much: it is not rendered first to find that out.
+            // The text alone exceeds the limit, so the value is refused before it is rendered.
             guard value.byteCount <= limit &- writer.count else { return false }
             appendName(column, &isFirst, &writer)
             append(value, column, &writer)
             return writer.count <= limit
-        // Values are asked for as text. What was not sent is not known, and unknown is not NULL.
+        // The hub asks PostgreSQL for text values. A value that was not sent is unknown, and unknown is not NULL.
         case .unchanged, .binary: return true
         }
     }
@@ -117,13 +117,13 @@ struct RowWriter: ~Escapable {
 
     @inline(__always)
     private func appendName(_ column: ChangeView.ViewColumn, _ isFirst: inout Bool, _ writer: inout ByteWriter) {
-        // The first one goes without the comma.
+        // The first name has no comma.
         let start = Int(column.nameStart) &+ (isFirst ? 1 : 0)
         writer.append(text.extracting(start..<Int(column.nameEnd)))
         isFirst = false
     }
 
-    /// Rendering can shorten a text, by the escapes of an array at most.
+    /// Longest text worth rendering as a small value. Rendering shortens a text at most by the escapes of an array.
     private static let longestSmallText = 8 * ChangeEncoder.maximumSmallValueBytes
 
     private func appendSmall(

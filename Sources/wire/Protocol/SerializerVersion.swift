@@ -1,10 +1,10 @@
-/// The two forms in which messages are written: objects (1.0) and arrays (2.0).
+/// The two forms of messages: objects (1.0) and arrays (2.0).
 public enum SerializerVersion: UInt8, Sendable, Hashable, CaseIterable {
     case v1 = 1
     case v2 = 2
 
-    /// From the query parameter `vsn`: missing means 1.0.0, and only the last number may differ from 1.0.0 or 2.0.0.
-    /// Nil for everything else, which is refused before the upgrade.
+    /// Reads the query parameter `vsn`. A missing one means 1.0.0; only the last number may differ from 1.0.0 or 2.0.0.
+    /// Returns nil for any other value, which the hub refuses before the upgrade.
     public init?(vsn: String?) {
         guard let vsn else {
             self = .v1

@@ -1,21 +1,21 @@
 import Bytes
 
-/// What the body of `POST /api/broadcast/:topic/events/:event` says.
+/// Kind of body in `POST /api/broadcast/:topic/events/:event`.
 public enum SingleBroadcast: Sendable, Hashable {
-    /// A JSON object, which goes on as it is.
+    /// A JSON object, which receivers get unchanged.
     case object
-    /// Any other JSON, which goes on as `{"_json":…}`.
+    /// Any other JSON value, which receivers get as `{"_json":…}`.
     case wrapped
-    /// Nothing: an object without members.
+    /// No body, which counts as an object without members.
     case empty
     /// Opaque bytes.
     case binary
-    /// Said to be JSON and is not (400).
+    /// A body that is marked as JSON but is not JSON (400).
     case malformed
-    /// `BroadcastAnswer.unsupportedMediaType`.
+    /// The answer is `BroadcastAnswer.unsupportedMediaType`.
     case unsupportedMediaType
 
-    /// `contentType` is the header's value; nil when there is none.
+    /// Reads the body. `contentType` is the header's value; nil if there is no header.
     public init(contentType: String?, body: RawSpan) {
         guard let contentType else {
             self = .empty
@@ -28,7 +28,7 @@ public enum SingleBroadcast: Sendable, Hashable {
         }
     }
 
-    /// What receivers get of the body.
+    /// Appends the payload that receivers get for the body.
     public func appendPayload(of body: RawSpan, to writer: inout ByteWriter) {
         switch self {
         case .object, .binary: writer.append(body)
@@ -48,22 +48,22 @@ public enum SingleBroadcast: Sendable, Hashable {
     }
 }
 
-/// The header `Content-Type`.
+/// Parser of the header `Content-Type`.
 public enum MediaType {
-    /// What does not say what it is, is taken for JSON.
+    /// True if the type is JSON. A missing or empty type counts as JSON.
     public static func isJSON(_ contentType: String?) -> Bool {
         guard let type = contentType.map(name), !type.isEmpty else { return true }
         return type == "application/json" || type.hasPrefix("application/") && type.hasSuffix("+json")
     }
 
-    /// Without parameters, in lower case.
+    /// Returns the type without parameters, in lower case.
     static func name(_ contentType: String) -> String {
         let type = contentType.utf8.prefix { $0 != UInt8(ascii: ";") }
         return String(String(decoding: type, as: UTF8.self).lowercased().filter { $0 != " " && $0 != "\t" })
     }
 }
 
-/// What a broadcast by REST is answered with when it is not taken. The body is JSON.
+/// Answer to a broadcast by REST that the hub does not take. The body is JSON.
 public struct BroadcastAnswer: Sendable {
     public let status: UInt16
     public let body: StaticString
@@ -76,7 +76,7 @@ public struct BroadcastAnswer: Sendable {
     public static let unauthorized = BroadcastAnswer(401, #"{"message":"Unauthorized"}"#)
     public static let unknownTenant = BroadcastAnswer(401, #"{"message":"Tenant not found in database"}"#)
     public static let suspended = BroadcastAnswer(403, #"{"message":"Tenant is suspended"}"#)
-    /// Of the single endpoint only: a batch leaves out what may not be sent.
+    /// Answer of the single endpoint only: a batch leaves out messages that the sender may not send.
     public static let forbidden = BroadcastAnswer(403, #"{"message":"Unauthorized"}"#)
     public static let unsupportedMediaType = BroadcastAnswer(
         415, #"{"error":"Unsupported Media Type. Use application/json or application/octet-stream"}"#)
@@ -93,7 +93,7 @@ public struct BroadcastAnswer: Sendable {
         422, #"{"message":"Tenant database has too many connections"}"#)
     public static let connectRateLimit = BroadcastAnswer(422, #"{"message":"Connect rate limit reached"}"#)
 
-    /// The project's rate is used up.
+    /// The project has used up its rate.
     public static let tooManyRequests = BroadcastAnswer(429, #"{"message":"Too many requests"}"#)
     public static let rateExceeded = BroadcastAnswer(429, #"{"message":"You have exceeded your rate limit"}"#)
     public static let batchTooLarge = BroadcastAnswer(
