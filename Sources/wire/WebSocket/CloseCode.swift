@@ -1,4 +1,4 @@
-/// Why a WebSocket ends, as a close frame says it (RFC 6455 §7.4).
+/// Code of a close frame: the reason why a WebSocket ends (RFC 6455 §7.4).
 public struct CloseCode: RawRepresentable, Hashable, Sendable {
     public let rawValue: UInt16
 
@@ -14,8 +14,8 @@ public struct CloseCode: RawRepresentable, Hashable, Sendable {
     public static let serviceRestart = CloseCode(rawValue: 1012)
     public static let tryAgainLater = CloseCode(rawValue: 1013)
 
-    /// Whether a close frame may hold it: 1005, 1006 and 1015 only ever speak of a frame that was not sent, 1004 and what
-    /// is not registered mean nothing, 3000 to 4999 belong to libraries and applications.
+    /// True if a close frame may contain this code. Codes 1005, 1006 and 1015 only describe frames that were never
+    /// sent. 1004 and unregistered codes have no meaning. 3000 to 4999 belong to libraries and applications.
     public var mayBeSent: Bool {
         switch rawValue {
         case 1000...1003, 1007...1014, 3000...4999: true

@@ -1,26 +1,26 @@
-/// What a client and we agreed about permessage-deflate (RFC 7692). Neither side remembers a message for the next one.
+/// Result of negotiating permessage-deflate (RFC 7692) with a client. Neither side keeps its window between messages.
 public struct DeflateAgreement: Equatable, Sendable {
-    /// How far back our compressed messages may look, as a power of two: 8 to 15.
+    /// Window of the hub's compressed messages, as a power of two: 8 to 15.
     public let serverWindowBits: Int
-    /// Whether the client asked for a window, so that the answer must name it.
+    /// True if the client asked for a window, so that the answer must name it.
     let saysServerWindow: Bool
 
-    /// Whether a message of this many bytes may be sent compressed by a deflater of whatever window: one that is no longer
-    /// than the client's window looks back no further than that. Any message may be sent without compression instead.
+    /// True if a deflater with any window may compress a message of `messageBytes` bytes: a message not longer than the
+    /// client's window refers back no further than that window. The hub may send any message uncompressed instead.
     public func allows(messageBytes: Int) -> Bool {
         serverWindowBits == 15 || messageBytes <= 1 << serverWindowBits
     }
 
-    /// The value of Sec-WebSocket-Extensions in our answer.
+    /// Value of Sec-WebSocket-Extensions in the hub's answer.
     var answer: String {
         "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
             + (saysServerWindow ? "; server_max_window_bits=\(serverWindowBits)" : "")
     }
 }
 
-/// Reads what a client offers in Sec-WebSocket-Extensions (RFC 6455 §9.1, RFC 7692 §5 and §7.1).
+/// Parser of a client's offers in Sec-WebSocket-Extensions (RFC 6455 §9.1, RFC 7692 §5 and §7.1).
 enum DeflateOffer {
-    /// The first offer that can be met, as the client listed them by preference; nil declines all.
+    /// Returns the first acceptable offer, in the client's order of preference. Nil declines all offers.
     static func agreement(with offers: String) -> DeflateAgreement? {
         for offer in offers.split(separator: ",") {
             if let agreement = agreement(withOne: offer) { return agreement }
@@ -60,7 +60,7 @@ enum DeflateOffer {
             return String(text.dropFirst().dropLast())
         }
 
-        /// RFC 7692 §7.1: an offer with a parameter that is unknown, or has a value it cannot have, is declined.
+        /// True if the parameter is known and has a valid value. Otherwise RFC 7692 §7.1 requires to decline the offer.
         var isAcceptable: Bool {
             switch name {
             case "server_no_context_takeover", "client_no_context_takeover": value == nil
@@ -70,7 +70,7 @@ enum DeflateOffer {
             }
         }
 
-        /// 8 to 15, in decimal without leading zeros.
+        /// Window from 8 to 15, in decimal without leading zeros.
         var windowBits: Int? {
             guard let value, let bits = Int(value), (8...15).contains(bits), value == String(bits) else { return nil }
             return bits

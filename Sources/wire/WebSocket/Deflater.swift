@@ -1,18 +1,19 @@
 import Bytes
 import CZlib
 
-/// Compresses messages for permessage-deflate (RFC 7692 §7.2.1), each on its own, so that one result serves every
-/// subscriber that agreed to compression. One object serves a whole thread.
+/// Compressor of messages for permessage-deflate (RFC 7692 §7.2.1). Each message is compressed on its own, so that one
+/// result serves every subscriber that agreed to compression. One object serves a whole thread.
 public final class Deflater {
     private let stream = ZlibStream()
-    /// Taken out while it is in use.
+    /// Output buffer; nil while it is in use.
     private var output: ByteWriter? = ByteWriter()
-    /// A rare large message does not keep its room.
+    /// Bytes that the output buffer may keep, so that a rare large message does not hold memory.
     private static let keptOutputBytes = 64 << 10
-    /// 00 00 FF FF, which the receiver puts back.
+    /// Length of the tail 00 00 FF FF, which the receiver adds again.
     private static let tailBytes = 4
 
-    /// `level` is zlib's, 0 (only copies) to 9; `windowBits` is how far back a message looks, 9 to 15.
+    /// Makes a deflater. `level` is zlib's, from 0 (copy only) to 9. `windowBits` is the window as a power of two, 9 to
+    /// 15.
     public init(level: Int, windowBits: Int = 15) {
         precondition(
             level >= 0 && level <= 9 && windowBits >= 9 && windowBits <= 15, "zlib knows no such level or window")
@@ -28,9 +29,10 @@ public final class Deflater {
         _ = unsafe deflateEnd(stream.pointer)
     }
 
-    /// Appends one message's compressed form, without the four bytes that every such message would end in.
+    /// Appends the compressed form of one message, without the four bytes with which every such message would end.
     ///
-    /// Appends nothing and says false when that would save no more than a byte: then the message is sent as it is.
+    /// Returns false, and appends nothing, if compression saves at most one byte. The message is then sent
+    /// uncompressed.
     public func compress(_ message: RawSpan, to writer: inout ByteWriter) -> Bool {
         precondition(message.byteCount <= Int32.max, "zlib counts a message's bytes in 32 bits")
         guard message.byteCount > 0 else { return false }
@@ -43,7 +45,7 @@ public final class Deflater {
         return isWhole
     }
 
-    /// Writes no more than `room` bytes; whether the message went into them.
+    /// Writes at most `room` bytes. Returns true if they hold the whole message.
     private func flush(_ message: RawSpan, room: Int, to writer: inout ByteWriter) -> Bool {
         defer { stream.clear() }
         // SAFETY: zlib reads the borrowed message and writes into the room that the writer made, inside the closures
@@ -56,11 +58,12 @@ public final class Deflater {
                 return target.count - stream.roomLeft
             }
         }
-        // A flush is whole if it left room.
+        // If the output has room left, the flush is complete.
         return stream.inputLeft == 0 && stream.roomLeft > 0
     }
 
-    /// Hands the compressed form to `use`; false, without a call, when it would not be shorter.
+    /// Passes the compressed form to `use`. Returns false, without calling `use`, if the compressed form is not
+    /// shorter.
     func withCompressed(_ message: RawSpan, _ use: (RawSpan) -> Void) -> Bool {
         var compressed = output.take() ?? ByteWriter()
         let isShorter = compress(message, to: &compressed)

@@ -1,4 +1,4 @@
-/// What a frame is (RFC 6455 §5.2).
+/// Kind of a frame (RFC 6455 §5.2).
 enum Opcode: UInt8 {
     case continuation = 0
     case text = 1
@@ -10,7 +10,7 @@ enum Opcode: UInt8 {
     var isControl: Bool { rawValue >= 8 }
 }
 
-/// The sizes that RFC 6455 §5.2 and §5.5 fix.
+/// Sizes that RFC 6455 §5.2 and §5.5 define.
 public enum FrameSize {
     public static let maximumControlPayloadBytes = 125
     public static let maximumCloseReasonBytes = maximumControlPayloadBytes - 2
@@ -24,13 +24,13 @@ public enum MessageKind: Sendable {
     var opcode: Opcode { self == .text ? .text : .binary }
 }
 
-/// The first bytes of a frame, when all of them are here.
+/// Header of a frame, complete.
 struct FrameHeader {
     let opcode: Opcode
     let isFinal: Bool
     /// RSV1, which only the first frame of a compressed message has (RFC 7692 §6).
     let isCompressed: Bool
-    /// Its bytes in the order they came, from the lowest; 0 when the frame is not masked.
+    /// Mask with its first byte lowest; 0 if the frame is not masked.
     let mask: UInt32
     let headerBytes: Int
     let payloadBytes: Int

@@ -1,20 +1,20 @@
 import Bytes
 
-/// A peer's bytes in, its messages out: RFC 6455 §5, and RFC 7692 where it was agreed.
+/// Decoder from a peer's bytes to messages: RFC 6455 §5, and RFC 7692 if it was negotiated.
 ///
-/// It keeps no bytes but those of a message in fragments. Frames are unmasked where they lie, also while they are not
-/// complete: bytes that were given and not consumed must be given again as they were left, with more behind them.
+/// The decoder stores only the bytes of a fragmented message. It unmasks frames in place, even incomplete ones.
+/// Therefore the caller must pass unconsumed bytes again, unchanged, followed by new ones.
 public struct FrameDecoder: ~Copyable {
-    /// What a decoder is made for; the same for all connections of a kind.
+    /// Settings of a decoder, the same for all connections of a kind.
     public struct Rules: Sendable {
-        /// The largest message, compressed or not, in one frame or in several.
+        /// Largest message in bytes, both compressed and decompressed, in one frame or in several.
         public var maximumMessageBytes: Int
         public var maximumFragments: Int
-        /// A server's peers mask their frames, a client's do not.
+        /// True in a server, because clients mask their frames; false in a client, because servers do not.
         public var expectsMask: Bool
-        /// Whether permessage-deflate was agreed.
+        /// True if permessage-deflate was negotiated.
         public var allowsCompression: Bool
-        /// Whether text that is not UTF-8 is a violation; otherwise nobody looks.
+        /// True if text that is not UTF-8 is a violation; otherwise text is not checked.
         public var validatesText: Bool
 
         public init(
@@ -33,7 +33,7 @@ public struct FrameDecoder: ~Copyable {
         }
     }
 
-    /// The message at hand, if its first frame was not its last.
+    /// Kind of the unfinished message, if its first frame was not its last.
     private enum Progress: UInt8 {
         case none, text, binary, compressedText, compressedBinary
     }
@@ -41,7 +41,7 @@ public struct FrameDecoder: ~Copyable {
     private let maximumMessageBytes: UInt32
     private let maximumFragments: UInt32
     private var fragments: UInt32 = 0
-    /// How much of the frame at hand is unmasked, and validated if that is asked for.
+    /// Number of payload bytes of the current frame that are unmasked and, if required, validated.
     private var opened: UInt32 = 0
     private let expectsMask: Bool
     private let allowsCompression: Bool
@@ -49,7 +49,7 @@ public struct FrameDecoder: ~Copyable {
     private var isOver = false
     private var progress = Progress.none
     private var text = UTF8Validator()
-    /// The fragments so far; then the whole message, until it is taken.
+    /// Fragments received so far; after the last one the whole message, until the caller takes it.
     private var assembled: ByteWriter?
 
     public init(_ rules: Rules) {
@@ -61,16 +61,18 @@ public struct FrameDecoder: ~Copyable {
         assembled = nil
     }
 
-    /// The message of the event just returned, if it was assembled. What is not taken is gone with the next call.
+    /// Returns the message of the last event if that message was assembled. The next call of `next` discards a message
+    /// that was not taken.
     public mutating func takeMessage() -> ByteWriter {
         guard let message = assembled.take() else { preconditionFailure("there is no assembled message to take") }
         return message
     }
 
-    /// What is kept of a message whose end has not come.
+    /// Bytes stored for an unfinished message, plus one; 0 if there is none.
     public var unfinishedBytes: Int { progress == .none ? 0 : Self.count(of: assembled) + 1 }
 
-    /// What comes next in the bytes from `offset` on. To be called again behind what was consumed, until it needs more.
+    /// Decodes the next event in the bytes from `offset` on. The caller repeats this after the consumed bytes, until
+    /// `needMore`.
     public mutating func next(
         in bytes: inout MutableRawSpan, from offset: Int, inflater: Inflater
     ) -> FrameStep {
@@ -87,7 +89,7 @@ public struct FrameDecoder: ~Copyable {
                 return FrameStep(event: .violation(violation), consumed: bytes.byteCount - offset)
             }
         }
-        // RFC 6455 §5.5.1, §7.1.7: what follows a close frame, or a failure, is not looked at.
+        // RFC 6455 §5.5.1, §7.1.7: bytes after a close frame or a violation are ignored.
         return FrameStep(event: .needMore(total: 0), consumed: bytes.byteCount - offset)
     }
 
@@ -135,8 +137,8 @@ extension FrameDecoder {
         case complete(FrameHeader)
     }
 
-    /// Each field is judged as soon as it is here, in the order of the fields: what is wrong with a frame does not
-    /// depend on the pieces in which it came.
+    /// Parses the header and checks each field as soon as it is present, in the order of the fields. Therefore the
+    /// violation does not depend on the pieces in which the frame arrives.
     private func header(_ bytes: RawSpan) throws(FrameViolation) -> HeaderOutcome {
         guard bytes.byteCount >= 1 else { return .incomplete(total: minimumHeaderBytes) }
         let first = bytes.byte(0)
@@ -176,7 +178,7 @@ extension FrameDecoder {
 
     private func checkMask(_ second: UInt8) throws(FrameViolation) {
         let isMasked = second & 0x80 != 0
-        // RFC 6455 §5.1: either side must fail the connection.
+        // RFC 6455 §5.1: a client and a server must both fail the connection.
         if expectsMask, !isMasked { throw .unmasked }
         if !expectsMask, isMasked { throw .masked }
     }
@@ -194,7 +196,7 @@ extension FrameDecoder {
         return Int(length)
     }
 
-    /// Before the payload comes: nothing of a message that is too large is waited for.
+    /// Checks the size before the payload arrives, so that the hub never waits for a message that is too large.
     private func checkSize(_ payloadBytes: Int, _ opcode: Opcode) throws(FrameViolation) {
         let before = opcode == .continuation ? Self.count(of: assembled) : 0
         guard payloadBytes <= Int(maximumMessageBytes) - before else { throw .messageTooLarge }
@@ -217,7 +219,7 @@ extension FrameDecoder {
 // MARK: Data frames
 
 extension FrameDecoder {
-    /// Unmasks what is here of the payload and was not before, and reads it as text if that is asked for.
+    /// Unmasks the payload bytes that are new since the last call, and validates them as text if required.
     private mutating func open(
         _ header: FrameHeader, in bytes: inout MutableRawSpan, from start: Int
     ) throws(FrameViolation) {
@@ -235,7 +237,7 @@ extension FrameDecoder {
         header.opcode == .text ? !header.isCompressed : progress == .text
     }
 
-    /// A complete data frame: nil when its message goes on.
+    /// Processes a complete data frame. Returns nil if the message continues in another frame.
     private mutating func data(
         _ header: FrameHeader, _ bytes: RawSpan, _ payload: Range<Int>, _ inflater: Inflater
     ) throws(FrameViolation) -> FrameEvent? {

@@ -1,8 +1,8 @@
 import Bytes
 
-/// A server's frames: never masked, never in fragments, so that the same bytes serve every subscriber.
+/// Writer of a server's frames. They are never masked and never fragmented, so the same bytes serve every subscriber.
 public enum FrameEncoder {
-    /// The header alone, for a payload that lies elsewhere.
+    /// Appends the header alone, for callers that send the payload separately.
     public static func appendHeader(
         _ kind: MessageKind, payloadBytes: Int, isCompressed: Bool = false, to writer: inout ByteWriter
     ) {
@@ -19,9 +19,10 @@ public enum FrameEncoder {
         writer.append(payload)
     }
 
-    /// Compressed if the message has at least `threshold` bytes and gets shorter by it; says whether it was.
+    /// Appends a message, compressed if it has at least `threshold` bytes and gets shorter. Returns true if it was
+    /// compressed.
     ///
-    /// Only for a peer that agreed to permessage-deflate and whose window suits (`DeflateAgreement.allows`).
+    /// Use it only for a peer that negotiated permessage-deflate with a suitable window (`DeflateAgreement.allows`).
     @discardableResult
     public static func append(
         _ kind: MessageKind, _ payload: RawSpan, compressedBy deflater: Deflater, above threshold: Int,
@@ -45,7 +46,7 @@ public enum FrameEncoder {
         writer.append(payload)
     }
 
-    /// A reason that does not fit is cut between two characters.
+    /// Appends a close frame. A reason that is too long is cut between two characters.
     public static func appendClose(_ code: CloseCode, _ reason: String = "", to writer: inout ByteWriter) {
         FrameWriting.appendClose(code, reason, mask: nil, to: &writer)
     }
@@ -54,7 +55,7 @@ public enum FrameEncoder {
         appendClose(violation.code, "\(violation.reason)", to: &writer)
     }
 
-    /// RFC 6455 §5.5.1: the answer to a close frame says the code that it said, or as little.
+    /// Appends the answer to a close frame: with the same code, or without a code if there was none (RFC 6455 §5.5.1).
     public static func appendCloseReply(to code: CloseCode?, to writer: inout ByteWriter) {
         if let code {
             appendClose(code, to: &writer)
@@ -64,7 +65,7 @@ public enum FrameEncoder {
     }
 }
 
-/// A client's frames, each masked: for tests, load generators and clients of our own.
+/// Writer of a client's frames, all masked, for tests, load generators and Tidewire's own clients.
 public enum ClientFrameEncoder {
     public static func append(
         _ kind: MessageKind, _ payload: RawSpan, mask: UInt32, isCompressed: Bool = false, to writer: inout ByteWriter
@@ -72,7 +73,8 @@ public enum ClientFrameEncoder {
         FrameWriting.append(kind.opcode, payload, isCompressed: isCompressed, mask: mask, to: &writer)
     }
 
-    /// A piece of a message; only the first one says what kind it is, and the last one that it is the last.
+    /// Appends one fragment of a message. Only the first fragment has the message's kind, and only the last one is
+    /// final.
     public static func appendFragment(
         _ kind: MessageKind, _ payload: RawSpan, isFirst: Bool, isLast: Bool, mask: UInt32, isCompressed: Bool = false,
         to writer: inout ByteWriter
@@ -97,7 +99,7 @@ public enum ClientFrameEncoder {
     }
 }
 
-/// The layout of RFC 6455 §5.2, for both directions.
+/// Layout of frames by RFC 6455 §5.2, in both directions.
 enum FrameWriting {
     static func appendHeader(
         _ opcode: Opcode, payloadBytes: Int, isFinal: Bool = true, isCompressed: Bool = false, mask: UInt32?,
@@ -156,7 +158,7 @@ enum FrameWriting {
         append(.close, payload.bytes, mask: mask, to: &writer)
     }
 
-    /// As much of the text as a close frame holds, without half a character at its end.
+    /// Returns the longest beginning of the text that fits a close frame and ends with a whole character.
     private static func cut(_ text: [UInt8]) -> ArraySlice<UInt8> {
         var end = min(text.count, FrameSize.maximumCloseReasonBytes)
         while end > 0, end < text.count, text[end] & 0xC0 == 0x80 { end -= 1 }
@@ -165,7 +167,7 @@ enum FrameWriting {
 }
 
 extension Deflater {
-    /// The whole frame, or nothing when the message would not get shorter.
+    /// Appends the whole frame. Returns false, and appends nothing, if the message would not get shorter.
     fileprivate func appendFrame(_ kind: MessageKind, _ payload: RawSpan, to writer: inout ByteWriter) -> Bool {
         withCompressed(payload) { compressed in
             FrameEncoder.appendHeader(kind, payloadBytes: compressed.byteCount, isCompressed: true, to: &writer)

@@ -1,34 +1,34 @@
-/// What the bytes of a peer turned out to be.
+/// Event that a decoder finds in a peer's bytes.
 public enum FrameEvent: Equatable, Sendable {
-    /// Nothing more to be had from these bytes. The frame that begins where the consumed bytes end needs at least `total`
-    /// bytes; 0 when the conversation is over and nothing will be read any more.
+    /// The bytes contain no further event. The frame that begins after the consumed bytes has at least `total` bytes.
+    /// `total` is 0 if the connection has ended, so that no more bytes are read.
     case needMore(total: Int)
     case message(MessageKind, MessagePlace)
-    /// To be answered by a pong with the same payload.
+    /// A ping, which requires a pong with the same payload.
     case ping(Range<Int>)
     case pong(Range<Int>)
-    /// The peer's last frame; its reason is text. Without a code, the frame was empty.
+    /// The peer's last frame. Its reason is valid text. Without a code, the frame was empty.
     case close(CloseCode?, reason: Range<Int>)
-    /// The peer breaks the rules: to be told so by a close frame, and nothing more is read.
+    /// The peer violates the protocol. The receiver answers with a close frame and reads nothing more.
     case violation(FrameViolation)
 }
 
-/// Where a message lies.
+/// Location of a message.
 public enum MessagePlace: Equatable, Sendable {
-    /// In the bytes that were given, unmasked; valid until they change.
+    /// Range in the given bytes, unmasked; valid until those bytes change.
     case inPlace(Range<Int>)
-    /// It came in pieces or compressed: `takeMessage()` hands it over.
+    /// The message arrived in fragments or compressed. `takeMessage()` returns it.
     case assembled
 }
 
-/// One step through a peer's bytes.
+/// One step of a decoder through a peer's bytes.
 public struct FrameStep: Equatable, Sendable {
     public let event: FrameEvent
-    /// How many bytes from the offset that was given are done with.
+    /// Number of consumed bytes, counted from the given offset.
     public let consumed: Int
 }
 
-/// What a peer did wrong, which says the code it is told.
+/// Violation of the protocol by a peer. It determines the close code.
 public enum FrameViolation: Error, Equatable, CaseIterable {
     case unmasked, masked, reservedBits, unknownOpcode, fragmentedControl, longControl, strayContinuation
     case interruptedMessage, lengthNotMinimal, lengthTooLarge, shortClose, invalidCloseCode
@@ -43,7 +43,7 @@ public enum FrameViolation: Error, Equatable, CaseIterable {
         }
     }
 
-    /// For the close frame: a fixed sentence.
+    /// Fixed sentence for the close frame.
     public var reason: StaticString {
         switch self {
         case .unmasked: "a client's frames are masked"

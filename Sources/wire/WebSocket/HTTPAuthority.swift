@@ -33,7 +33,7 @@ public struct HTTPAuthority: Equatable, Sendable {
         return isPlain && isPort(bytes[end...]) ? host : nil
     }
 
-    /// `port = *DIGIT`, behind its colon.
+    /// True for `":" port` with `port = *DIGIT`, and for an empty text.
     private static func isPort(_ bytes: ArraySlice<UInt8>) -> Bool {
         guard let colon = bytes.first else { return true }
         let digits = bytes.dropFirst()

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Reads one request's body, whole or chunked (RFC 9112 §7.1), into memory, up to a maximum.
+/// Reader of one request's body, whole or chunked (RFC 9112 §7.1), into memory and up to a maximum.
 public struct HTTPBodyReader: ~Copyable {
     private enum State {
         case data(left: Int)
@@ -13,12 +13,12 @@ public struct HTTPBodyReader: ~Copyable {
 
     private var state: State
     private let maximum: Int
-    /// Extensions and trailers are not kept, but they are not endless either: this many bytes for all of them.
+    /// Bytes still allowed for extensions and trailers, which the reader discards.
     private var besideBytes: Int
     private var collected: ByteWriter
     private var line: [UInt8] = []
 
-    /// A length that is said beforehand and too large is refused before the first byte of it arrives.
+    /// Makes a reader. Throws at once, before the body arrives, if the announced length is too large.
     public init(_ length: HTTPBodyLength, limits: HTTPLimits) throws(HTTPRefusal) {
         maximum = limits.maximumBodyBytes
         besideBytes = limits.maximumHeadBytes
@@ -38,13 +38,14 @@ public struct HTTPBodyReader: ~Copyable {
         if case .complete = state { true } else { false }
     }
 
-    /// What was read so far, without the framing of chunks.
+    /// Bytes of the body read so far, without the framing of chunks.
     public var bytes: RawSpan {
         @_lifetime(borrow self)
         get { collected.bytes }
     }
 
-    /// Takes what belongs to the body from the front of the bytes; how many that were. What follows is the next request.
+    /// Reads the body's bytes at the start of `bytes` and returns their number. The bytes after them are the next
+    /// request.
     public mutating func read(_ bytes: RawSpan) throws(HTTPRefusal) -> Int {
         var offset = 0
         while offset < bytes.byteCount, !isComplete {
@@ -81,7 +82,7 @@ public struct HTTPBodyReader: ~Copyable {
 
     // MARK: Lines between the chunks
 
-    /// A byte of a line; at its end the line is read.
+    /// Reads one byte of a line. At the line's end the reader evaluates the line.
     private mutating func take(_ byte: UInt8) throws(HTTPRefusal) {
         if line.last == HTTPSyntax.carriageReturn {
             guard byte == HTTPSyntax.lineFeed else { throw Self.badChunk }
@@ -94,19 +95,19 @@ public struct HTTPBodyReader: ~Copyable {
             throw Self.badChunk
         }
         line.append(byte)
-        // A size alone has room in any case; what goes beyond it is charged.
+        // A line that contains only a size is free. Bytes beyond that length count against the allowance.
         if line.count > Self.longestSizeLine {
             besideBytes -= 1
             guard besideBytes >= 0 else { throw HTTPRefusal(.headersTooLarge, "the request's trailers are too large") }
         }
     }
 
-    /// Behind a chunk there is only the line's end.
+    /// False after a chunk's data, where only a line break may follow.
     private var mayHoldText: Bool {
         if case .chunkEnd = state { false } else { true }
     }
 
-    /// Fifteen digits and the carriage return.
+    /// Length of the longest size line: fifteen digits and the carriage return.
     private static let longestSizeLine = 16
 
     private mutating func lineEnded() throws(HTTPRefusal) {
@@ -125,7 +126,7 @@ public struct HTTPBodyReader: ~Copyable {
         }
     }
 
-    /// Hexadecimal digits, then perhaps extensions behind a semicolon, which mean nothing here.
+    /// Reads hexadecimal digits. Extensions may follow after a semicolon; the reader ignores them.
     private func chunkSize() throws(HTTPRefusal) -> Int {
         let digits = line.prefix { Hex.value($0) != nil }
         let rest = line.dropFirst(digits.count).drop { HTTPSyntax.isBlank($0) }

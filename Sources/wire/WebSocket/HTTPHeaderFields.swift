@@ -1,10 +1,10 @@
 import Bytes
 
-/// The fields of a head while it is read: what each may hold, and what becomes of one that comes twice.
+/// Fields of a head that is being read, with the rules for their characters and for repeated names.
 struct HTTPHeaderFields {
     private(set) var fields: [HTTPHeader] = []
 
-    /// Headers that mean one thing, so that two of them mean an attempt to be understood in two ways.
+    /// Headers that may occur once only. If one occurs twice, two servers might understand the request differently.
     private static let single: Set<String> = [
         "authorization", "content-length", "content-type", "expect", "host", "origin", "sec-websocket-key",
         "sec-websocket-version", "transfer-encoding",
@@ -12,17 +12,18 @@ struct HTTPHeaderFields {
 
     func first(_ name: String) -> String? { fields.first { $0.name == name }?.value }
 
-    /// One line of the head, without its line break.
+    /// Reads one line of the head, without its line break.
     mutating func read(_ line: RawSpan, maximum: Int) throws(HTTPRefusal) {
         guard !HTTPSyntax.isBlank(line.byte(0)) else {
-            // RFC 9112 §5.2: a line that goes on in the next one is a way to hide a header from someone.
+            // RFC 9112 §5.2: a header continued on the next line can hide a header from another server.
             throw HTTPRefusal(.badRequest, "a header must not begin with a blank")
         }
         guard let colon = HTTPSyntax.firstIndex(of: UInt8(ascii: ":"), in: line) else {
             throw HTTPRefusal(.badRequest, "a header has no colon")
         }
         let name = line.extracting(0..<colon)
-        // RFC 9112 §5.1: no blank between name and colon, which is no token either.
+        // RFC 9112 §5.1: no blank may stand between name and colon. A blank is no token character, so the check refuses
+        // it.
         guard HTTPSyntax.isToken(name) else { throw HTTPRefusal(.badRequest, "a header's name is not a token") }
         let rest = line.extracting(colon + 1..<line.byteCount)
         let value = rest.extracting(HTTPSyntax.trimmed(rest))
@@ -33,7 +34,8 @@ struct HTTPHeaderFields {
         guard fields.count <= maximum else { throw HTTPRefusal(.headersTooLarge, "the request has too many headers") }
     }
 
-    /// RFC 9110 §5.3: values of one name are joined in their order, with a comma; cookies with a semicolon (RFC 6265 §5.4).
+    /// Adds a field. Values of one name are joined in their order with a comma (RFC 9110 §5.3), cookies with a
+    /// semicolon (RFC 6265 §5.4).
     private mutating func add(_ name: String, _ value: String) throws(HTTPRefusal) {
         guard let index = fields.firstIndex(where: { $0.name == name }) else {
             fields.append(HTTPHeader(name, value))
@@ -45,7 +47,7 @@ struct HTTPHeaderFields {
         fields[index] = HTTPHeader(name, fields[index].value + (name == "cookie" ? "; " : ", ") + value)
     }
 
-    // MARK: What the head says about the message
+    // MARK: The message that the head describes
 
     /// Returns the request's host. Requires exactly one Host header (RFC 9112 §3.2): two readings of a request's destination
     /// are worse than none. A target in absolute form replaces the Host (§3.2.2), so no other reader of the header sees another
@@ -62,7 +64,7 @@ struct HTTPHeaderFields {
         return authority ?? host
     }
 
-    /// RFC 9112 §6.3, without its leniency: a body with two lengths is what smuggled requests are made of.
+    /// Returns the body's length by RFC 9112 §6.3, but stricter: a body with two lengths allows request smuggling.
     func bodyLength(_ version: HTTPVersion) throws(HTTPRefusal) -> HTTPBodyLength {
         guard let coding = first("transfer-encoding") else { return .bytes(try contentLength()) }
         guard first("content-length") == nil else {
@@ -77,7 +79,7 @@ struct HTTPHeaderFields {
 
     private func contentLength() throws(HTTPRefusal) -> Int {
         guard let text = first("content-length") else { return 0 }
-        // Digits only: no sign, no list of equal numbers. Eighteen of them fit an Int.
+        // Only digits are allowed: no sign, no list of equal numbers. Eighteen digits fit an Int.
         guard !text.isEmpty, text.utf8.allSatisfy(HTTPSyntax.isDigit) else {
             throw HTTPRefusal(.badRequest, "Content-Length is not a number")
         }

@@ -1,8 +1,8 @@
-/// The maxima of a request; what is larger is refused before it is understood.
+/// Limits of a request. A larger request is refused before it is parsed.
 public struct HTTPLimits: Sendable {
-    /// Request line and headers together.
+    /// Bytes of the request line and the headers together.
     public var maximumHeadBytes: Int
-    /// Path and query, as they came.
+    /// Bytes of path and query, still encoded.
     public var maximumTargetBytes: Int
     public var maximumHeaders: Int
     public var maximumBodyBytes: Int
@@ -20,7 +20,7 @@ public enum HTTPVersion: Sendable {
     case http11
 }
 
-/// How a request's body is delimited.
+/// Delimitation of a request's body.
 public enum HTTPBodyLength: Equatable, Sendable {
     case bytes(Int)
     case chunked
@@ -28,7 +28,7 @@ public enum HTTPBodyLength: Equatable, Sendable {
     public static let none = HTTPBodyLength.bytes(0)
 }
 
-/// One `name=value` of a query, decoded.
+/// One decoded `name=value` of a query.
 public struct HTTPQueryItem: Hashable, Sendable {
     public let name: String
     public let value: String
@@ -39,22 +39,23 @@ public struct HTTPQueryItem: Hashable, Sendable {
     }
 }
 
-/// A request's head, read whole and checked.
+/// Head of a request, complete and checked.
 public struct HTTPRequest: Equatable, Sendable {
-    /// As it came: methods are case-sensitive.
+    /// Method as received, because methods are case-sensitive.
     public let method: String
-    /// The request's target as it came. It may hold secrets of the query, so it does not belong into a log.
+    /// Target as received. Its query may contain secrets, so it must not be logged.
     public let target: String
-    /// The path, percent-decoded once. Dots in it mean nothing: it names a route, never a file.
+    /// Path, percent-decoded once. Dots have no meaning, because the path names a route and never a file.
     public let path: String
-    /// The path's segments, split before they were decoded: a segment may itself hold a slash.
+    /// Segments of the path, split before decoding, so that a segment may contain a slash.
     public let pathSegments: [String]
-    /// In the order they came, percent-decoded once, `+` as a blank.
+    /// Query items in the order received, percent-decoded once, with `+` as a blank.
     public let queryItems: [HTTPQueryItem]
     public let version: HTTPVersion
-    /// The names in lower case. A header that came more than once stands here once, its values joined by commas.
+    /// Headers with names in lower case. A repeated header is listed once, its values joined by commas (cookies by
+    /// semicolons).
     public let headers: [HTTPHeader]
-    /// Host and port that the client named; those of the target if it names one. Nil for HTTP/1.0 without any.
+    /// Host and port in the client's target or, if it has none, in the Host header. Nil for HTTP/1.0 without either.
     public let host: HTTPAuthority?
     public let body: HTTPBodyLength
 
@@ -62,22 +63,23 @@ public struct HTTPRequest: Equatable, Sendable {
         headers.first { $0.name == name }?.value
     }
 
-    /// Of several of one name the last counts, as in the reference server.
+    /// Returns a query item's value. If a name occurs several times, the last one counts, as in the reference server.
     public func query(_ name: String) -> String? {
         queryItems.last { $0.name == name }?.value
     }
 
-    /// Whether a header that is a list of tokens has this one, in whatever case.
+    /// True if the header is a list of tokens that contains this one, in any case.
     public func header(_ name: String, hasToken token: String) -> Bool {
         guard let value = header(name) else { return false }
         return HTTPSyntax.list(value).contains { HTTPSyntax.lowercased($0) == token }
     }
 
-    /// HTTP/1.0's own form of it is not offered: such a client gets one answer a connection.
+    /// True if the connection stays open after the answer. Always false for HTTP/1.0, whose form of keep-alive is not
+    /// offered.
     public var keepAlive: Bool { version == .http11 && !header("connection", hasToken: "close") }
 
     public var isHead: Bool { method == "HEAD" }
 
-    /// The client waits for `HTTPResponse.continue` before it sends the body.
+    /// True if the client waits for `HTTPResponse.continue` before it sends the body.
     public var expectsContinue: Bool { version == .http11 && body != .none && header("expect") != nil }
 }

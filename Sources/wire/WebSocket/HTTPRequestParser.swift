@@ -1,16 +1,16 @@
 import Bytes
 
-/// Bytes of a connection in, the head of its next request out: HTTP/1.1 (RFC 9112), read strictly, because what two
-/// servers read in two ways is how requests are smuggled.
+/// Parser from a connection's bytes to the head of its next request: HTTP/1.1 (RFC 9112). It is strict, because
+/// requests are smuggled where two servers read the same bytes differently.
 ///
-/// What is decided does not depend on the pieces in which the bytes arrive.
+/// The result does not depend on the pieces in which the bytes arrive.
 public enum HTTPRequestParser {
     public enum Outcome: Equatable, Sendable {
-        /// The head is not all here. `scanned` is what to give to the next call, so that no byte is searched twice.
+        /// The head is incomplete. The caller passes `scanned` to the next call, so that no byte is searched twice.
         case needMore(scanned: Int)
-        /// The body, or the next request, begins at `headBytes`.
+        /// A complete head. The body, or the next request, begins at `headBytes`.
         case request(HTTPRequest, headBytes: Int)
-        /// To be answered; then the connection ends, because nobody knows where its next request begins.
+        /// A refusal to send. The connection then ends, because the start of its next request is unknown.
         case refuse(HTTPRefusal)
     }
 
@@ -29,13 +29,13 @@ public enum HTTPRequestParser {
 
     // MARK: Finding the head
 
-    /// The longest registered method has 17 characters.
+    /// Longest method that is accepted. The longest registered method has 17 characters.
     private static let longestMethod = 24
 
-    /// Between method and target, between target and version, the version, and the line break.
+    /// Length of the request line apart from the target: method, two blanks, version and line break.
     private static let requestLineBesideTarget = longestMethod + 1 + 1 + 8 + 2
 
-    /// A peer that speaks something else is told so at once and not when it gives up waiting.
+    /// Refuses a peer that speaks another protocol at once, so that it need not wait for a timeout.
     private static func checkBeginning(_ bytes: RawSpan) throws(HTTPRefusal) {
         // A TLS record of a handshake (RFC 8446 §5.1).
         if bytes.byteCount > 0, bytes.byte(0) == 22 {
@@ -57,8 +57,8 @@ public enum HTTPRequestParser {
         throw HTTPRefusal(.uriTooLong, "the request's target is too long")
     }
 
-    /// Behind the empty line. A line that ends without a carriage return is refused where it ends: others might end the
-    /// head there (RFC 9112 §2.2).
+    /// Returns the offset after the empty line. A line without a carriage return is refused where it ends, because
+    /// other servers might end the head there (RFC 9112 §2.2).
     private static func endOfHead(
         _ bytes: RawSpan, scanned: Int, _ limits: HTTPLimits
     ) throws(HTTPRefusal) -> Int? {
@@ -102,7 +102,8 @@ public enum HTTPRequestParser {
             queryItems: target.queryItems, version: version, headers: fields.fields, host: host, body: body)
     }
 
-    /// `method SP target SP version`, with one blank each: more or other blanks are read in more than one way.
+    /// Parses `method SP target SP version`, with exactly one blank each, because servers read other blanks
+    /// differently.
     private static func requestLine(_ line: RawSpan) throws(HTTPRefusal) -> (String, Range<Int>, HTTPVersion) {
         guard let first = HTTPSyntax.firstIndex(of: HTTPSyntax.space, in: line),
             let second = HTTPSyntax.firstIndex(of: HTTPSyntax.space, in: line, from: first + 1)
@@ -117,12 +118,12 @@ public enum HTTPRequestParser {
         guard text.byteCount == 8, text.extracting(0..<5).equals("HTTP/"), HTTPSyntax.isDigit(text.byte(5)),
             text.byte(6) == UInt8(ascii: "."), HTTPSyntax.isDigit(text.byte(7))
         else { throw HTTPRefusal(.badRequest, "the request's first line is not one of HTTP/1.1") }
-        // Among them the preface of HTTP/2, which reads as a request of its own version (RFC 9113 §3.4).
+        // This includes the preface of HTTP/2, which looks like a request with its own version (RFC 9113 §3.4).
         throw HTTPRefusal(.versionNotSupported, "the versions of HTTP served are 1.1 and 1.0")
     }
 }
 
-/// A head's lines, of which the last is empty. That each ends in CR LF was seen when the head's end was searched.
+/// Lines of a head, the last one empty. Each ends in CR LF, which the search for the head's end has checked.
 private struct HeadLines: ~Escapable {
     private let head: RawSpan
     private var start = 0

@@ -1,6 +1,6 @@
 import Bytes
 
-/// One field of a head. In a request the name is in lower case.
+/// One header field. In a request the name is in lower case.
 public struct HTTPHeader: Hashable, Sendable {
     public let name: String
     public let value: String
@@ -11,7 +11,7 @@ public struct HTTPHeader: Hashable, Sendable {
     }
 }
 
-/// An answer to a request, made whole before its first byte goes out.
+/// Answer to a request, complete before its first byte is sent.
 public struct HTTPResponse: Sendable {
     public var status: HTTPStatus
     public var headers: [HTTPHeader]
@@ -33,12 +33,12 @@ public struct HTTPResponse: Sendable {
         HTTPResponse(status, contentType: jsonContentType, body: body)
     }
 
-    /// `{"error":"…"}`, the form in which clients expect a refusal.
+    /// Returns an answer of the form `{"error":"…"}`, in which clients expect a refusal.
     public static func error(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
         saying(#"{"error":"#, status, text)
     }
 
-    /// `{"message":"…"}`, the form in which the reference refuses.
+    /// Returns an answer of the form `{"message":"…"}`, in which the reference server refuses.
     public static func message(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
         saying(#"{"message":"#, status, text)
     }
@@ -51,12 +51,12 @@ public struct HTTPResponse: Sendable {
         return json(status, body.copied())
     }
 
-    /// The go-ahead for a client that waits for it before it sends a body (RFC 9110 §10.1.1).
+    /// Interim response for a client that waits for it before it sends a body (RFC 9110 §10.1.1).
     public static let `continue` = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
 
-    /// The bytes of the response.
+    /// Appends the bytes of the response.
     ///
-    /// The answer to a HEAD request says the length its body would have, and leaves the body out.
+    /// The answer to a HEAD request has the length of the body but not the body.
     public func append(to writer: inout ByteWriter, keepAlive: Bool, toHead: Bool = false) {
         appendHead(to: &writer)
         if !status.hasNoBody {
@@ -71,7 +71,8 @@ public struct HTTPResponse: Sendable {
         if !toHead, !status.hasNoBody { writer.append(body) }
     }
 
-    /// The head of a response whose body follows in pieces: it says no length. Without chunks it ends with the connection.
+    /// Appends the head of a response whose body follows in pieces, so its length is unknown. Without chunks the
+    /// response ends with the connection.
     public func appendStreamHead(to writer: inout ByteWriter, keepAlive: Bool, inChunks: Bool) {
         appendHead(to: &writer)
         if inChunks { writer.append("transfer-encoding: chunked\r\n") }
@@ -98,16 +99,17 @@ public struct HTTPResponse: Sendable {
         }
     }
 
-    /// A line break in a value would begin a header, or a response, of the value's own: it becomes a blank.
+    /// Appends a header's text with a blank for each control character. A line break in a value could start another
+    /// header or response.
     private static func append(field text: String, to writer: inout ByteWriter) {
         for byte in text.utf8 { writer.append(HTTPSyntax.isValueCharacter(byte) ? byte : HTTPSyntax.space) }
     }
 }
 
-/// Why a request is not served: what the client is told before the connection ends.
+/// Refusal of a request: the answer that the client gets before the connection ends.
 public struct HTTPRefusal: Error, Equatable, Sendable {
     public let status: HTTPStatus
-    /// A sentence without data in it.
+    /// Fixed sentence without data of the request.
     public let text: String
     public let headers: [HTTPHeader]
 

@@ -1,4 +1,4 @@
-/// A response's status, with the phrase that goes with it (RFC 9110 §15).
+/// Status of a response, with its phrase (RFC 9110 §15).
 public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
     public let rawValue: UInt16
 
@@ -44,9 +44,9 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
         503: "Service Unavailable", 505: "HTTP Version Not Supported",
     ]
 
-    /// Empty for a status that has none here; the phrase is optional and means nothing to a client.
+    /// Phrase of the status; empty if the table has none. The phrase is optional and has no meaning for clients.
     var phrase: StaticString { Self.phrases[rawValue] ?? "" }
 
-    /// RFC 9112 §6.3: such a response ends with its head, and says no length.
+    /// True if the response ends with its head and has no length (RFC 9112 §6.3).
     var hasNoBody: Bool { rawValue < 200 || rawValue == 204 || rawValue == 304 }
 }

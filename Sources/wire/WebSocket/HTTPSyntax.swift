@@ -1,6 +1,6 @@
 import Bytes
 
-/// The character classes of HTTP/1.1 (RFC 9110 §5.6, RFC 9112).
+/// Character classes of HTTP/1.1 (RFC 9110 §5.6, RFC 9112).
 enum HTTPSyntax {
     static let carriageReturn: UInt8 = 13
     static let lineFeed: UInt8 = 10
@@ -11,7 +11,7 @@ enum HTTPSyntax {
 
     static func isLetter(_ byte: UInt8) -> Bool { (byte | 32) >= 97 && (byte | 32) <= 122 }
 
-    /// `tchar`: what methods, names of headers and the like are made of.
+    /// True for a `tchar`, the characters of methods, header names and similar tokens.
     static func isTokenCharacter(_ byte: UInt8) -> Bool {
         if isDigit(byte) || isLetter(byte) { return true }
         switch byte {
@@ -24,7 +24,8 @@ enum HTTPSyntax {
         text.byteCount > 0 && all(of: text, are: isTokenCharacter)
     }
 
-    /// What a header's value is made of: no control characters, so neither a bare CR nor a NUL gets further than here.
+    /// True for a character of a header's value. Control characters are excluded, so the hub accepts no bare CR and no
+    /// NUL.
     static func isValueCharacter(_ byte: UInt8) -> Bool { byte == tab || (byte >= 32 && byte != 127) }
 
     /// True for a character of `uri-host [":" port]`, except those of a path, a list or a name with a password (RFC 3986 §3.2).
@@ -51,7 +52,7 @@ enum HTTPSyntax {
         return nil
     }
 
-    /// Without the blanks around it: `OWS` of RFC 9110 §5.6.3.
+    /// Returns the range without the blanks at both ends: `OWS` of RFC 9110 §5.6.3.
     static func trimmed(_ text: RawSpan) -> Range<Int> {
         var start = 0
         var end = text.byteCount
@@ -62,12 +63,12 @@ enum HTTPSyntax {
 
     static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
 
-    /// ASCII's own lower case; other bytes stay.
+    /// Returns the text with ASCII letters in lower case; other bytes stay.
     static func lowercased(_ text: String) -> String {
         String(decoding: text.utf8.map { $0 >= 65 && $0 <= 90 ? $0 | 32 : $0 }, as: UTF8.self)
     }
 
-    /// The elements of a comma-separated list (`#rule`), without blanks; empty elements are passed over.
+    /// Returns the elements of a comma-separated list (`#rule`), without blanks and without empty elements.
     static func list(_ value: String) -> [String] {
         value.split(separator: ",").map { trimmed(String($0)) }.filter { !$0.isEmpty }
     }

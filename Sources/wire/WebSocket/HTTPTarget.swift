@@ -1,11 +1,11 @@
 import Bytes
 
-/// What a request is about: the target of its first line, taken apart (RFC 9112 §3.2).
+/// Target in a request's first line, split into its parts (RFC 9112 §3.2).
 struct HTTPTarget {
     let path: String
     let segments: [String]
     let queryItems: [HTTPQueryItem]
-    /// The authority of a target in absolute form, which then counts instead of the Host header.
+    /// Authority of a target in absolute form. It replaces the Host header.
     let authority: HTTPAuthority?
 
     init(_ target: RawSpan, method: String) throws(HTTPRefusal) {
@@ -35,7 +35,7 @@ struct HTTPTarget {
 
     // MARK: Absolute form
 
-    /// Where the path begins in `http://host/path`; nil in the usual form.
+    /// Returns the offset of the path in `http://host/path`; nil in the usual form.
     private static func authorityEnd(_ target: RawSpan) throws(HTTPRefusal) -> Int? {
         guard let start = authorityStart(target) else { return nil }
         var end = start
@@ -72,7 +72,7 @@ struct HTTPTarget {
         return segments
     }
 
-    /// `a=1&b`: what has no value has an empty one, what has neither name nor value is passed over.
+    /// Parses a query such as `a=1&b`. An item without a value has an empty one; empty items are skipped.
     private static func query(_ query: RawSpan) throws(HTTPRefusal) -> [HTTPQueryItem] {
         var items: [HTTPQueryItem] = []
         var start = 0
@@ -93,7 +93,8 @@ struct HTTPTarget {
 
     private enum Part { case path, query }
 
-    /// Decoded once, never again: `%2541` is `%41`. What is no text, or hides a control character in a path, is refused.
+    /// Decodes percent-encoding exactly once: `%2541` becomes `%41`. Refuses text that is not UTF-8, and control
+    /// characters in a path.
     private static func decoded(_ text: RawSpan, in part: Part) throws(HTTPRefusal) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.byteCount)

@@ -1,21 +1,21 @@
 import Bytes
 import CZlib
 
-/// Why a compressed message was not taken.
+/// Reason why a compressed message is refused.
 enum InflateError: Error {
     case malformed
     case tooLarge
 }
 
-/// Decompresses messages of permessage-deflate (RFC 7692 §7.2.2), each on its own. One serves a whole thread: it takes
-/// memory when the first compressed message comes, and remembers nothing between messages.
+/// Decompressor of permessage-deflate messages (RFC 7692 §7.2.2), each on its own. One object serves a whole thread. It
+/// allocates memory when the first compressed message arrives, and keeps no data between messages.
 public final class Inflater {
     private var stream: ZlibStream?
-    /// Whether a final block was the last thing read, so that another stream would begin behind it.
+    /// True if a final block was the last data read, so that further data begins another stream.
     private var isAtEnd = false
-    /// What a step may write before the limit is looked at again.
+    /// Largest output of one step, after which the limit is checked again.
     private static let stepBytes = 16 << 10
-    /// What a sender leaves off a message's end (RFC 7692 §7.2.1).
+    /// Bytes that a sender removes from the end of a message (RFC 7692 §7.2.1).
     private static let tail: [UInt8] = [0, 0, 0xFF, 0xFF]
 
     public init() {}
@@ -25,18 +25,18 @@ public final class Inflater {
         if let stream { _ = unsafe inflateEnd(stream.pointer) }
     }
 
-    /// Appends the message to the writer, and never more than `limit` bytes of it and one.
+    /// Appends the message to the writer. Writes at most `limit` + 1 bytes.
     func inflate(_ compressed: RawSpan, into writer: inout ByteWriter, limit: Int) throws(InflateError) {
-        // An empty message is one byte (RFC 7692 §7.2.3.6), but nothing has no other meaning.
+        // An empty message is sent as one byte (RFC 7692 §7.2.3.6), but no bytes at all cannot mean anything else.
         if compressed.byteCount == 0 { return }
         let stream = prepared()
         let end = writer.count + limit
         try feed(compressed, to: stream, into: &writer, end: end)
-        // A sender that ended the message with a final block may have left nothing off.
+        // If the message ends with a final block, the sender may have removed nothing.
         if isAtEnd { return }
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         unsafe try feed(Self.tail.span.bytes, to: stream, into: &writer, end: end)
-        // A message that ends within a block has swallowed the tail as if it were its own.
+        // If the message ends within a block, the block has consumed the tail as its own data.
         guard isAtEnd || stream.isBetweenBlocks else { throw .malformed }
     }
 
@@ -69,7 +69,7 @@ public final class Inflater {
         }
     }
 
-    /// Writes what fits one step; whether there may be more.
+    /// Writes the output of one step. Returns true if there may be more.
     private func step(
         _ stream: ZlibStream, into writer: inout ByteWriter, end: Int
     ) throws(InflateError) -> Bool {
@@ -77,7 +77,7 @@ public final class Inflater {
             guard stream.inputLeft > 0 else { return false }
             try beginAgain(stream)
         }
-        // One byte more than allowed is asked for: it is what tells that there is more.
+        // Allows one byte more than the limit: if that byte is written, the message is too large.
         let room = min(Self.stepBytes, end - writer.count + 1)
         var status = Z_OK
         // SAFETY: zlib writes inside the room that the writer made, and the closure says how much.
@@ -90,14 +90,14 @@ public final class Inflater {
         switch status {
         case Z_STREAM_END: isAtEnd = true
         case Z_OK: break
-        // No progress was possible: all input is used up, and all output that it gives is written.
+        // No progress is possible: all input is consumed, and all its output is written.
         case Z_BUF_ERROR: return false
         default: throw .malformed
         }
         return stream.inputLeft > 0 || stream.roomLeft == 0
     }
 
-    /// RFC 7692 §7.2.3.4: behind a final block the message may go on.
+    /// Starts a new stream, because a message may continue after a final block (RFC 7692 §7.2.3.4).
     private func beginAgain(_ stream: ZlibStream) throws(InflateError) {
         // SAFETY: the stream was made by `inflateInit2_`; a reset keeps its input.
         guard unsafe inflateReset(stream.pointer) == Z_OK else { throw .malformed }

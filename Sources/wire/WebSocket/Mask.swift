@@ -1,6 +1,6 @@
-/// XOR with four bytes again and again (RFC 6455 §5.3): what masks a payload also unmasks it.
+/// Mask of a frame's payload: XOR with four repeated bytes (RFC 6455 §5.3). The same operation masks and unmasks.
 enum Mask {
-    /// In place, eight bytes at a time. `phase` is how far into the payload the range begins.
+    /// Masks the range in place, eight bytes at a time. `phase` is the range's offset in the payload.
     static func apply(_ mask: UInt32, to bytes: inout MutableRawSpan, in range: Range<Int>, phase: Int) {
         precondition(range.lowerBound >= 0 && range.upperBound <= bytes.byteCount, "only bytes at hand are masked")
         guard !range.isEmpty else { return }
@@ -27,7 +27,7 @@ enum Mask {
         }
     }
 
-    /// The mask as it stands `phase` bytes into the payload; its first byte is the lowest.
+    /// Returns the mask rotated to offset `phase` of the payload; its first byte is the lowest.
     private static func rotated(_ mask: UInt32, by phase: Int) -> UInt32 {
         let bits = UInt32(truncatingIfNeeded: phase & 3) * 8
         return bits == 0 ? mask : mask >> bits | mask << (32 - bits)

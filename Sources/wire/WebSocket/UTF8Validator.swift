@@ -1,15 +1,15 @@
 import Bytes
 
-/// Says of text that arrives in pieces, as early as can be known, that it is not UTF-8 (RFC 3629 §4): neither overlong
-/// forms, nor surrogates, nor anything past U+10FFFF.
+/// Validator of UTF-8 (RFC 3629 §4) for text that arrives in pieces. It finds an error as early as possible. It refuses
+/// overlong forms, surrogates and code points above U+10FFFF.
 struct UTF8Validator {
-    /// Continuation bytes that the character at hand still needs.
+    /// Number of continuation bytes that the current character still needs.
     private var missing: UInt8 = 0
-    /// What the next of them may be.
+    /// Range of the next continuation byte.
     private var lowest: UInt8 = 0x80
     private var highest: UInt8 = 0xBF
 
-    /// Whether the text could end here.
+    /// True if the text may end here.
     var isBetweenCharacters: Bool { missing == 0 }
 
     static func isValid(_ text: RawSpan) -> Bool {
@@ -17,7 +17,7 @@ struct UTF8Validator {
         return validator.accepts(text) && validator.isBetweenCharacters
     }
 
-    /// False as soon as no continuation could make it valid.
+    /// Reads further text. Returns false as soon as no continuation could make the text valid.
     mutating func accepts(_ text: RawSpan) -> Bool {
         var state = self
         defer { self = state }
@@ -32,7 +32,7 @@ struct UTF8Validator {
         return true
     }
 
-    /// Past as many words of eight ASCII bytes as there are.
+    /// Returns the offset after all words of eight ASCII bytes that begin at `start`.
     private static func afterASCII(_ text: RawSpan, from start: Int) -> Int {
         var at = start
         while at &+ 8 <= text.byteCount {

@@ -1,12 +1,13 @@
 import Bytes
 import Crypto
 
-/// The opening handshake of RFC 6455 §4: a request in, an upgrade or a refusal out.
+/// Opening handshake of RFC 6455 §4: takes a request and returns an upgrade or a refusal.
 ///
-/// Who may connect, and to which path, is decided elsewhere. No sub-protocol is echoed, whatever the client offers.
+/// Other code decides which clients may connect, and to which path. The answer names no sub-protocol, whatever the
+/// client offers.
 public enum WebSocketHandshake {
     public enum Outcome: Equatable, Sendable {
-        /// The response to send; frames follow it. With an agreement, messages may be compressed in both directions.
+        /// Response to send before the frames. With an agreement, messages may be compressed in both directions.
         case accepted([UInt8], DeflateAgreement?)
         case refused(HTTPRefusal)
     }
@@ -22,18 +23,18 @@ public enum WebSocketHandshake {
         }
     }
 
-    /// Whether the client means to open a WebSocket at all.
+    /// True if the client asks for a WebSocket at all.
     public static func isRequested(by request: HTTPRequest) -> Bool {
         request.header("upgrade", hasToken: "websocket")
     }
 
-    /// What a server answers to a key (RFC 6455 §4.2.2), for clients that check it.
+    /// Returns a server's answer to a key (RFC 6455 §4.2.2). Clients use it for their check.
     public static func answer(toKey key: String) -> String {
         let text = key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
         return Base64.encode(SHA1.digest(of: Array(text.utf8).span).span)
     }
 
-    /// RFC 6455 §4.2.1, in its order.
+    /// Checks the request in the order of RFC 6455 §4.2.1 and returns its key.
     private static func key(of request: HTTPRequest) throws(HTTPRefusal) -> String {
         guard request.method == "GET", request.version == .http11, request.body == .none else {
             throw HTTPRefusal(.badRequest, "a WebSocket begins with GET of HTTP/1.1 without a body")
@@ -52,7 +53,7 @@ public enum WebSocketHandshake {
         return key
     }
 
-    /// 22 digits and two of padding: 16 bytes.
+    /// True for 22 base64 digits and two of padding, which encode 16 bytes.
     private static func isKey(_ key: String) -> Bool {
         let utf8 = Array(key.utf8)
         return utf8.count == 24 && utf8[22...].elementsEqual("==".utf8) && utf8[..<22].allSatisfy(Base64.isDigit)

@@ -1,6 +1,6 @@
 import CZlib
 
-/// The memory of a zlib stream, which stays at one address because zlib remembers it.
+/// Memory of a zlib stream. It keeps its address, because zlib stores that address.
 @safe
 final class ZlibStream {
     let pointer: UnsafeMutablePointer<z_stream>
@@ -17,7 +17,7 @@ final class ZlibStream {
         unsafe pointer.deallocate()
     }
 
-    /// What zlib will read. It does not write there, whatever the pointer's type says.
+    /// Sets the bytes that zlib reads next. zlib does not write to them, although the pointer type would allow it.
     func setInput(_ bytes: UnsafeRawBufferPointer) {
         // SAFETY: only stores the address and its count; the caller ends the step while the bytes are borrowed.
         unsafe pointer.pointee.next_in = UnsafeMutablePointer(
@@ -25,14 +25,14 @@ final class ZlibStream {
         unsafe pointer.pointee.avail_in = UInt32(bytes.count)
     }
 
-    /// Where zlib will write.
+    /// Sets the memory that zlib writes next.
     func setOutput(_ room: UnsafeMutableRawBufferPointer) {
         // SAFETY: as above.
         unsafe pointer.pointee.next_out = room.assumingMemoryBound(to: UInt8.self).baseAddress
         unsafe pointer.pointee.avail_out = UInt32(room.count)
     }
 
-    /// Forgets both, so that no borrowed address outlives its step.
+    /// Clears input and output, so that no borrowed address outlives its step.
     func clear() {
         // SAFETY: plain stores into memory that this object owns.
         unsafe pointer.pointee.next_in = nil
@@ -45,7 +45,7 @@ final class ZlibStream {
     var inputLeft: Int { Int(unsafe pointer.pointee.avail_in) }
     var roomLeft: Int { Int(unsafe pointer.pointee.avail_out) }
 
-    /// Whether decompression stands between two blocks: bit 7 of zlib's `data_type`.
+    /// True if decompression stands between two blocks: bit 7 of zlib's `data_type`.
     var isBetweenBlocks: Bool {
         // SAFETY: as above.
         unsafe pointer.pointee.data_type & 128 != 0
