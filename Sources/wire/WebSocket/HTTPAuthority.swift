@@ -1,5 +1,5 @@
-/// Host and port of a request (RFC 3986 §3.2): those of its target, or else of its Host header. The only place where a host is
-/// read.
+/// Host and port of a request (RFC 3986 §3.2), from its target or else from its Host header. No other code parses a
+/// host.
 public struct HTTPAuthority: Equatable, Sendable {
     /// Text as it was received.
     public let text: String
@@ -52,8 +52,8 @@ public struct HTTPAuthority: Equatable, Sendable {
         return isAddress && bytes.contains(UInt8(ascii: ":"))
     }
 
-    /// True if the host is in brackets, or has a number as its last label. Browsers tell IPv4 addresses from names in this way
-    /// (URL Standard, "ends in a number checker").
+    /// True if the host is in brackets, or has a number as its last label. Browsers tell IPv4 addresses from names in
+    /// this way (URL Standard, "ends in a number checker").
     private static func isAddress(_ host: ArraySlice<UInt8>) -> Bool {
         if host.first == UInt8(ascii: "[") { return true }
         let last = host.split(separator: UInt8(ascii: ".")).last ?? []

@@ -49,8 +49,8 @@ struct HTTPHeaderFields {
 
     // MARK: The message that the head describes
 
-    /// Returns the request's host. Requires exactly one Host header (RFC 9112 §3.2): two readings of a request's destination
-    /// are worse than none. A target in absolute form replaces the Host (§3.2.2), so no other reader of the header sees another
+    /// Returns the request's host. Requires exactly one Host header (RFC 9112 §3.2), so that a request has only one
+    /// destination. A target in absolute form replaces the Host (§3.2.2), so no other reader of the header sees another
     /// host.
     mutating func host(_ version: HTTPVersion, authority: HTTPAuthority?) throws(HTTPRefusal) -> HTTPAuthority? {
         guard let index = fields.firstIndex(where: { $0.name == "host" }) else {

@@ -28,8 +28,8 @@ enum HTTPSyntax {
     /// NUL.
     static func isValueCharacter(_ byte: UInt8) -> Bool { byte == tab || (byte >= 32 && byte != 127) }
 
-    /// True for a character of `uri-host [":" port]`, except those of a path, a list or a name with a password (RFC 3986 §3.2).
-    /// The percent sign is excluded too: one host could be written in two ways.
+    /// True for a character of `uri-host [":" port]`, except those of a path, a list or a name with a password (RFC
+    /// 3986 §3.2). The percent sign is excluded too, because it allows several spellings of one host.
     static func isHostCharacter(_ byte: UInt8) -> Bool {
         if isDigit(byte) || isLetter(byte) { return true }
         switch byte {
