@@ -1,33 +1,34 @@
-/// What one blocked connection has not taken yet, in order. Its bytes stay in the arena's chunks, which it retains.
+/// Output that one blocked connection has not taken yet, in order. The bytes stay in chunks of the arena, which the
+/// backlog retains.
 final class Backlog {
     struct Entry {
         var extent: PieceArena.Extent
-        /// Belongs to the frame of the entry before it.
+        /// True if the entry belongs to the same frame as the entry before it.
         var continues: Bool
     }
 
-    /// A plain ring would do; entries come in batches and go in batches, so an array with a head is one too.
+    /// Queue of entries, with `head` as the index of the first. Entries come and go in batches, so an array is enough.
     private var entries: [Entry] = []
     private var head = 0
     private(set) var byteCount = 0
-    /// Bytes at the front that TLS has taken into a record already: they have to be offered again as they are.
+    /// Number of bytes at the front that TLS has already put into a record. They must be offered again unchanged.
     var committed = 0
-    /// When the connection took something last.
+    /// Time at which the connection last took bytes.
     var takenAt: UInt64 = 0
-    /// The seat that it belongs to; nil while it waits for the next.
+    /// Seat of the connection; nil while the backlog is free.
     var seat: Int?
 
     var isEmpty: Bool { head == entries.count }
     var count: Int { entries.count - head }
     subscript(_ index: Int) -> Entry { entries[head + index] }
 
-    /// The caller has retained the extent's chunk.
+    /// Appends an entry whose chunk the caller has retained.
     func append(_ entry: Entry) {
         entries.append(entry)
         byteCount += Int(entry.extent.length)
     }
 
-    /// Takes bytes that were sent off the front and lets go of their chunks.
+    /// Removes bytes that were sent from the front and releases their chunks.
     func advance(_ sent: Int, _ arena: PieceArena) {
         precondition(sent <= byteCount, "no more can be sent than is there")
         var left = sent
@@ -38,7 +39,7 @@ final class Backlog {
             guard left >= length else {
                 entries[head].extent.offset += UInt32(left)
                 entries[head].extent.length -= UInt32(left)
-                // The rest of a frame under way.
+                // The entry is now the rest of a frame that has begun.
                 entries[head].continues = true
                 break
             }
@@ -59,7 +60,7 @@ final class Backlog {
         }
     }
 
-    /// Drops every frame that was not begun, and keeps what is left of the one under way in memory of its own.
+    /// Drops every frame that has not begun. Copies the rest of the frame that has begun into its own memory.
     func dropWhatWasNotBegun(_ arena: PieceArena) {
         var kept: [Entry] = []
         var keptBytes = 0

@@ -1,38 +1,38 @@
 import Glibc
 
-/// All that a loop keeps of one connection. Most connections wait most of the time, so this is small and plain: what
-/// only some need for a while (input that is not complete, output that is blocked, TLS) stands elsewhere.
+/// Record of one connection in its loop. It is small and plain, because most connections wait most of the time. Data
+/// that only some need for a while (incomplete input, blocked output, TLS) is stored elsewhere.
 @safe
 struct Connection: BitwiseCopyable {
     enum Stage: UInt8, BitwiseCopyable {
-        /// Nobody's; also the state of zeroed memory.
+        /// The seat is free. Zeroed memory also has this stage.
         case free
         case handshaking
         case open
-        /// What is queued goes out, nothing more is taken in.
+        /// Queued output is still sent; input is no longer read.
         case closing
-        /// We finished sending and wait for the peer to see it.
+        /// The loop has finished sending and waits until the peer has seen it.
         case lingering
-        /// No socket any more; the application is told at the end of the turn.
+        /// The socket is closed. The loop tells the application at the end of the turn.
         case ended
     }
 
     struct Flags: OptionSet, BitwiseCopyable {
         let rawValue: UInt8
 
-        /// In the list of those with something queued this turn.
+        /// The connection is in the list of connections with output queued in this turn.
         static let isQueued = Flags(rawValue: 1)
         static let readingIsPaused = Flags(rawValue: 2)
-        /// In the list of those whose input is looked at again without a new event.
+        /// The connection is in the list of connections whose input is examined again without a new event.
         static let isReadAgain = Flags(rawValue: 4)
-        /// The peer will send nothing more.
+        /// The peer has finished sending.
         static let peerFinished = Flags(rawValue: 8)
-        /// The application knows it.
+        /// The application has been told of the connection.
         static let wasOpened = Flags(rawValue: 16)
         static let hasFallenBehind = Flags(rawValue: 32)
-        /// In the list of those that something was queued for since that was asked.
+        /// The connection is in the list of those with output queued since the last `takeSent()`.
         static let wasSent = Flags(rawValue: 64)
-        /// More waits for it than a moment's, which the application was told.
+        /// The backlog has exceeded `filledBytes` and has not been emptied since.
         static let isFilled = Flags(rawValue: 128)
     }
 
@@ -40,55 +40,55 @@ struct Connection: BitwiseCopyable {
     var generation: UInt32
     var stage: Stage
     var flags: Flags
-    /// What epoll watches it for now.
+    /// Events for which epoll watches the connection.
     var watched: UInt16
-    /// This turn's outbox: first and last link, 0 for none.
+    /// Outbox of this turn: first and last link, 0 for none.
     var firstLink: UInt32
     var lastLink: UInt32
     var queuedBytes: UInt32
-    /// What it could not take, in the loop's backlogs; 0 for nothing.
+    /// Index of the blocked output in the loop's backlogs; 0 for none.
     var backlog: UInt32
-    /// Its TLS session, in the loop's sessions; 0 for none.
+    /// Index of the TLS session in the loop's sessions; 0 for none.
     var session: UInt32
-    /// Input that was not consumed.
+    /// Input that the application has not consumed.
     var input: UnsafeMutableRawPointer?
     var inputCount: UInt32
     var inputCapacity: UInt32
-    /// The application is not asked before there are so many bytes of input.
+    /// Number of input bytes below which the loop does not call the application.
     var inputWanted: UInt32
-    /// What the application keeps of a message that is not whole.
+    /// Bytes that the application holds of an incomplete message.
     var held: UInt32
-    /// Since when a message is not whole; 0 where there is none.
+    /// Time since when a message is incomplete; 0 if none is.
     var unfinishedSince: UInt64
-    /// Who pays for that, among the loop's accounts.
+    /// Index, among the loop's accounts, of the budget that pays for the incomplete message.
     var account: UInt16
-    /// What is read next may have been there when the loop looked last.
+    /// True if the next bytes that are read may have arrived before the loop last looked.
     var mayHaveWaited: Bool
-    /// 0: it may be idle for ever.
+    /// Idle limit; 0 for none.
     var idleMilliseconds: UInt32
     var lastReceived: UInt64
-    /// Something came from it after that, and had not been there then; 0 for nothing.
+    /// Latest time after which the peer certainly sent something that the loop has read; 0 if unknown.
     var heardAfter: UInt64
-    /// When handshake, closing or lingering have to be done; 0 for never.
+    /// Time at which handshake, closing or lingering must be done; 0 for never.
     var deadline: UInt64
-    /// Why it ends, once that is decided.
+    /// Reason of the end, once it is decided.
     var end: ConnectionEnd
 
-    // Out of line each of these would be handed a copy of all the rest.
+    // Inlined, because a call would copy the whole record.
     @inline(__always) var isLive: Bool { stage != .free && stage != .ended }
-    /// Not so of clients that are only played (`FrameWitness`).
+    /// True if the connection has a socket. Simulated clients have none (`FrameWitness`).
     @inline(__always) var hasSocket: Bool { descriptor >= 0 }
 }
 
-/// The connections of one loop, each with a seat: a number that the next one gets when it has gone.
+/// Connections of one loop. Each has a seat: an index that is reused after the connection has ended.
 ///
-/// The whole table is one reservation of zeroed memory: a seat that was never used costs nothing but addresses, and
-/// none ever moves.
+/// The whole table is one reservation of zeroed memory. A seat that was never used costs only address space, and no
+/// seat ever moves.
 @safe
 final class ConnectionTable {
     private let base: UnsafeMutablePointer<Connection>
     let capacity: Int
-    /// Seats from here on were never used.
+    /// First of the seats that were never used.
     private(set) var highWater = 0
     private let freed = PlainArray<UInt32>()
     private(set) var count = 0
@@ -121,7 +121,7 @@ final class ConnectionTable {
         }
     }
 
-    /// The seat of a connection that is still there.
+    /// Returns the seat of a connection that still exists.
     @inline(__always)
     func seat(of id: ConnectionID) -> Int? {
         let seat = Int(id.seat)
@@ -132,7 +132,7 @@ final class ConnectionTable {
 
     func id(of seat: Int) -> ConnectionID { ConnectionID(seat: UInt32(seat), generation: self[seat].generation) }
 
-    /// A free seat, with a generation it never had; nil when all are taken.
+    /// Takes a free seat, with a generation that the seat never had before; nil if all are taken.
     func take(descriptor: Int32, stage: Connection.Stage, now: UInt64) -> Int? {
         let seat: Int
         if let reused = freed.popLast() {

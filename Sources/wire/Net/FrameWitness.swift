@@ -1,23 +1,23 @@
 import Bytes
 import System
 
-/// Sees what clients without a socket would have been sent.
+/// Observer of frames for clients without a socket.
 ///
-/// Such a client is a connection like any other up to the very call that would hand its bytes to the kernel. That is how
-/// benchmarks tell what a delivery costs on our side of the kernel, without a second way of delivering.
+/// Such a client is a connection like any other, except that its bytes are not passed to the kernel. Benchmarks use it
+/// to measure the hub's own cost of a delivery, with the same code as for real clients.
 public protocol FrameWitness: AnyObject {
-    /// Whether it wants to look at what is sent, or only to count it.
+    /// True if the observer wants the frames; false if it only counts them.
     var looksInside: Bool { get }
 
-    /// In this turn a connection was sent so many frames.
+    /// Receives the number of frames that were sent to a connection in this turn.
     func counted(_ frames: Int, to connection: ConnectionID)
 
-    /// A connection was sent this, one or more whole frames.
+    /// Receives the bytes that were sent to a connection: one or more whole frames.
     func saw(_ frames: RawSpan, to connection: ConnectionID)
 }
 
 extension SocketLoop {
-    /// A connection that nobody is at the other end of; nil when there is no place for it.
+    /// Opens a connection without a socket; nil if the table is full.
     public func open(watchedBy witness: any FrameWitness) -> ConnectionID? {
         guard let seat = table.take(descriptor: -1, stage: .open, now: now) else { return nil }
         self.witness = witness
@@ -26,7 +26,7 @@ extension SocketLoop {
         return connection
     }
 
-    /// What was queued for a connection without a socket goes nowhere.
+    /// Passes the output of a connection without a socket to the witness, and sends nothing.
     func show(_ seat: Int, _ first: UInt32) {
         guard let witness else { return }
         let connection = table.id(of: seat)

@@ -1,14 +1,13 @@
 import Diagnostics
 import Glibc
 
-/// Puts pieces together for one call to the kernel: neighbours in memory become one range, small pieces are copied
-/// side by side, large ones are pointed at where they lie.
+/// Collector of pieces for one call to the kernel. It joins pieces that are neighbours in memory, copies small pieces
+/// side by side, and passes large ones by pointer.
 ///
-/// Copying is what small pieces want: the kernel takes longer for a list of a hundred pointers than it takes us to copy
-/// what they point at.
+/// Small pieces are copied because the kernel takes longer for a list of a hundred pointers than the copy takes.
 @safe
 final class Gather {
-    /// Ranges of one or several batches; those of the running one are the last.
+    /// Ranges of one or several batches; the current batch is the last.
     private let ranges: UnsafeMutablePointer<iovec>
     private let rangeCapacity: Int
     private let scratch: UnsafeMutableRawPointer
@@ -33,21 +32,21 @@ final class Gather {
         unsafe scratch.deallocate()
     }
 
-    /// Starts the first of several batches that stay valid together.
+    /// Discards all batches and starts the first of several that stay valid together.
     func reset() {
         rangeEnd = 0
         scratchUsed = 0
         begin()
     }
 
-    /// Starts a batch behind those that were gathered before.
+    /// Starts a batch after those gathered before.
     func begin() {
         firstRange = rangeEnd
         lastIsScratch = false
         byteCount = 0
     }
 
-    /// Whether another batch of usual size fits behind those gathered so far.
+    /// True if another batch of usual size fits after those gathered before.
     var hasRoom: Bool {
         rangeCapacity - rangeEnd >= Gather.usualRanges && scratchCapacity - scratchUsed >= Gather.usualScratch
     }
@@ -55,10 +54,10 @@ final class Gather {
     static let usualRanges = 64
     static let usualScratch = 32 << 10
 
-    /// Ranges of the running batch; each is one `iovec`.
+    /// Number of ranges in the current batch; each is one `iovec`.
     var rangeCount: Int { rangeEnd - firstRange }
 
-    /// One more piece; false when the batch is full and has to go first.
+    /// Adds a piece. Returns false if the batch is full and must be sent first.
     @inline(__always)
     func add(_ start: UnsafeMutableRawPointer, _ length: Int) -> Bool {
         byteCount += length
@@ -81,10 +80,10 @@ final class Gather {
         return true
     }
 
-    /// The kernel's `UIO_MAXIOV`.
+    /// Largest number of ranges in one call, the kernel's `UIO_MAXIOV`.
     private static let maximumRanges = 1024
 
-    /// To be called after the last piece.
+    /// Completes the batch. The caller calls it after the last piece.
     func finish() {
         if rangeCount > 1, !lastIsScratch { copyLastIfSmall() }
     }
@@ -119,13 +118,13 @@ final class Gather {
         return unsafe base >= scratch && base + ranges[index].iov_len == target
     }
 
-    /// The running batch's ranges. Valid until `reset`.
+    /// Ranges of the current batch. Valid until `reset`.
     var batch: UnsafeMutableBufferPointer<iovec> {
         // SAFETY: the running batch's ranges are initialised.
         unsafe UnsafeMutableBufferPointer(start: ranges + firstRange, count: rangeCount)
     }
 
-    /// The batch when it is one range; valid until `reset`.
+    /// The batch if it is a single range. Valid until `reset`.
     var single: UnsafeRawBufferPointer? {
         guard rangeCount == 1 else { return nil }
         // SAFETY: the range is initialised.

@@ -1,10 +1,10 @@
 import Diagnostics
 import Synchronization
 
-/// What unfinished messages and requests may take together: the bytes that came of them and are kept until the rest comes.
+/// Limit of the memory for incomplete messages and requests of all clients: bytes that are kept until the rest arrives.
 ///
-/// Shared by all loops. One that belongs to a part of the clients has its share of a larger one, so that a part cannot use up
-/// what the others need.
+/// All loops share one budget. A budget for some of the clients is part of a larger one and also counts against it, so
+/// that these clients cannot use up the memory of the others.
 public final class InputBudget: Sendable {
     private let limit: Int
     private let whole: InputBudget?
@@ -22,8 +22,8 @@ public final class InputBudget: Sendable {
         whole?.add(bytes)
     }
 
-    /// Whether one that holds so much has to go. Who holds little may go beyond the limit once again as far: the many who
-    /// send small messages are not to pay for the few who begin large ones.
+    /// True if a connection that holds `bytes` must be closed. A connection that holds little is closed only at twice
+    /// the limit, so that many clients with small messages do not suffer from a few clients with large ones.
     func isExceeded(byHolderOf bytes: Int) -> Bool {
         let allowed = bytes <= Self.little ? 2 * limit : limit
         return used.load(ordering: .relaxed) > allowed || whole?.isExceeded(byHolderOf: bytes) ?? false
@@ -32,13 +32,14 @@ public final class InputBudget: Sendable {
     static let little = 256 << 10
 }
 
-// MARK: What connections hold
+// MARK: Memory that connections hold
 
 extension SocketLoop {
-    /// Input that fits into the shared buffer's beginning is not counted.
+    /// Bytes of input that are not counted, because they fit at the beginning of the shared buffer.
     private static let uncounted = 16 << 10
 
-    /// Who pays for what the connection holds: the first that was said is everybody's.
+    /// Charges the connection's incomplete input to `budget`. Before this call the common budget of all connections
+    /// pays.
     public func bill(_ connection: ConnectionID, to budget: InputBudget) {
         guard let seat = table.seat(of: connection) else { return }
         let held = heldInput(seat)
@@ -49,14 +50,14 @@ extension SocketLoop {
 
     private func account(of budget: InputBudget) -> UInt16 {
         if let known = accounts.firstIndex(where: { $0 === budget }) { return UInt16(known) }
-        // After so many that came and went the whole pays.
+        // The index is used up after that many budgets, so the common budget pays.
         guard accounts.count < Int(UInt16.max) else { return 0 }
         accounts.append(budget)
         return UInt16(accounts.count - 1)
     }
 
-    /// The application keeps so many bytes of a message that is not whole. With `restarting` it is another message than it was
-    /// before.
+    /// Records that the application holds `bytes` bytes of an incomplete message. With `restarting` the message is
+    /// another one than before.
     public func hold(_ bytes: Int, for connection: ConnectionID, restarting: Bool) {
         guard let seat = table.seat(of: connection) else { return }
         let before = heldInput(seat)
@@ -65,7 +66,7 @@ extension SocketLoop {
         noteHeld(seat, before: before)
     }
 
-    /// The connection has ended.
+    /// Records that the application holds nothing more, because the connection has ended.
     func hold(nothingOf seat: Int) {
         let before = heldInput(seat)
         table[seat].held = 0
@@ -77,7 +78,7 @@ extension SocketLoop {
         return held > Self.uncounted ? held : 0
     }
 
-    /// What a connection holds has changed.
+    /// Updates the accounts after a change of the bytes that a connection holds.
     func noteHeld(_ seat: Int, before: Int) {
         let held = heldInput(seat)
         count(seat, from: before, to: held)
@@ -102,11 +103,11 @@ extension SocketLoop {
         metrics.unfinishedInputBytes.add(Int64(after - before))
     }
 
-    /// Those who hold what there is no room for; told between calls of the application's.
+    /// Closes connections whose input exceeds the budget. The loop calls it outside of the application's calls.
     func sendOverfullAway() {
         while let number = sendAway.popLast() {
             let seat = Int(number)
-            // It may have finished meanwhile, or others may have gone.
+            // The message may be complete by now, or other connections may have ended.
             guard table[seat].stage == .open, hasNoRoom(seat) else { continue }
             metrics.unfinishedInputRefused[.noRoom].add()
             application.hasNoRoom(table.id(of: seat))
@@ -114,7 +115,7 @@ extension SocketLoop {
         }
     }
 
-    /// When the message that a connection began has to be whole; `.max` where there is none.
+    /// Returns the time at which a connection's incomplete message must be complete; `.max` if there is none.
     func unfinishedDue(_ seat: Int) -> UInt64 {
         let since = table[seat].unfinishedSince
         guard since != 0, table[seat].stage == .open else { return .max }

@@ -1,19 +1,19 @@
 import Bytes
 import Diagnostics
 
-/// Bytes to send that several connections may share; an index into the turn's arena, valid until the turn ends.
+/// Bytes to send, which several connections may share. An index into the arena of the turn, valid until the turn ends.
 public struct Piece: Sendable, Equatable {
     let index: UInt32
 }
 
-/// The memory of everything a loop sends: reference-counted chunks that are filled one behind the other.
+/// Memory for all data that a loop sends: reference-counted chunks that are filled one after the other.
 ///
-/// A piece belongs to a turn. What blocked connections still need of it is kept by retaining its chunk, so that a frame
-/// for ten thousand connections is in memory once, whoever has to wait for it. Pieces that were shared one after the
-/// other lie side by side, which lets a batch of them go out by one call without being copied.
+/// A piece is valid for one turn. A blocked connection keeps its pieces by retaining their chunk. So a frame for ten
+/// thousand connections is in memory once, even if some of them are slow. Pieces shared in sequence are neighbours in
+/// memory, so one call can send a batch of them without a copy.
 @safe
 final class PieceArena {
-    /// A place in a chunk.
+    /// Range of bytes in a chunk.
     struct Extent {
         var chunk: UInt32
         var offset: UInt32
@@ -22,12 +22,12 @@ final class PieceArena {
 
     @safe
     private struct Chunk: BitwiseCopyable {
-        /// nil when the entry is not in use.
+        /// Memory of the chunk; nil if the entry is not in use.
         var base: UnsafeMutableRawPointer?
         var capacity: Int
-        /// Entries of backlogs that lie in it.
+        /// Number of backlog entries that lie in the chunk.
         var retains = 0
-        /// Pieces of this turn lie in it, or the next ones will.
+        /// True if pieces of this turn lie in the chunk, or the next pieces will.
         var isInTurn = false
     }
 
@@ -36,12 +36,12 @@ final class PieceArena {
     private var unused: [UInt32] = []
     /// Empty chunks of the usual size.
     private var spare: [UInt32] = []
-    /// Those that pieces of this turn lie in.
+    /// Chunks that contain pieces of this turn.
     private var ofThisTurn: [UInt32] = []
     private var current: UInt32?
     private var used = 0
     private let pieces = PlainArray<Extent>(capacity: 256)
-    /// Memory of all chunks but the spare ones.
+    /// Memory of all chunks except the spare ones.
     private(set) var heldBytes = 0
     private(set) var turnBytes = 0
 
@@ -61,7 +61,7 @@ final class PieceArena {
         return piece
     }
 
-    /// Three parts one behind the other, so that what lies elsewhere is copied once.
+    /// Adds a piece from three consecutive parts, so that parts from different places are copied only once.
     func add(_ head: RawSpan, _ body: RawSpan, _ tail: RawSpan) -> Piece {
         let length = head.byteCount + body.byteCount + tail.byteCount
         precondition(length <= Limits.maximumPieceBytes, "a piece is at most as large as its limit")
@@ -74,7 +74,7 @@ final class PieceArena {
         return piece
     }
 
-    /// Where a piece lies.
+    /// Returns the range of a piece.
     @inline(__always)
     func extent(of piece: UInt32) -> Extent { pieces[Int(piece)] }
 
@@ -101,7 +101,7 @@ final class PieceArena {
         return Extent(chunk: chunk, offset: UInt32(used), length: UInt32(length))
     }
 
-    /// At the beginning of the room, which is the rest of it then.
+    /// Copies bytes to the beginning of the range, which then shrinks to its rest.
     private func put(_ bytes: RawSpan, _ rest: inout Extent) {
         precondition(bytes.byteCount <= Int(rest.length), "room was made for all of it")
         // SAFETY: the chunk has room for the extent, which is at least as long as the bytes.
@@ -144,7 +144,7 @@ final class PieceArena {
         return UInt32(chunks.count - 1)
     }
 
-    /// Pieces are not valid any more. Chunks that nobody waits for are free again.
+    /// Invalidates all pieces and frees the chunks that no connection waits for.
     func endTurn() {
         guard !pieces.isEmpty else { return }
         pieces.removeAll(keeping: 1 << 16)
@@ -157,11 +157,11 @@ final class PieceArena {
         ofThisTurn.removeAll(keepingCapacity: true)
         guard let current else { return }
         ofThisTurn.append(current)
-        // Else it is filled further, so that a connection that waits for one small frame does not hold a chunk alone.
+        // Otherwise the chunk is filled further, so that one small blocked frame does not hold a whole chunk.
         if chunks[Int(current)].retains == 0 { used = 0 }
     }
 
-    // MARK: What blocked connections keep
+    // MARK: Memory that blocked connections keep
 
     func retain(_ chunk: UInt32) { chunks[Int(chunk)].retains += 1 }
 
@@ -171,7 +171,7 @@ final class PieceArena {
         if !chunks[Int(chunk)].isInTurn { freeIfUnused(chunk) }
     }
 
-    /// A retained copy in memory of its own size, for the little that is kept of a dropped queue.
+    /// Returns a retained copy in memory of exactly its size, for the rest of a dropped queue.
     func retainedCopy(of extent: Extent) -> Extent {
         let chunk = newChunk(max(Int(extent.length), 1))
         let copy = Extent(chunk: chunk, offset: 0, length: extent.length)

@@ -1,7 +1,6 @@
-/// A growing array of plain values for one thread, whose elements are changed in place.
+/// Growing array of plain values for one thread. Elements are changed in place.
 ///
-/// An `Array` in a class pays a uniqueness and an exclusivity check for every element that is changed; here is one
-/// bounds check.
+/// An `Array` in a class checks uniqueness and exclusivity for every changed element. This type checks only the bounds.
 @safe
 final class PlainArray<Element: BitwiseCopyable> {
     private var base: UnsafeMutablePointer<Element>

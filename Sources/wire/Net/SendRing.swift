@@ -3,15 +3,15 @@ import Diagnostics
 import Glibc
 import System
 
-/// Sends for many connections by one call to the kernel, where it has io_uring and lets us use it.
+/// Sender for many connections with one call to the kernel. Needs io_uring, and the permission to use it.
 ///
-/// A batch is prepared, handed over and awaited as a whole; no send outlives `submit`, and none waits in the kernel for
-/// room: a full socket answers at once, as it does to a plain send.
+/// A batch is prepared, submitted and awaited as a whole. No send outlives `submit`, and no send waits in the kernel: a
+/// full socket answers at once, as with a plain send.
 @safe
 final class SendRing {
     struct Send: BitwiseCopyable {
         var seat: UInt32
-        /// The list that it began, where the list goes on behind what fitted, and how much was handed over.
+        /// First link of the list, the link that follows the bytes gathered, and the number of those bytes.
         var first: UInt32
         var next: UInt32
         var byteCount: Int
@@ -22,7 +22,7 @@ final class SendRing {
     private let messages: UnsafeMutablePointer<msghdr>
     let sends = PlainArray<Send>(capacity: Limits.ringBatch)
 
-    /// Throws where the kernel has no ring or does not let us have one.
+    /// Opens a ring. Throws if the kernel has no io_uring or denies its use.
     init() throws(SystemError) {
         // SAFETY: zeroed memory that `tw_ring_open` fills; freed here or in `deinit`.
         let ring = UnsafeMutablePointer<io_uring>.allocate(capacity: 1)
@@ -51,7 +51,7 @@ final class SendRing {
 
     var isFull: Bool { sends.count == Limits.ringBatch }
 
-    /// Prepares one send of what was gathered, which has to stay where it is until `submit`.
+    /// Prepares one send of the gathered bytes, which must stay in place until `submit`.
     func add(_ send: Send, _ descriptor: Int32, _ gather: Gather) {
         precondition(!isFull, "a batch has its limit")
         let number = sends.count
@@ -70,7 +70,7 @@ final class SendRing {
         precondition(isPrepared == 1, "the ring has room for a batch")
     }
 
-    /// Hands the batch over. Every send of it has its outcome then.
+    /// Submits the batch. Afterwards every send has its outcome.
     func submit() {
         var left = sends.count
         while left > 0 {
@@ -89,9 +89,9 @@ final class SendRing {
     }
 }
 
-/// The flush by ring.
+/// Flush with io_uring.
 extension SocketLoop {
-    /// Puts a connection's list into the running batch.
+    /// Adds a connection's list to the current batch.
     func flushByRing(_ seat: Int, _ first: UInt32, _ ring: SendRing) {
         if ring.isFull { finishRingBatch(ring) }
         let next = gatherForRing(first, ring)
@@ -100,7 +100,7 @@ extension SocketLoop {
         ring.add(send, table[seat].descriptor, gather)
     }
 
-    /// Like `gatherList`, but what was gathered for the batch before stays.
+    /// Works like `gatherList`, but keeps the bytes that were gathered for the batch before.
     private func gatherForRing(_ first: UInt32, _ ring: SendRing) -> UInt32 {
         if gatheredList != 0, areEqual(gatheredList, first) { return 0 }
         gatheredList = 0
@@ -117,11 +117,11 @@ extension SocketLoop {
         return next
     }
 
-    /// Sends the running batch and looks at what came of it.
+    /// Sends the current batch and handles the outcomes.
     func finishRingBatch(_ ring: SendRing) {
         guard !ring.sends.isEmpty else { return }
         ring.submit()
-        // What follows may gather for itself.
+        // The outcomes may lead to gathering again.
         gatheredList = 0
         for index in 0..<ring.sends.count { take(ring.sends[index]) }
         ring.sends.removeAll()

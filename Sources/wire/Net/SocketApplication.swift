@@ -1,10 +1,9 @@
 import System
 
-/// One connection on one loop, for as long as it lives. An id that outlived its connection is harmless: calls with it
-/// are ignored.
+/// Identity of one connection on one loop, for as long as the connection lives. Calls with an older id are ignored.
 public struct ConnectionID: Hashable, Sendable, BitwiseCopyable {
     public let seat: UInt32
-    /// Tells the connections apart that had the same seat one after the other.
+    /// Number that distinguishes the successive connections of one seat.
     public let generation: UInt32
 
     public init(seat: UInt32, generation: UInt32) {
@@ -15,73 +14,76 @@ public struct ConnectionID: Hashable, Sendable, BitwiseCopyable {
 
 public typealias PeerAddress = SocketAddress
 
-/// Why a connection is no more.
+/// Reason why a connection has ended.
 public enum ConnectionEnd: Sendable, Equatable, BitwiseCopyable {
-    /// The peer closed, or finished sending and got what was queued for it.
+    /// The peer closed, or finished sending and got all queued output.
     case byPeer
-    /// The kernel gave up, with this errno.
+    /// The kernel reported this errno.
     case failed(code: Int32)
-    /// TLS broke: a record that does not decrypt, an alert.
+    /// TLS failed: a record that does not decrypt, or an alert.
     case tlsFailed
-    /// We closed it, and all that was queued before went out.
+    /// The hub closed the connection after sending all queued output.
     case closedHere
-    /// We closed it, and the peer did not take what was queued in time.
+    /// The hub closed the connection, and the peer did not take the queued output in time.
     case closedUnfinished
-    /// It was slower than the limits of its outbox allow.
+    /// The peer was slower than the limits of its outbox allow.
     case fellBehind
-    /// It sent a message larger than the receive limit, or began what there was no room or no time for.
+    /// The peer sent a message above the receive limit, or an incomplete message exceeded the limit of memory or time.
     case inputTooLong
     /// The server stopped.
     case stopped
 }
 
-/// What lives on one loop and gives its bytes a meaning. All calls come on the loop's own thread, none inside another.
+/// User of one loop that gives meaning to the bytes. The loop makes all calls on its own thread, and never one inside
+/// another.
 public protocol SocketApplication: AnyObject {
-    /// The first call.
+    /// Receives the loop, in the first call.
     func started(on loop: SocketLoop)
 
-    /// A connection is ready: after its TLS handshake, if there is one.
+    /// Called when a connection is ready, after its TLS handshake if there is one.
     func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool)
 
-    /// All bytes that were not consumed yet, in place. Returns how many are consumed now; the rest is kept and shown
-    /// again together with more.
+    /// Receives all bytes not yet consumed, in place. Returns the number of bytes consumed now. The loop keeps the rest
+    /// and passes it again together with further bytes.
     func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int
 
-    /// The peer is through with it, or gone: what is sent from now on is dropped. `closed` follows when what was sent before has
-    /// gone out, or cannot.
+    /// Called when the peer has finished sending or is gone. Output sent from now on is dropped. `closed` follows when
+    /// earlier output was sent or cannot be sent.
     func stopsTaking(_ connection: ConnectionID)
 
-    /// Exactly once for every `opened`, and the last call about it.
+    /// Called exactly once for every `opened`, as the last call for the connection.
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd)
 
-    /// The loop's bell was rung: look at the mailbox and the log's end.
+    /// Called when the loop's bell was rung: the application checks its mailbox and the log's end.
     func rung()
 
-    /// Once per turn of the loop, after events and timers; outboxes are flushed after it. True when there is more to do
-    /// at once, so that the loop does not sleep.
+    /// Called once per turn of the loop, after events and timers; the loop then flushes the outboxes. Returns true if
+    /// there is more to do at once, so that the loop does not sleep.
     func turn() -> Bool
 
-    /// A timer's time has come.
+    /// Called when a timer expires.
     func timeIsUp(_ token: UInt64)
 
-    /// Nothing was received for the idle limit. Saying goodbye is the application's part.
+    /// Called when nothing was received for the idle limit. The application decides whether to close the connection.
     func wentIdle(_ connection: ConnectionID)
 
-    /// More waits for it than a moment's: what can be sent later should be. Said again as long as more is added.
+    /// Called when a connection's backlog exceeds `filledBytes`, and again when more is added. The application should
+    /// postpone any output that can wait.
     func filled(_ connection: ConnectionID)
 
-    /// It has taken all of that.
+    /// Called when a filled connection has taken its whole backlog.
     func drained(_ connection: ConnectionID)
 
-    /// The outbox passed one of its limits. Everything behind the frame under way has been dropped; a farewell may be
-    /// sent now. Unless the application closes it, the loop does.
+    /// Called when the outbox exceeds one of its limits. The loop has dropped all output after the frame in progress.
+    /// The application may send a last message. If the application does not close the connection, the loop does.
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int)
 
-    /// What it began and did not finish takes more memory than there is for that. A farewell may be sent; unless the
-    /// application closes it, the loop does.
+    /// Called when a connection's incomplete input exceeds the memory for it. The application may send a last message.
+    /// If the application does not close the connection, the loop does.
     func hasNoRoom(_ connection: ConnectionID)
 
-    /// What it began was not finished in time. Likewise.
+    /// Called when a connection's input was not complete in time. The application may send a last message, as for
+    /// `hasNoRoom`.
     func tookTooLong(_ connection: ConnectionID)
 }
 

@@ -1,7 +1,7 @@
 import Diagnostics
 import System
 
-/// Taking new connections, and surviving that there is no room for them.
+/// Acceptance of new connections, and refusals if resources are short.
 extension SocketLoop {
     func watchListeners() throws(SystemError) {
         for (index, listener) in listeners.enumerated() {
@@ -9,7 +9,7 @@ extension SocketLoop {
         }
     }
 
-    /// Those who wait already are still taken; who comes later is refused by the kernel.
+    /// Stops accepting. Accepts the connections that already wait; the kernel refuses later ones.
     public func stopAccepting() {
         guard !listeners.isEmpty else { return }
         for index in listeners.indices {
@@ -20,7 +20,7 @@ extension SocketLoop {
         acceptRestsUntil = 0
     }
 
-    /// A bounded number, so that a storm of connections does not starve those that are there.
+    /// Accepts a limited number of connections, so that many new ones do not delay the existing ones.
     func acceptBatch(_ index: Int) {
         guard index >= 0, index < listeners.count else { return }
         for _ in 0..<Limits.acceptBatch {
@@ -66,10 +66,10 @@ extension SocketLoop {
         application.opened(table.id(of: seat), from: peer, isSecure: table[seat].session != 0)
     }
 
-    // MARK: No room
+    // MARK: Refusals
 
-    /// Without a descriptor nobody can be taken out of the queue, and the listener would be ready again at once, for ever.
-    /// The reserve makes room for one, who is closed on the spot.
+    /// Accepts and closes one waiting connection, with the descriptor held in reserve. Without a free descriptor no
+    /// connection can be accepted, and the listener would stay readable for ever.
     private func turnOneAway(_ index: Int) -> Bool {
         guard let spare = reserve else { return false }
         StreamSocket.close(spare)
@@ -93,7 +93,7 @@ extension SocketLoop {
         do throws(SystemError) { try watchListeners() } catch { restAccepting() }
     }
 
-    /// Counted each time, said once a while.
+    /// Counts every refusal, and logs one once in a while.
     func refuse(_ reason: ProcessMetrics.RefusalReason, _ code: Int32) {
         metrics.connectionsRefused[reason].add()
         guard reason != .handshake,
@@ -110,7 +110,7 @@ extension SocketLoop {
 }
 
 extension Duration {
-    /// Whole nanoseconds; nothing below zero, and no more than 64 bits hold.
+    /// Duration in whole nanoseconds, limited to the range from zero to 64 bits.
     var nanoseconds: UInt64 {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }

@@ -2,18 +2,19 @@ import Crypto
 import Diagnostics
 import System
 
-/// How connections end: politely, by force, for being slow, for being silent.
+/// Ends of connections: after a flush, at once, for slowness, for silence.
 extension SocketLoop {
     // MARK: By the application
 
-    /// Sends what is queued, then closes; by force if the peer has not taken it in time. Nothing is received any more.
+    /// Sends the queued output, then closes; resets the connection if the peer has not taken it in time. Input is no
+    /// longer read.
     public func close(_ connection: ConnectionID, afterFlushing within: Duration) {
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
         let hasFallen = table[seat].flags.contains(.hasFallenBehind)
         startClosing(seat, hasFallen ? .fellBehind : .closedHere, within: within.nanoseconds)
     }
 
-    /// Closes at once and forgets what was queued.
+    /// Closes the connection at once and drops its queued output.
     public func abort(_ connection: ConnectionID) {
         guard let seat = table.seat(of: connection) else { return }
         end(seat, .closedHere, byReset: true)
@@ -25,11 +26,12 @@ extension SocketLoop {
         table[seat].deadline = max(time(after: nanoseconds), 1)
         needSweep(at: table[seat].deadline)
         watch(seat)
-        // The flush goes on from here once nothing is queued before it.
+        // The flush finishes the closing, after any output queued before.
         if table[seat].isLive { putInQueue(seat) }
     }
 
-    /// All is with the kernel. The socket stays until the peer has seen our end, or the time is up.
+    /// Finishes sending after the kernel has all output. The socket stays open until the peer has seen the end, or the
+    /// time is up.
     func finishClosing(_ seat: Int) {
         if !table[seat].hasSocket || table[seat].flags.contains(.peerFinished) {
             return end(seat, table[seat].end, byReset: false)
@@ -42,7 +44,7 @@ extension SocketLoop {
 
     // MARK: At once
 
-    /// The socket is closed here and now; the application hears of it at the end of the turn.
+    /// Closes the socket at once. The application is told at the end of the turn.
     func end(_ seat: Int, _ reason: ConnectionEnd, byReset: Bool) {
         guard table[seat].isLive else { return }
         let descriptor = table[seat].descriptor
@@ -66,7 +68,8 @@ extension SocketLoop {
             let reason = table[seat].end
             hold(nothingOf: seat)
             forgetInput(seat)
-            // The seat may still stand in a list of this turn; what is found there is then somebody else's, harmlessly.
+            // A list of this turn may still contain the seat, which may then belong to another connection. That is
+            // harmless.
             table.giveBack(seat)
             if wasOpened { application.closed(id, reason) }
         }
@@ -74,7 +77,8 @@ extension SocketLoop {
 
     // MARK: Too slow
 
-    /// The queue is dropped but for the frame under way, behind which a farewell still makes sense.
+    /// Marks a connection as too slow. `tellFallen` then drops its queue except for the frame in progress, after which
+    /// a last message is still valid.
     func fall(_ seat: Int) {
         guard table[seat].stage == .open, !table[seat].flags.contains(.hasFallenBehind) else { return }
         table[seat].flags.insert(.hasFallenBehind)
@@ -96,7 +100,7 @@ extension SocketLoop {
         }
     }
 
-    /// All who are blocked hold too much together: those with the most go first.
+    /// Drops the largest backlogs, if all blocked connections together hold too much.
     func dropMostBehind() {
         let behind = backlogs.filter { $0.seat != nil }.sorted { $0.byteCount > $1.byteCount }
         for backlog in behind where arena.heldBytes > settings.outboxTotalBytes {
@@ -108,7 +112,7 @@ extension SocketLoop {
         }
     }
 
-    /// What slow connections held is not kept for the next ones: they are few.
+    /// Counts the memory that slow connections held. It goes back to the system, because slow connections are few.
     func noteFreed(_ bytes: Int) {
         freedBytes += bytes
         if freedBytes >= Limits.givenBackBytes { needSweep(at: time(after: Limits.giveBackDelay.nanoseconds)) }
@@ -122,14 +126,14 @@ extension SocketLoop {
 
     // MARK: Too silent
 
-    /// After this long without a byte received `wentIdle` is called, and again after as long. nil: never.
+    /// Sets the time without received bytes after which the loop calls `wentIdle`, repeatedly. Nil: never.
     public func setIdleLimit(_ limit: Duration?, for connection: ConnectionID) {
         guard let seat = table.seat(of: connection) else { return }
         setIdleLimit(limit?.nanoseconds ?? 0, seat)
     }
 
     func setIdleLimit(_ nanoseconds: UInt64, _ seat: Int) {
-        // Rounded up, because no milliseconds mean no limit.
+        // Rounded up, because 0 milliseconds would mean no limit.
         let milliseconds = UInt32(clamping: nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 > 0 ? 1 : 0))
         table[seat].idleMilliseconds = milliseconds
         if milliseconds > 0 { needSweep(at: now + UInt64(milliseconds) * 1_000_000) }
@@ -137,8 +141,9 @@ extension SocketLoop {
 
     // MARK: The sweep
 
-    /// Deadlines of single connections are looked after together, now and then: a timer for each would wake the loop for
-    /// each. The more there are, the longer a sweep takes and the rarer it is, at least one a second.
+    /// Time between two sweeps, which check the deadlines of all connections together, because a timer for each would
+    /// wake the loop too often. With more connections a sweep takes longer and is rarer, but there is at least one per
+    /// second.
     private var sweepGap: UInt64 {
         min(max(UInt64(table.highWater) * 20_000, 20_000_000), 1_000_000_000)
     }
@@ -158,7 +163,7 @@ extension SocketLoop {
         if next < .max { needSweep(at: next) }
     }
 
-    /// Ends what is overdue; when this connection has to be looked at again.
+    /// Ends the connection if it is overdue. Returns the time of the next check.
     private func sweep(_ seat: Int) -> UInt64 {
         let connection = table[seat]
         if connection.deadline != 0 {

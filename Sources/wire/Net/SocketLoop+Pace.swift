@@ -1,16 +1,17 @@
 import Diagnostics
 import System
 
-/// Whether those who take what they get come along with what is sent.
+/// Signals to the application about connections that take output too slowly.
 extension SocketLoop {
-    /// From here on a connection is filled. The more there are that take too slowly, the less each may have queued, so that
-    /// all of them hold little.
+    /// Size of a backlog above which a connection counts as filled. The more connections are blocked, the lower the
+    /// size, so that together they hold little.
     var filledBytes: Int {
         let share = settings.outboxTotalBytes / 4 / max(1, blockedCount)
         return min(settings.filledBytes, max(share, Limits.leastFilledBytes))
     }
 
-    /// The application stops sending what it can send later, and goes on when the connection has taken everything.
+    /// Tells the application which connections are filled and which have drained. It postpones output for filled
+    /// connections and continues when they have taken everything.
     func tellFilled() {
         while let seat = filled.popLast() {
             guard table[Int(seat)].stage == .open, table[Int(seat)].flags.contains(.isFilled) else { continue }
@@ -22,6 +23,6 @@ extension SocketLoop {
         }
     }
 
-    /// Nobody should get more in one turn: it is what a turn can add beyond the mark at which others wait.
+    /// True if one connection has got enough output in this turn. More could exceed the outbox limit at once.
     public var hasQueuedEnough: Bool { largestQueue > settings.outboxBytes / 8 }
 }

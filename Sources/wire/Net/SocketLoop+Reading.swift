@@ -2,7 +2,7 @@ import Diagnostics
 import Glibc
 import System
 
-/// What comes in: read into the shared buffer, shown in place, kept only when the application wants more of it first.
+/// Input: read into the shared buffer, passed in place, and kept only if the application wants more bytes first.
 extension SocketLoop {
     func handle(_ events: Epoll.Events, _ seat: Int) {
         switch table[seat].stage {
@@ -29,7 +29,7 @@ extension SocketLoop {
         end(seat, code == 0 ? .byPeer : .failed(code: code), byReset: true)
     }
 
-    /// Between two turns of the application: what it has sent is with the kernel, or queued.
+    /// Tells the application that the peer takes no more. All earlier output is with the kernel or queued.
     private func tellStopsTaking(_ seat: Int) {
         guard table[seat].stage == .open, table[seat].flags.contains(.wasOpened) else { return }
         application.stopsTaking(table.id(of: seat))
@@ -38,7 +38,7 @@ extension SocketLoop {
     // MARK: Reading
 
     private func read(_ seat: Int) {
-        // The application has yet to look at what there is: more would only pile up before it, up to the limit.
+        // The application has not examined the present input yet. More input would only accumulate, up to the limit.
         if table[seat].flags.contains(.isReadAgain), table[seat].inputCount > 0 {
             table[seat].mayHaveWaited = true
             return
@@ -55,10 +55,11 @@ extension SocketLoop {
         unsafe show(seat, readBuffer.base, kept + count)
     }
 
-    /// Input up to this is copied before what follows it, so that a client that sends drop by drop costs little memory.
+    /// Size up to which kept input is copied before new input, so that a client that sends few bytes at a time costs
+    /// little memory.
     private var smallInput: Int { 4096 }
 
-    /// Large input grows where it is: copying it for each read would cost its square.
+    /// Reads into large input in place, because a copy for each read would cost quadratic time.
     private func readMore(_ seat: Int) {
         let kept = Int(table[seat].inputCount)
         reserveInput(seat, kept + min(max(kept, 16 << 10), Limits.inputGrowthBytes))
@@ -71,7 +72,7 @@ extension SocketLoop {
         unsafe show(seat, input, kept + count)
     }
 
-    /// How many bytes came; nil when none did, and whatever that means has been done.
+    /// Returns the number of bytes received; nil if there were none, after handling the reason.
     private func receive(_ seat: Int, into room: UnsafeMutableRawBufferPointer) -> Int? {
         // SAFETY: the caller's room outlives the call.
         switch unsafe transfer(seat, into: room) {
@@ -99,7 +100,7 @@ extension SocketLoop {
         return unsafe StreamSocket.receive(table[seat].descriptor, into: room)
     }
 
-    /// Shows the application all there is, and keeps what it leaves.
+    /// Passes all input to the application, and keeps the bytes that it does not consume.
     private func show(_ seat: Int, _ start: UnsafeMutableRawPointer, _ count: Int) {
         guard count >= Int(table[seat].inputWanted) else { return unsafe keep(seat, start, count, from: 0) }
         table[seat].inputWanted = 0
@@ -110,12 +111,12 @@ extension SocketLoop {
         let consumed = application.received(table.id(of: seat), &bytes)
         precondition(consumed >= 0 && consumed <= count, "an application consumes what it was shown")
         guard table[seat].generation == generation, table[seat].stage == .open else { return }
-        // What is left was begun just now, unless the application has some of it, too.
+        // The remaining bytes have just begun a message, unless the application holds an earlier part of it.
         if consumed > 0, table[seat].held == 0 { table[seat].unfinishedSince = 0 }
         unsafe keep(seat, start, count, from: consumed)
     }
 
-    // MARK: What is left
+    // MARK: Unconsumed input
 
     private func keep(_ seat: Int, _ start: UnsafeMutableRawPointer, _ count: Int, from consumed: Int) {
         let left = count - consumed
@@ -134,7 +135,7 @@ extension SocketLoop {
         noteHeld(seat, before: heldInput(seat))
     }
 
-    /// Makes the input's memory at least this long.
+    /// Grows the memory of the input to at least `wanted` bytes.
     private func reserveInput(_ seat: Int, _ wanted: Int) {
         guard wanted > Int(table[seat].inputCapacity) else { return }
         let capacity = (wanted + 63) & ~63
@@ -170,14 +171,15 @@ extension SocketLoop {
 
     // MARK: The end of input
 
-    /// What it asked for before it finished is still sent.
+    /// Closes after the peer finished sending. Answers to its earlier requests are still sent.
     private func peerFinished(_ seat: Int) {
         table[seat].flags.insert(.peerFinished)
         tellStopsTaking(seat)
         startClosing(seat, .byPeer, within: Limits.farewellLimit.nanoseconds)
     }
 
-    /// Until the peer has seen our end: closing with bytes unread would make the kernel take back what was sent.
+    /// Discards input until the peer has closed. If the hub closed with unread bytes, the kernel would discard sent
+    /// output.
     private func readToEnd(_ seat: Int) {
         // SAFETY: the area outlives the call; nobody looks at the bytes.
         let room = unsafe UnsafeMutableRawBufferPointer(start: readBuffer.base, count: readBuffer.byteCount)
@@ -189,7 +191,7 @@ extension SocketLoop {
 
     // MARK: Pausing
 
-    /// Nothing more is read from it until `resumeReading`; the peer feels it when the kernel's buffers are full.
+    /// Stops reading until `resumeReading`. The peer notices when the kernel's buffers are full.
     public func pauseReading(_ connection: ConnectionID) {
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
         table[seat].flags.insert(.readingIsPaused)
@@ -197,25 +199,26 @@ extension SocketLoop {
         watch(seat)
     }
 
-    /// Reads on. What was left unconsumed is shown again, even if nothing comes. False where reading was not paused.
+    /// Resumes reading and passes unconsumed bytes again, even without new input. Returns false if reading was not
+    /// paused.
     @discardableResult
     public func resumeReading(_ connection: ConnectionID) -> Bool {
         guard let seat = table.seat(of: connection), table[seat].flags.contains(.readingIsPaused) else { return false }
         table[seat].flags.remove(.readingIsPaused)
         watch(seat)
-        // It waited for us, and not we for it.
+        // The peer waited for the hub, so its time to complete the message starts again.
         table[seat].unfinishedSince = 0
         if table[seat].inputCount > 0 { readAgain(seat) }
         return true
     }
 
-    /// Do not call `received` before there are this many bytes, or the receive limit is reached.
+    /// Postpones `received` until there are `count` bytes, or the receive limit is reached.
     public func awaitBytes(_ count: Int, for connection: ConnectionID) {
         guard let seat = table.seat(of: connection) else { return }
         table[seat].inputWanted = UInt32(clamping: count)
     }
 
-    /// What this call leaves unconsumed is shown again in the next turn, even if nothing comes.
+    /// Passes the bytes left unconsumed again in the next turn, even without new input.
     public func showAgain(_ connection: ConnectionID) {
         guard let seat = table.seat(of: connection) else { return }
         readAgain(seat)
@@ -227,7 +230,7 @@ extension SocketLoop {
         readAgain.append(UInt32(seat))
     }
 
-    /// Those with input that no event will announce.
+    /// Handles connections with input that no event announces.
     func lookAgain() {
         let count = readAgain.count
         guard count > 0 else { return }

@@ -3,7 +3,7 @@ import Diagnostics
 import Synchronization
 import System
 
-/// The certificate in use, which may be replaced while the server runs. Sessions that exist keep theirs.
+/// Current certificate, which may be replaced while the server runs. Existing sessions keep theirs.
 final class TLSSource: Sendable {
     private let paths: SocketSettings.TLS
     private let context: Mutex<TLSContext>
@@ -15,18 +15,18 @@ final class TLSSource: Sendable {
 
     var current: TLSContext { context.withLock { $0 } }
 
-    /// Files that cannot be used leave everything as it was.
+    /// Reads the files again. If they cannot be used, the certificate stays.
     func reload() throws(TLSConfigurationError) {
         let fresh = try TLSContext(certificate: paths.certificate, key: paths.key)
         context.withLock { $0 = fresh }
     }
 }
 
-/// TLS: a handshake before a connection is told, and records instead of plain sends. All else is the same code.
+/// TLS: a handshake before the application is told, and records instead of plain sends. All other code is shared.
 extension SocketLoop {
     // MARK: Handshake
 
-    /// False when there is no memory for a session.
+    /// Starts a handshake. Returns false if there is no memory for a session.
     func startHandshake(_ seat: Int, _ peer: PeerAddress, _ source: TLSSource) -> Bool {
         guard let session = source.current.session(on: table[seat].descriptor) else { return false }
         let index = freeSessions.popLast() ?? UInt32(sessions.count)
@@ -73,7 +73,7 @@ extension SocketLoop {
 
     // MARK: Receiving
 
-    /// As much as is there and fits; a session may hold bytes that the socket does not show any more.
+    /// Reads as many bytes as are available and fit. A session may hold bytes that the socket no longer reports.
     func receiveSecurely(_ seat: Int, _ session: TLSSession, into room: UnsafeMutableRawBufferPointer) -> Transfer {
         var filled = 0
         while filled < room.count {
@@ -98,7 +98,7 @@ extension SocketLoop {
 
     // MARK: Sending
 
-    /// Record by record: what one record cannot hold waits for the next, small pieces share one.
+    /// Sends record by record. Small pieces share a record, and a large piece continues in the next one.
     func flushSecurely(_ seat: Int, _ session: TLSSession, _ first: UInt32) {
         var link = first
         var offset = 0
@@ -125,7 +125,7 @@ extension SocketLoop {
         }
     }
 
-    /// The next record's bytes: a part of a large piece where it lies, or several pieces side by side.
+    /// Returns the next record's bytes: a part of a large piece in place, or several pieces side by side.
     private func record(from start: UInt32, _ offset: Int) -> UnsafeRawBufferPointer {
         recordArea.begin()
         var link = start
@@ -142,8 +142,8 @@ extension SocketLoop {
         return unsafe recordArea.bytes
     }
 
-    /// Offers at least the bytes that were offered before: both times it is the front of the same queue, as far as a
-    /// record goes.
+    /// Sends a backlog. OpenSSL requires at least the bytes that were offered before. That holds, because both records
+    /// begin at the front of the same queue and are as long as possible.
     func resumeSecurely(_ seat: Int, _ session: TLSSession, _ backlog: Backlog) {
         while !backlog.isEmpty {
             // SAFETY: the record lies in a chunk that the backlog retains, or in the record area until the next is made.
@@ -172,13 +172,13 @@ extension SocketLoop {
     }
 }
 
-/// What a loop keeps of a connection with TLS.
+/// State of a connection with TLS.
 struct Secured {
     let session: TLSSession
     let peer: PeerAddress
 }
 
-/// Where small pieces are put side by side for one TLS record.
+/// Memory in which small pieces are joined to one TLS record.
 @safe
 final class RecordArea {
     private let base: UnsafeMutableRawPointer
@@ -196,7 +196,8 @@ final class RecordArea {
 
     func begin() { used = 0 }
 
-    /// Takes as much of the bytes as fits; the record when it is full. Bytes for a whole record stay where they are.
+    /// Adds as many of the bytes as fit, and returns the record when it is full. Bytes that fill a whole record are not
+    /// copied.
     func add(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         let size = TLSSession.recordBytes
         // SAFETY: what is looked at and copied is within the bytes' count and the area's size.

@@ -1,28 +1,28 @@
 import Diagnostics
 import System
 
-/// What goes out: queued by piece, handed to the kernel once per connection and turn.
+/// Output: queued as pieces, and passed to the kernel once per connection and turn.
 extension SocketLoop {
     // MARK: Queueing
 
-    /// The memory of all pieces of this turn so far.
+    /// Bytes of all pieces of this turn so far.
     public var turnPieceBytes: Int { arena.turnBytes }
 
-    /// Bytes that many connections are to get: one copy, valid until the end of this turn.
+    /// Stores bytes for many connections once, valid until the end of this turn.
     public func share(_ bytes: RawSpan) -> Piece { arena.add(bytes) }
 
-    /// The same of three parts that lie in different places and follow each other.
+    /// Stores three consecutive parts from different places as one piece.
     public func share(_ head: RawSpan, _ body: RawSpan, _ tail: RawSpan) -> Piece { arena.add(head, body, tail) }
 
-    /// Queues a piece. `continues`: it belongs to the same frame as the piece queued before it, in the same turn, so that
-    /// a queue is only ever cut between frames.
+    /// Queues a piece. `continues`: the piece belongs to the same frame as the piece queued before it in the same turn,
+    /// so that a queue is only ever cut between frames.
     public func send(_ piece: Piece, to connection: ConnectionID, continues: Bool = false) {
         precondition(arena.isValid(piece), "a piece is valid in the turn that it was shared in")
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
         queue(piece.index, seat, continues)
     }
 
-    /// Queues a copy of bytes that are for this connection only.
+    /// Queues a copy of bytes for this connection alone.
     public func send(_ bytes: RawSpan, to connection: ConnectionID, continues: Bool = false) {
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
         queue(arena.add(bytes).index, seat, continues)
@@ -52,25 +52,26 @@ extension SocketLoop {
         sentSeats.append(UInt32(seat))
     }
 
-    /// The connections that something was queued for since this was asked last; the first call begins it.
+    /// Returns the connections for which output was queued since the last call. The first call starts the recording.
     public func takeSent() -> [ConnectionID] {
         notesWhoIsSent = true
         defer { sentSeats.removeAll(keeping: 1 << 16) }
         return (0..<sentSeats.count).compactMap { index in
             let seat = Int(sentSeats[index])
             table[seat].flags.remove(.wasSent)
-            // Also one that has ended, which the client of this loop has yet to hear: it may not have got what it was sent.
+            // Includes an ended connection whose end the application does not know yet: it may not have received its
+            // output.
             return table[seat].stage != .free ? table.id(of: seat) : nil
         }
     }
 
-    /// Something came from it after that, for there was nothing yet when the loop looked. What was read late by a loop that
-    /// stood still says nothing of its peer: that may have gone long ago.
+    /// Returns the latest time after which the peer certainly sent something; 0 if unknown. Input that a stalled loop
+    /// reads late does not count, because its peer may have gone long ago.
     public func heardAfter(_ connection: ConnectionID) -> UInt64 {
         table.seat(of: connection).map { table[$0].heardAfter } ?? 0
     }
 
-    /// What this connection has not taken yet, queued this turn or blocked.
+    /// Returns the bytes that the connection has not taken yet, queued in this turn or blocked.
     public func queuedBytes(of connection: ConnectionID) -> Int {
         guard let seat = table.seat(of: connection) else { return 0 }
         return Int(table[seat].queuedBytes) + backlogs[Int(table[seat].backlog)].byteCount
@@ -78,8 +79,8 @@ extension SocketLoop {
 
     // MARK: Flushing
 
-    /// One call to the kernel for each connection with something queued. Between batches of sends it looks at what came
-    /// in, so that a heartbeat does not wait for ten thousand deliveries.
+    /// Sends the output of every connection with queued bytes, with one call to the kernel each. Checks for input
+    /// between batches of sends, so that a heartbeat does not wait for ten thousand deliveries.
     func flush() {
         var sinceRead = 0
         while nextQueued < queued.count {
@@ -98,7 +99,8 @@ extension SocketLoop {
         nextQueued = 0
     }
 
-    /// Not when this turn's pieces take much memory already: answers to what comes in would hold them longer.
+    /// Handles input, unless the pieces of this turn already take much memory: answers to the input would hold them
+    /// longer.
     private func readBetweenSends() {
         guard arena.turnBytes < Limits.turnPieceBytes else { return }
         let count = epoll.wait(milliseconds: 0)
@@ -107,7 +109,7 @@ extension SocketLoop {
             let (key, events) = epoll.event(index)
             if let id = Key.connection(key), let seat = table.seat(of: id) { handle(events, seat) }
         }
-        // What the application makes of it at the end of a turn would wait for something else to happen.
+        // The application's `turn()` handles this input; without another turn it would wait for the next event.
         if count > 0 { turnAgain() }
     }
 
@@ -122,7 +124,7 @@ extension SocketLoop {
                 flushSecurely(seat, secured.session, first)
             } else if let ring {
                 flushByRing(seat, first, ring)
-                // It can only be closed once its bytes are gone.
+                // A connection can only be closed after its bytes were sent.
                 if table[seat].stage == .closing { finishRingBatch(ring) }
             } else {
                 flushList(seat, first)
@@ -131,7 +133,7 @@ extension SocketLoop {
         if table[seat].stage == .closing, table[seat].backlog == 0 { finishClosing(seat) }
     }
 
-    /// The first link of what is queued for a connection, which then has nothing queued; nil when it is gone.
+    /// Takes a connection's queue and returns its first link, 0 if it is empty; nil if the connection has ended.
     @inline(__always)
     func takeQueue(_ seat: Int) -> UInt32? {
         table[seat].flags.remove(.isQueued)
@@ -168,9 +170,9 @@ extension SocketLoop {
         return unsafe StreamSocket.send(descriptor, pieces: gather.batch)
     }
 
-    /// Gathers a list's pieces, as many as fit one call; the link that the next call begins with.
+    /// Gathers as many pieces of a list as fit one call. Returns the link with which the next call begins.
     ///
-    /// In a fan-out most connections have the same list as the one before, whose batch is then still there.
+    /// In a fan-out most connections have the same list as the one before, so its batch is used again.
     func gatherList(from start: UInt32) -> UInt32 {
         if gatheredList != 0, areEqual(gatheredList, start) { return 0 }
         gatheredList = 0
@@ -206,7 +208,7 @@ extension SocketLoop {
 
     // MARK: Blocked connections
 
-    /// Its socket takes no more: what is left is kept, and goes on when there is room.
+    /// Keeps the remaining output of a connection whose socket is full, until there is room.
     func block(_ seat: Int, _ first: UInt32, skipping sent: Int, committed: Int = 0) {
         precondition(table[seat].backlog == 0, "a blocked connection has a backlog already")
         let index = freeBacklogs.popLast() ?? newBacklog()
@@ -225,7 +227,7 @@ extension SocketLoop {
         return UInt32(backlogs.count - 1)
     }
 
-    /// Puts a list behind what is blocked already.
+    /// Appends a list to the connection's backlog.
     private func enqueue(_ seat: Int, _ first: UInt32, skipping sent: Int) {
         let backlog = backlogs[Int(table[seat].backlog)]
         var link = first
@@ -252,7 +254,7 @@ extension SocketLoop {
         }
     }
 
-    /// There is room again: the backlog goes on where it stopped.
+    /// Sends more of the backlog after the socket has room again.
     func resume(_ seat: Int) {
         let backlog = backlogs[Int(table[seat].backlog)]
         let before = backlog.byteCount
@@ -269,7 +271,7 @@ extension SocketLoop {
             table[seat].flags.remove(.isFilled)
             drained.append(UInt32(seat))
         }
-        // What a closing connection has queued this turn goes first.
+        // Output that a closing connection has queued in this turn goes first.
         if table[seat].stage == .closing { putInQueue(seat) }
     }
 
@@ -282,7 +284,7 @@ extension SocketLoop {
             case .moved(let count):
                 sentBytes += count
                 backlog.advance(count, arena)
-                // Less than asked: full again. And the others want their turn too.
+                // The socket took less than offered, so it is full; or other connections want their turn.
                 if count < wanted || !backlog.isEmpty { return }
             case .wouldBlock, .finished: return
             case .failed(let code): return end(seat, .failed(code: code), byReset: true)
@@ -301,7 +303,7 @@ extension SocketLoop {
         gather.finish()
     }
 
-    /// About what a socket that was full takes at once.
+    /// Approximate number of bytes that a socket takes at once after it was full.
     private var resumeBytes: Int { 256 << 10 }
 
     func releaseBacklog(_ seat: Int) {
@@ -315,7 +317,7 @@ extension SocketLoop {
         blockedCount -= 1
     }
 
-    /// Has epoll watch for what matters in the connection's present state.
+    /// Makes epoll watch for the events that matter in the connection's present stage.
     func watch(_ seat: Int) {
         let connection = table[seat]
         var events: Epoll.Events = connection.backlog == 0 ? [] : .writable

@@ -2,13 +2,13 @@ import Bytes
 import Diagnostics
 import System
 
-/// One thread's sockets: bytes come in here and are shown to the application, what it sends goes out at the end of each
-/// turn.
+/// Sockets of one thread. The loop reads input and passes it to the application; it sends the application's output at
+/// the end of each turn.
 ///
-/// Not Sendable: everything but `bell` is for the loop's own thread. A turn is: wait, events, timers, the application's
-/// `turn()`, one flush for every connection that something was queued for, farewells.
+/// Not Sendable: only `bell` may be used on other threads. A turn consists of: wait, events, timers, the application's
+/// `turn()`, one flush for every connection with queued output, and the reports of ended and slow connections.
 public final class SocketLoop {
-    /// Bytes queued for one connection this turn, chained to what is queued behind them.
+    /// Piece queued for one connection in this turn, linked to the next one.
     struct Link: BitwiseCopyable {
         var piece: UInt32
         var next: UInt32
@@ -25,15 +25,15 @@ public final class SocketLoop {
 
     // Connections
     let table: ConnectionTable
-    /// Told to the application at the end of the turn.
+    /// Ended connections, which the application learns at the end of the turn.
     let ended = PlainArray<UInt32>()
     let fallen = PlainArray<UInt32>()
-    /// Connections that take less than they are sent, and those that have caught up with that.
+    /// Connections that take output too slowly, and those that have taken it all since.
     let filled = PlainArray<UInt32>()
     let drained = PlainArray<UInt32>()
-    /// Those who hold what there is no room for.
+    /// Connections whose incomplete input exceeds the budget.
     let sendAway = PlainArray<UInt32>()
-    /// Who pays for unfinished input: first everybody together, then parts that were named.
+    /// Budgets for incomplete input: first the common one, then those named by `bill`.
     var accounts: [InputBudget]
     let readAgain = PlainArray<UInt32>()
     let readBuffer: ReadArea
@@ -43,23 +43,23 @@ public final class SocketLoop {
     let links = PlainArray<Link>(capacity: 1024)
     let queued = PlainArray<UInt32>(capacity: 1024)
     var nextQueued = 0
-    /// Seats that something was queued for, once somebody wants to know.
+    /// Seats for which output was queued, recorded after the first `takeSent()`.
     let sentSeats = PlainArray<UInt32>()
     var notesWhoIsSent = false
-    /// The most that one connection was given in this turn.
+    /// Most bytes queued for one connection in this turn.
     var largestQueue = 0
     let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)
-    /// The list that `gather` holds, when it holds all of it.
+    /// List that `gather` contains completely; 0 for none.
     var gatheredList: UInt32 = 0
-    /// nil where sends are made one by one.
+    /// Ring of io_uring; nil if sends are made one by one.
     let ring: SendRing?
     var backlogs: [Backlog] = []
     var freeBacklogs: [UInt32] = []
     var blockedCount = 0
-    /// Of backlogs that were dropped since memory was given back.
+    /// Bytes of backlogs freed since memory was last given back to the system.
     var freedBytes = 0
 
-    /// Looks at what clients without a socket would be sent.
+    /// Observer of the output for clients without a socket.
     var witness: (any FrameWitness)?
 
     // TLS
@@ -70,7 +70,7 @@ public final class SocketLoop {
 
     // Listening
     var listeners: [Int32]
-    /// Given up for a moment when there is no other descriptor to take a connection and close it.
+    /// Descriptor held in reserve. When descriptors run out, it makes room to accept one connection and close it.
     var reserve: Int32?
     var acceptRestsUntil: UInt64 = 0
     var lastRefusalLine: UInt64 = 0
@@ -78,13 +78,15 @@ public final class SocketLoop {
     // Time
     public let time: any TimeSource
     public internal(set) var now: UInt64
-    /// Whatever is read in this turn had not come by then, but from those whose input may have waited.
+    /// Time of the last complete look at events. Input read in this turn arrived later, except from connections with
+    /// `mayHaveWaited`.
     var lookedAt: UInt64 = 0
     var timers = TimerHeap()
     var sweepAt = UInt64.max
     var lastSweep: UInt64 = 0
 
-    // Counted here and published once a turn: an atomic counter that all loops add to is slow for every delivery.
+    // Counted here and published once per turn, because an atomic counter shared by all loops would slow every
+    // delivery.
     var receivedBytes = 0
     var sentBytes = 0
     var sentPieces = 0
@@ -92,7 +94,7 @@ public final class SocketLoop {
     var publishedBlocked = 0
     var publishedHeld = 0
 
-    /// On the loop's own thread, which then calls `run`.
+    /// Makes a loop. Must be called on the loop's own thread, which then calls `run`.
     init(
         index: Int, control: LoopControl, settings: SocketSettings, listeners: [Int32],
         tls: TLSSource?, application: any SocketApplication, metrics: ProcessMetrics
@@ -109,7 +111,7 @@ public final class SocketLoop {
         epoll = try Epoll()
         table = ConnectionTable(capacity: settings.maximumConnections)
         readBuffer = ReadArea(byteCount: Limits.socketReadBytes)
-        // Link 0 is "none".
+        // Link 0 means "none".
         links.append(Link(piece: 0, next: 0, continues: false))
         backlogs.append(Backlog())
         time = settings.time
@@ -140,13 +142,13 @@ public final class SocketLoop {
         stop()
     }
 
-    /// Waits so many milliseconds for something to happen; nil: until it does.
+    /// Runs one turn. Waits at most `milliseconds` for an event; nil waits without limit.
     func turn(atMost milliseconds: Int32?) {
         let count = epoll.wait(milliseconds: milliseconds)
         now = time.monotonicNanoseconds()
         for index in 0..<count { handle(epoll.event(index)) }
         lookAgain()
-        // Where there is more than is told at once, others may have something, too.
+        // If the batch is full, other connections may have events too.
         if count < Epoll.batch { lookedAt = now }
         fireTimers()
         sweepIfDue()
@@ -158,25 +160,25 @@ public final class SocketLoop {
 
     var isBusy = false
 
-    /// Another turn at once, for what the application has to say because of what it was told after its turn: connections
-    /// that ended or fell behind.
+    /// Requests another turn at once. The application needs it to send output caused by connections that ended or fell
+    /// behind after its `turn()`.
     public func turnAgain() { isBusy = true }
 
     var hasMoreToDo: Bool { isBusy || !readAgain.isEmpty }
 
-    /// When there is something to do even if nothing happens.
+    /// Time of the next work that needs no event; nil if there is none.
     var nextDuty: UInt64? {
         var until = min(timers.nextDeadline ?? .max, sweepAt)
         if acceptRestsUntil > 0 { until = min(until, acceptRestsUntil) }
         return until < .max ? until : nil
     }
 
-    /// nil: until something happens.
+    /// Returns the time to wait for events; nil waits without limit.
     private func restMilliseconds() -> Int32? {
         if hasMoreToDo { return 0 }
         guard let until = nextDuty else { return nil }
         let now = time.monotonicNanoseconds()
-        // Rounded up: waking early would mean waking twice.
+        // Rounded up, because waking too early would mean waking twice.
         return until <= now ? 0 : Int32(clamping: (until - now) / 1_000_000 + 1)
     }
 
@@ -193,7 +195,7 @@ public final class SocketLoop {
     }
 
     private func fireTimers() {
-        // A timer set by a timer waits for the next turn, however short it is.
+        // A timer that a timer sets waits for the next turn, even with a short delay.
         var left = timers.count
         while left > 0, let token = timers.popDue(now) {
             application.timeIsUp(token)
@@ -201,8 +203,8 @@ public final class SocketLoop {
         }
     }
 
-    /// Everything that the turn left behind: queued bytes, connections that fell behind or ended. Telling the application
-    /// may queue more, so again until all is quiet.
+    /// Finishes a turn: sends queued bytes and reports connections that fell behind or ended. The reports may queue
+    /// more output, so this repeats until nothing is left.
     func settle() {
         repeat {
             flush()
@@ -250,14 +252,14 @@ public final class SocketLoop {
 
     // MARK: Timers
 
-    /// Calls `timeIsUp` with the token, once, unless cancelled.
+    /// Starts a timer, which calls `timeIsUp` with the token once unless it is cancelled.
     @discardableResult
     public func after(nanoseconds: UInt64, token: UInt64) -> TimerID {
         precondition(timers.count < Limits.maximumTimersPerLoop, "timers are for the few that wait for something")
         return timers.add(deadline: time(after: nanoseconds), token: token)
     }
 
-    /// A time so much later than now; what is beyond the clock's end is never.
+    /// Returns the time `nanoseconds` after now; `.max`, which means never, if the clock cannot express it.
     func time(after nanoseconds: UInt64) -> UInt64 {
         let (time, overflow) = now.addingReportingOverflow(nanoseconds)
         return overflow ? .max : time
@@ -266,7 +268,7 @@ public final class SocketLoop {
     public func cancel(_ timer: TimerID) { timers.cancel(timer) }
 }
 
-/// What epoll hands back with an event: a connection, the bell, or a listener.
+/// Key that epoll returns with an event: a connection, the bell, or a listener.
 enum Key {
     private static let special: UInt32 = .max
     static let bell = UInt64(special)
@@ -281,7 +283,7 @@ enum Key {
     }
 }
 
-/// The buffer that all of a loop's connections are read into, one after the other.
+/// Buffer into which the loop reads all its connections, one after the other.
 @safe
 final class ReadArea {
     let base: UnsafeMutableRawPointer

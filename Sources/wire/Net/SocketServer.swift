@@ -3,7 +3,7 @@ import Diagnostics
 import Synchronization
 import System
 
-/// What other threads may tell a loop.
+/// Commands that other threads may give to a loop.
 final class LoopControl: Sendable {
     let bell: Wake
     private let stops = Atomic<Bool>(false)
@@ -25,16 +25,17 @@ final class LoopControl: Sendable {
     }
 }
 
-/// All loops together: starts their threads, tells them things, ends them. Control plane.
+/// All socket loops together. Starts their threads, gives them commands, and ends them. Control plane.
 ///
-/// An application must not own its server: the last reference, when it goes, waits for the loops' threads.
+/// An application must not own its server, because releasing the last reference waits for the loops' threads.
 public final class SocketServer: Sendable {
     public let addresses: [SocketAddress]
     private let controls: [LoopControl]
     private let tls: TLSSource?
     private let threads: Mutex<[BackgroundThread]>
 
-    /// Binds, starts the threads and returns when all listen. Port 0: one that is free, the same for all loops.
+    /// Binds, starts the threads and returns when all of them listen. Port 0 means any free port, the same for all
+    /// loops.
     public init(
         _ settings: SocketSettings, metrics: ProcessMetrics,
         application: @escaping @Sendable (Int) -> any SocketApplication
@@ -66,22 +67,22 @@ public final class SocketServer: Sendable {
     public var port: UInt16 { addresses.first?.port ?? 0 }
     public var loopCount: Int { controls.count }
 
-    /// The bell of one loop. Ring it from any thread.
+    /// Returns the bell of one loop. Any thread may ring it.
     public func bell(ofLoop index: Int) -> Wake { controls[index].bell }
 
     public func wakeAll() {
         for control in controls { control.bell.ring() }
     }
 
-    /// Reads certificate and key again, for handshakes from now on. Files that cannot be used leave everything as it was.
+    /// Reads certificate and key again, for later handshakes. If the files cannot be used, the certificate stays.
     public func reloadTLS() throws { try tls?.reload() }
 
-    /// New clients are refused from now on; those that are there stay.
+    /// Refuses new clients from now on. Connected clients stay.
     public func stopAccepting() {
         for control in controls { control.stopAccepting() }
     }
 
-    /// Ends the loops and waits for them; what is still open is closed. Again: nothing.
+    /// Ends the loops, waits for them, and closes open connections. A second call does nothing.
     public func stop() {
         let threads = threads.withLock { threads in
             defer { threads = [] }
@@ -114,8 +115,8 @@ public final class SocketServer: Sendable {
     }
 }
 
-/// Starts loops one by one: each makes its own listeners, in its own descriptor table, on the address that the first
-/// one got.
+/// Launcher that starts the loops one by one. Each loop makes its own listeners, in its own descriptor table, on the
+/// address that the first loop has bound.
 private final class LoopLaunch: Sendable {
     private let settings: SocketSettings
     private let controls: [LoopControl]
@@ -140,7 +141,8 @@ private final class LoopLaunch: Sendable {
         _ index: Int, on addresses: [SocketAddress]
     ) throws(SystemError) -> (BackgroundThread, [SocketAddress]) {
         let thread = try BackgroundThread("loop-\(index)") { self.body(index, addresses) }
-        // As long as it takes: the thread always answers. Not by a descriptor, which would have to be closed in two tables.
+        // Waits without limit, because the thread always answers. A descriptor instead would have to be closed in two
+        // tables.
         _ = answered.wait(beyond: UInt64(index), untilMonotonic: .max >> 1)
         switch answer.withLock({ $0 }) {
         case .success(let bound): return (thread, bound)
@@ -151,7 +153,7 @@ private final class LoopLaunch: Sendable {
         }
     }
 
-    /// On the loop's thread.
+    /// Runs on the loop's thread.
     private func body(_ index: Int, _ addresses: [SocketAddress]) {
         let made: SocketLoop
         do throws(SystemError) {
@@ -172,7 +174,7 @@ private final class LoopLaunch: Sendable {
         made.run()
     }
 
-    /// One listener for each address that this machine has. The first one's port is everybody's.
+    /// Opens one listener for each address that this machine has. All use the port of the first one.
     private static func listen(
         _ addresses: [SocketAddress], _ settings: SocketSettings
     ) throws(SystemError) -> ([Int32], [SocketAddress]) {
@@ -197,7 +199,7 @@ private final class LoopLaunch: Sendable {
         return (listeners, bound)
     }
 
-    /// A machine without IPv6 still has all of its IPv4 addresses.
+    /// Listens on an address. On a machine without IPv6, "any address" falls back to all IPv4 addresses.
     private static func listenFallingBack(_ address: SocketAddress, _ backlog: Int32) throws(SystemError) -> Int32 {
         do throws(SystemError) {
             return try StreamSocket.listen(on: address, backlog: backlog)

@@ -1,18 +1,18 @@
 import Diagnostics
 import System
 
-/// How the loops listen, and what each connection may cost.
+/// Settings for listening, and limits of each connection.
 public struct SocketSettings: Sendable {
-    /// How what was queued is handed to the kernel.
+    /// Method of passing output to the kernel.
     public enum Backend: String, Sendable, CaseIterable {
-        /// By ring where the kernel allows it.
+        /// io_uring where the kernel allows it, otherwise `epoll`.
         case automatic
         case epoll
-        /// By io_uring; starting fails where the kernel does not allow it.
+        /// io_uring; starting fails if the kernel does not allow it.
         case ring
     }
 
-    /// Files in PEM: the certificate with its chain, and its key.
+    /// PEM files: the certificate with its chain, and its key.
     public struct TLS: Sendable {
         public var certificate: String
         public var key: String
@@ -23,16 +23,16 @@ public struct SocketSettings: Sendable {
         }
     }
 
-    /// A name or a numeric address; `*` is every address of the machine.
+    /// A name or a numeric address; `*` means every address of the machine.
     public var host: String
-    /// 0: any free one.
+    /// Port; 0 means any free one.
     public var port: UInt16
     public var loopCount: Int
     public var tls: TLS?
     public var backend = Backend.automatic
 
-    /// Each loop gets a descriptor table of its own, hence all of the limit of open files. Then it sees, of what the
-    /// process had open, only 0–2, the loops' bells and `keptDescriptors`.
+    /// True if each loop gets its own descriptor table and so the whole limit of open files. Of the process's open
+    /// descriptors the loop then sees only 0–2, the loops' bells and `keptDescriptors`.
     public var ownDescriptorTables = false
     public var keptDescriptors: [Int32] = []
 
@@ -40,20 +40,20 @@ public struct SocketSettings: Sendable {
     public var maximumConnections = Limits.maximumConnectionsPerLoop
     public var idleLimit: Duration? = Limits.socketIdleLimit
     public var handshakeLimit = Limits.handshakeLimit
-    /// Bytes that the application may leave unconsumed.
+    /// Limit of the bytes that the application may leave unconsumed.
     public var receiveBytes = Limits.receiveBufferBytes
-    /// What is kept of messages that are not whole, of all connections together …
+    /// Memory for incomplete messages of all connections together.
     public var inputBudget = InputBudget(Limits.unfinishedInputBytes)
-    /// … and for how long, whatever else the client sends.
+    /// Time to complete a message, whatever else the client sends.
     public var unfinishedLimit = Limits.unfinishedInputLimit
     public var outboxBytes = Limits.outboxBytes
-    /// How long it may take nothing.
+    /// Time for which a blocked connection may take no bytes.
     public var outboxAge = Limits.outboxAge
-    /// More than this waits for it: the application is told, which can send some of it later.
+    /// Size of a backlog above which the application is told, so that it can postpone output.
     var filledBytes: Int { min(Limits.filledBytes, outboxBytes / 8) }
-    /// What blocked connections may hold together on one loop.
+    /// Memory that all blocked connections of one loop may hold together.
     public var outboxTotalBytes = Limits.outboxTotalBytes
-    /// `SO_SNDBUF`; nil leaves it to the kernel, which lets it grow.
+    /// `SO_SNDBUF`; nil leaves the buffer to the kernel, which lets it grow.
     public var sendBuffer: Int? = Limits.socketSendBufferBytes
     public var time: any TimeSource = KernelTime()
 

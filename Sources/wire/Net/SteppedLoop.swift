@@ -1,8 +1,8 @@
 import Diagnostics
 import System
 
-/// A socket loop that is turned by hand, by whoever also decides what time it is: for a simulation, in which one thread is
-/// all of the hub.
+/// Socket loop that the caller turns step by step. The caller also sets the time. For a simulation, in which one thread
+/// runs the whole hub.
 public final class SteppedLoop {
     private let loop: SocketLoop
 
@@ -16,18 +16,18 @@ public final class SteppedLoop {
         loop.settle()
     }
 
-    /// One turn, which waits for nothing. True where there is more to do at once.
+    /// Runs one turn without waiting. Returns true if there is more to do at once.
     public func step() -> Bool {
         loop.turn(atMost: 0)
         return loop.hasMoreToDo
     }
 
-    /// When there is something to do even if nothing happens.
+    /// Time of the next work that needs no event; nil if there is none.
     public var nextDuty: UInt64? { loop.nextDuty }
 
-    /// Somebody has connected. The loop closes the descriptor.
+    /// Adds a new connection. The loop closes the descriptor.
     public func connected(_ descriptor: Int32, from peer: PeerAddress) { loop.take(descriptor, peer) }
 
-    /// Ends all connections. Nothing is called after it.
+    /// Ends all connections. The loop must not be used afterwards.
     public func stop() { loop.stop() }
 }

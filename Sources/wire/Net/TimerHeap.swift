@@ -1,10 +1,10 @@
-/// A timer that runs on one loop; stale ids are harmless.
+/// Timer that runs on one loop. Ids of expired timers are ignored.
 public struct TimerID: Hashable, Sendable {
     let number: UInt32
     let generation: UInt32
 }
 
-/// Timers by their deadline: a binary heap that knows where each timer stands, so that one can be taken out.
+/// Timers by deadline: a binary heap that knows the position of each timer, so that one can be removed.
 struct TimerHeap {
     private struct Entry {
         var deadline: UInt64
@@ -14,7 +14,7 @@ struct TimerHeap {
     private struct Timer {
         var token: UInt64
         var generation: UInt32
-        /// Its place in the heap; -1 when it does not run.
+        /// Position in the heap; -1 if the timer does not run.
         var place: Int32
     }
 
@@ -47,7 +47,7 @@ struct TimerHeap {
         remove(at: Int(timers[number].place))
     }
 
-    /// The token of a timer whose time has come, earliest first.
+    /// Removes the earliest timer that is due and returns its token; nil if none is due.
     mutating func popDue(_ now: UInt64) -> UInt64? {
         guard let first = heap.first, first.deadline <= now else { return nil }
         let token = timers[Int(first.number)].token
