@@ -1,12 +1,12 @@
-/// Where a hub is: `https://host:port`, perhaps with what stands before its own paths.
+/// Address of a hub: `https://host:port`, optionally with a path before the hub's own paths.
 public struct HubAddress: Sendable, Hashable {
     public let host: String
     public let port: UInt16
     public let isSecure: Bool
-    /// What its interface is below: `/realtime/v1/api/` unless the address has a path.
+    /// Path of the hub's interface: `/realtime/v1/api/` unless the address has a path.
     let path: String
 
-    /// Nil for what is none.
+    /// Parses an address; nil if the text is not valid.
     public init?(_ text: String) {
         guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return nil }
         isSecure = scheme == "https://"

@@ -1,7 +1,7 @@
-/// What a hub answered: a connection's bytes up to its end.
+/// Answer of a hub, made from all bytes of a connection.
 public struct HubAnswer: Sendable {
     public let status: Int
-    /// Names in lower case.
+    /// Headers with names in lower case.
     private let headers: [String: String]
     public let body: [UInt8]
 
@@ -9,7 +9,7 @@ public struct HubAnswer: Sendable {
 
     public var text: String { String(decoding: body, as: UTF8.self) }
 
-    /// Nil for what is no answer, or was cut off.
+    /// Parses an answer; nil if the bytes are not valid or incomplete.
     public init?(_ bytes: [UInt8]) {
         guard let end = Self.endOfHead(bytes) else { return nil }
         let lines = String(decoding: bytes[..<end], as: UTF8.self).split(separator: "\r\n")
@@ -42,7 +42,7 @@ public struct HubAnswer: Sendable {
         }
     }
 
-    /// Chunks without what stands around them.
+    /// Returns the chunks' data without the framing; nil if incomplete.
     private static func joined(_ bytes: ArraySlice<UInt8>) -> [UInt8]? {
         var rest = bytes
         var whole: [UInt8] = []

@@ -1,14 +1,14 @@
 import Crypto
 import System
 
-/// A connection to a hub, plain or with TLS, that waits in small steps so that somebody can end it.
+/// Connection to a hub, plain or with TLS. It waits in small steps, so that the caller can interrupt it.
 final class HubLine {
     private let hub: HubAddress
     private let descriptor: Int32
     private let session: TLSSession?
     private let patience: Patience
 
-    /// How long is waited for one thing, and what ends that.
+    /// Longest wait for one operation, and the condition that interrupts it.
     struct Patience {
         var milliseconds: Int
         var isInterrupted: () -> Bool
@@ -119,7 +119,7 @@ final class HubLine {
         return 0
     }
 
-    /// Some of what comes; nil where nothing more does.
+    /// Returns some of the bytes received; nil after the end of input.
     func receive() throws -> [UInt8]? {
         var room = [UInt8](repeating: 0, count: 16 << 10)
         while true {

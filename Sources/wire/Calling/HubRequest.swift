@@ -2,19 +2,19 @@ import Bytes
 import Crypto
 import System
 
-/// Why a hub could not be asked.
+/// Reason why a request to a hub failed.
 public struct HubFailure: Error, Sendable, CustomStringConvertible {
     public let description: String
 
     public init(_ description: String) { self.description = description }
 }
 
-/// Somebody does not want to wait for it any more.
+/// Error of a request that the caller interrupted.
 public struct HubInterruption: Error, Sendable {
     public init() {}
 }
 
-/// Requests to a hub over HTTP, each on a connection of its own.
+/// HTTP requests to a hub, each on its own connection.
 public struct HubRequest {
     private let hub: HubAddress
     private let token: String
@@ -24,8 +24,8 @@ public struct HubRequest {
     private static let mostBytes = 16 << 20
 
     /// - Parameters:
-    ///   - certificates: a file of certificates that are trusted beside the system's, for `https`.
-    ///   - milliseconds: how long is waited for each thing.
+    ///   - certificates: a file of certificates to trust in addition to the system's, for `https`.
+    ///   - milliseconds: longest wait for each operation.
     public init(
         _ hub: HubAddress, token: String, trusting certificates: String? = nil, waiting milliseconds: Int,
         isInterrupted: @escaping () -> Bool = { false }
