@@ -2,12 +2,14 @@ import Diagnostics
 import Postgres
 
 extension [String?] {
-    /// A column of an answer's row, which is true where PostgreSQL says so, and in no other case.
+    /// Returns a Boolean column of a row. True only if PostgreSQL returned true; false for false, NULL or a missing
+    /// column.
     public func flag(_ index: Int) -> Bool { indices.contains(index) && self[index] == "t" }
 }
 
 extension ArraySlice {
-    /// The first of them that are sent together: no more than so many, and no larger together than that, but always one.
+    /// Returns the first elements to send together: at most `most`, at most `limit` in total size, but always at least
+    /// one.
     public func fitting(_ most: Int = .max, within limit: Int, _ size: (Element) -> Int) -> ArraySlice {
         precondition(most > 0, "something is sent each time")
         var sum = 0
@@ -21,14 +23,16 @@ extension ArraySlice {
 }
 
 extension PostgresError {
-    /// What a session says cannot be told apart any more: it is counted and logged, and thrown so that the session ends.
+    /// Counts and logs an inconsistent answer of a session, and returns an error that ends the session. The caller
+    /// throws it.
     public static func impossible(_ rule: StaticString, in room: Impossible.Room) -> PostgresError {
         Impossible.happened(rule, in: room)
         return PostgresError(operation: "ask", message: "\(rule)")
     }
 }
 
-/// For each statement its answer: what is asked of them is never told by another's.
+/// Returns each statement with its answer. Throws if the numbers differ, so that no question gets the answer of another
+/// one.
 public func eachAnswered<Asked, Answer>(
     _ asked: some Collection<Asked>, by answers: some Collection<Answer>, in room: Impossible.Room
 ) throws(PostgresError) -> [(Asked, Answer)] {

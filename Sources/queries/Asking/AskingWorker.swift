@@ -2,19 +2,19 @@ import Diagnostics
 import Postgres
 import System
 
-/// What one thread does with what is asked of it. When it sleeps, wakes and ends is the same for all.
+/// Work of one thread that answers questions. The loop that sleeps, wakes and ends is the same for all workers.
 ///
-/// It lives on its thread alone.
+/// A worker lives on its thread alone.
 public protocol AskingWorker<Line>: AnyObject {
     associatedtype Line: WaitingLine
 
     var inbox: Inbox<Line> { get }
     var lane: Line.Lane { get }
-    /// What is done before each sleep; until when it may last, on the monotonic clock.
+    /// Prepares for a sleep. Returns the time on the monotonic clock until which the sleep may last.
     func prepare() -> UInt64
-    /// Answers, or keeps for later, what was taken; nothing was taken where it is merely time.
+    /// Answers the given jobs or keeps them for later. The array is empty if only the time of `prepare` has come.
     func work(_ jobs: [Line.Job])
-    /// Nothing is asked any more: what was kept is given up.
+    /// Gives up all kept jobs, because no more questions come.
     func end()
 }
 
@@ -22,7 +22,7 @@ extension AskingWorker {
     public func prepare() -> UInt64 { .max }
     public func end() {}
 
-    /// Until the inbox is ending.
+    /// Runs until the inbox ends.
     public func run() {
         var seen: UInt64 = 0
         while !inbox.isEnding {
@@ -40,20 +40,21 @@ extension AskingWorker where Line.Lane == OnlyLane {
     public var lane: OnlyLane { OnlyLane() }
 }
 
-/// A worker that has a session with PostgreSQL: made when it is needed, made again when it is lost, after a while where
-/// it cannot be had.
+/// Worker with a session with PostgreSQL. The worker connects when it needs a session and reconnects after a loss. If
+/// that fails, it waits before it tries again.
 public protocol ConnectedWorker<Line>: AskingWorker {
     associatedtype Session
 
     var link: Link<Session> { get set }
     var troubles: TroubleTeller { get }
-    /// It makes its session before anything is asked.
+    /// True if the worker connects before the first question.
     var connectsUnasked: Bool { get }
-    /// When it is to be woken though nothing is asked, while it has a session.
+    /// Time at which the worker wakes without a question, while it has a session.
     var nextWake: UInt64 { get }
-    /// Nil where the database is there and of no use, which was said and the link told.
+    /// Makes a session. Returns nil if the database is reachable but unusable; the worker then has logged it and told
+    /// the link.
     func connect() throws(PostgresError) -> Session?
-    /// There is no session now, for a while.
+    /// Called when a session cannot be had for a while.
     func couldNotAsk(_ error: PostgresError)
 }
 
@@ -70,7 +71,7 @@ extension ConnectedWorker {
 
     public func end() { link.drop() }
 
-    /// The session that the thread has, or makes; nil where nothing can be asked now.
+    /// Returns the present session or makes one; nil if no question can be asked now.
     public func session() -> Session? {
         if let session = link.session { return session }
         while !inbox.isEnding, link.mayTry(at: Clock.monotonicNanoseconds()) {
@@ -86,14 +87,15 @@ extension ConnectedWorker {
         return nil
     }
 
-    /// Until a session may be tried for again; for who has been asked already and keeps it.
+    /// Sleeps until a session may be tried again, for workers that keep the jobs they took.
     public func waitForDatabase() {
         let now = Clock.monotonicNanoseconds()
         let next = min(link.nextTry(at: now), now + Limits.recoveryInterval.wholeNanoseconds)
         inbox.interrupt.sleep(milliseconds: next > now ? Int((next - now) / 1_000_000) + 1 : 1)
     }
 
-    /// Neither is anything said nor a session made for a while where that may be tried again at once.
+    /// Handles a lost session. If a quick retry is allowed, the worker only sleeps briefly and reports nothing.
+    /// Otherwise it reports the error and waits.
     public func lost(_ error: PostgresError) {
         if inbox.isEnding { return link.drop() }
         guard let delay = link.failed(at: Clock.monotonicNanoseconds()) else {
@@ -111,12 +113,12 @@ extension ConnectedWorker {
     }
 }
 
-/// The threads that answer what one inbox takes.
+/// Threads that answer the questions of one inbox.
 public final class AskingThreads<Line: WaitingLine>: Sendable {
     public let inbox: Inbox<Line>
     private let threads: [BackgroundThread]
 
-    /// Each worker is made on its thread.
+    /// Starts the threads. Each worker is made on its own thread.
     public init(
         _ inbox: Inbox<Line>, _ workers: [(name: String, make: @Sendable () -> any AskingWorker<Line>)]
     ) throws(SystemError) {
@@ -127,14 +129,15 @@ public final class AskingThreads<Line: WaitingLine>: Sendable {
         self.threads = threads
     }
 
-    /// Nothing is asked any more: what waits is given up, and what is asked just now ends soon. From any thread with the
-    /// descriptors of the one that started it.
+    /// Ends asking: waiting jobs are given up, and running questions end soon. May be called from any thread with the
+    /// descriptors of the thread that started these threads.
     public func end() {
         inbox.interrupt.ring()
         for job in inbox.close() { job.giveUp() }
     }
 
-    /// Ends the threads. Once, by the owner, on a thread with the descriptors of the one that started it.
+    /// Ends the threads. The owner calls it once, on a thread with the descriptors of the thread that started these
+    /// threads.
     public func stop() {
         end()
         for thread in threads { thread.join() }

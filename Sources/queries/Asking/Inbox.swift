@@ -1,13 +1,13 @@
 import Synchronization
 import System
 
-/// Something that was asked of threads of ours, and waits for its answer.
+/// Question for the asking threads that waits for its answer.
 public protocol AskedJob: Sendable {
-    /// How much of an inbox it takes.
+    /// Share of an inbox that the job takes.
     var load: InboxLoad { get }
-    /// It finds room in every inbox that is open: whoever asks such things bounds them.
+    /// True if the job is accepted by every open inbox, even a full one, because the asker limits such jobs.
     var isBoundedByAsker: Bool { get }
-    /// Tells whoever asked that there is no answer, which is never a yes.
+    /// Tells the asker that there is no answer, which never counts as yes.
     func giveUp()
 }
 
@@ -16,10 +16,10 @@ extension AskedJob {
     public var isBoundedByAsker: Bool { false }
 }
 
-/// How much waits in an inbox, or may wait there.
+/// Amount of jobs that wait, or may wait, in an inbox.
 public struct InboxLoad: Sendable, Equatable {
     public var jobs: Int
-    /// What the jobs consist of: rows, pairs, bindings.
+    /// Number of parts of the jobs: rows, pairs, bindings.
     public var parts: Int
     public var bytes: Int
 
@@ -38,7 +38,7 @@ public struct InboxLoad: Sendable, Equatable {
         InboxLoad(jobs: one.jobs + other.jobs, parts: one.parts + other.parts, bytes: one.bytes + other.bytes)
     }
 
-    /// What was taken had been added before, so nothing is left below zero.
+    /// Subtracts jobs that were added before, so no value becomes negative.
     public static func - (one: InboxLoad, other: InboxLoad) -> InboxLoad {
         InboxLoad(jobs: one.jobs - other.jobs, parts: one.parts - other.parts, bytes: one.bytes - other.bytes)
     }
@@ -48,14 +48,14 @@ public struct InboxLoad: Sendable, Equatable {
     }
 }
 
-/// Which jobs of an inbox a thread takes, where not all threads take all.
+/// Subset of an inbox's jobs that a thread takes, if not all threads take all jobs.
 public protocol InboxLane: Sendable {
-    /// Threads are woken by bells, each lane by one of these.
+    /// Number of bells. A lane wakes its threads with one of them.
     static var bellCount: Int { get }
     var bell: Int { get }
 }
 
-/// Of an inbox whose threads are all alike.
+/// Lane of an inbox whose threads are all alike.
 public struct OnlyLane: InboxLane {
     public static let bellCount = 1
     public let bell = 0
@@ -63,18 +63,18 @@ public struct OnlyLane: InboxLane {
     public init() {}
 }
 
-/// The order in which jobs of an inbox are taken, and what is taken together.
+/// Order in which the jobs of an inbox are taken, and the jobs that are taken together.
 public protocol WaitingLine<Job>: Sendable {
     associatedtype Job: AskedJob
     associatedtype Lane: InboxLane = OnlyLane
 
     init()
     mutating func add(_ job: Job, to lane: Lane)
-    /// What a thread does next; none where there is nothing for it now.
+    /// Takes the next jobs for a thread; none if there is nothing for it now.
     mutating func take(_ lane: Lane) -> [Job]
-    /// Whether another thread of the lane could take something too.
+    /// True if another thread of the lane could take jobs too.
     func hasMore(_ lane: Lane) -> Bool
-    /// A thread is done with what it took; true where another can go on now.
+    /// Records that a thread has finished its jobs. Returns true if another thread can continue now.
     mutating func finished(_ jobs: [Job], _ lane: Lane) -> Bool
     mutating func removeAll() -> [Job]
 }
@@ -84,7 +84,7 @@ extension WaitingLine {
     public mutating func finished(_ jobs: [Job], _ lane: Lane) -> Bool { false }
 }
 
-/// First come, first served, by one thread that takes all there is.
+/// First-come, first-served line for one thread, which takes all jobs at once.
 public struct PlainLine<Job: AskedJob>: WaitingLine {
     private var jobs: [Job] = []
 
@@ -99,9 +99,9 @@ public struct PlainLine<Job: AskedJob>: WaitingLine {
     }
 }
 
-/// What threads that ask and those who want to know share: jobs in from any thread, out to those that answer.
+/// Queue of questions between askers on any thread and the threads that answer.
 ///
-/// It holds so much and no more, and nothing once it is closed. What is refused is the asker's to hear of.
+/// An inbox holds a limited number of jobs, and none after it is closed. The asker learns of refused jobs.
 public final class Inbox<Line: WaitingLine>: Sendable {
     private struct State {
         var line = Line()
@@ -109,11 +109,11 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         var isClosed = false
     }
 
-    /// Ends what a thread asks just now, and its sleep between two tries.
+    /// Wake that interrupts a running question, and the sleep between two tries.
     public let interrupt: Wake
     private let limit: InboxLoad
     private let state = Mutex(State())
-    /// Not descriptors: those who ask may have other descriptors than the threads that answer.
+    /// No descriptors, because askers and answering threads may have different descriptor tables.
     private let bells = (0..<Line.Lane.bellCount).map { _ in Pulse() }
 
     public init(holding limit: InboxLoad) throws(SystemError) {
@@ -121,12 +121,12 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         self.limit = limit
     }
 
-    /// The threads are to end.
+    /// True if the threads have to end.
     public var isEnding: Bool { interrupt.isRung }
 
-    // MARK: For those who ask
+    // MARK: Asking
 
-    /// All of them or none; false where there is no room.
+    /// Adds all jobs or none. Returns false if there is no room.
     public func add(_ jobs: [Line.Job], to lane: Line.Lane) -> Bool {
         let load = InboxLoad(jobs)
         return add(jobs, load, to: lane) { state in
@@ -134,7 +134,8 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         }
     }
 
-    /// Jobs that were taken from one lane wait in another, for which there is always room; false once all has ended.
+    /// Moves jobs that a thread took from one lane to another, which always has room. Returns false if the inbox has
+    /// ended.
     public func pass(_ jobs: [Line.Job], to lane: Line.Lane) -> Bool {
         add(jobs, InboxLoad(jobs), to: lane) { _ in true }
     }
@@ -142,7 +143,7 @@ public final class Inbox<Line: WaitingLine>: Sendable {
     private func add(
         _ jobs: [Line.Job], _ load: InboxLoad, to lane: Line.Lane, where hasRoom: (borrowing State) -> Bool
     ) -> Bool {
-        // Nobody is woken for nothing.
+        // Without a job no thread needs to wake.
         if jobs.isEmpty { return true }
         let isTaken = state.withLock { state in
             guard !state.isClosed, hasRoom(state) else { return false }
@@ -155,10 +156,10 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         return isTaken
     }
 
-    // MARK: For the threads that answer
+    // MARK: Answering
 
-    /// None at the deadline of the monotonic clock, and now and then without reason. Who takes some says when they are
-    /// `finished`. `seen` is the thread's own, and 0 at first.
+    /// Waits for jobs and returns them. Returns none at the deadline of the monotonic clock, and sometimes without a
+    /// reason. A thread reports jobs it took as `finished`. `seen` belongs to the thread and is 0 at first.
     public func take(_ lane: Line.Lane, until deadline: UInt64, seen: inout UInt64) -> [Line.Job] {
         let jobs = takeNow(lane)
         if !jobs.isEmpty { return jobs }
@@ -182,10 +183,10 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         if state.withLock({ $0.line.finished(jobs, lane) }) { ring(lane) }
     }
 
-    /// Wakes the lane's threads, though there is nothing for them here.
+    /// Wakes the lane's threads, even without jobs.
     public func ring(_ lane: Line.Lane) { bells[lane.bell].beat() }
 
-    /// Nothing is taken in any more; what waited until now. Wakes everybody.
+    /// Closes the inbox, wakes all threads, and returns the jobs that still waited.
     public func close() -> [Line.Job] {
         let rest = state.withLock { state in
             assert(!state.isClosed || state.load == InboxLoad(), "nothing waits in what is closed")
@@ -199,7 +200,7 @@ public final class Inbox<Line: WaitingLine>: Sendable {
 }
 
 extension Inbox where Line.Lane == OnlyLane {
-    /// What finds no room is given up at once, on the caller's thread.
+    /// Adds the jobs. Gives them up at once, on the caller's thread, if there is no room.
     public func ask(_ jobs: [Line.Job]) {
         if !add(jobs, to: OnlyLane()) { for job in jobs { job.giveUp() } }
     }

@@ -1,9 +1,9 @@
 import Postgres
 
-/// Whether a login may run what policies say. A function that a policy calls runs in that login's session, and can become
-/// whatever the login can become.
+/// Check that a login may safely run policies. A function that a policy calls runs in the login's session, and can
+/// become any role that the login can become.
 public struct JudgingLogin {
-    /// What is wrong with it, or `.available`.
+    /// Returns the defect of the login, or `.available`.
     public static func examine(
         _ session: PolicySession, clientRoles: [String]
     ) throws(PostgresError) -> PolicyAvailability {
@@ -20,7 +20,7 @@ public struct JudgingLogin {
         }
         if row[4] == "t" { return refused("\(login) owns tables, or can become a role that does", own) }
         if row[5] == "t" { return refused("\(login) may create roles", "ALTER ROLE \(login) NOCREATEROLE, or " + own) }
-        // Even in a transaction that may only read, it could make a slot and read every change of the database.
+        // Even in a read-only transaction the login could create a slot and read every change of the database.
         if row[7] == "t" {
             return refused("\(login) may make replication slots, and so could functions that policies call", own)
         }
@@ -38,11 +38,11 @@ public struct JudgingLogin {
         .refused(reason: reason, hint: hint)
     }
 
-    /// The privilege by which a member can become a role: since 16 a grant may leave it out.
+    /// Returns the privilege with which a member can become a role. Since PostgreSQL 16 a grant may leave it out.
     public static func becoming(serverVersion: Int) -> String { serverVersion >= 160_000 ? "SET" : "MEMBER" }
 
-    /// Name; superuser; bypasses; a role it can become that no policy binds; owner of tables; may create roles; can become
-    /// a client role; may replicate.
+    /// Query for: name; superuser; bypasses RLS; a role it can become that no policy binds; owner of tables; may create
+    /// roles; can become a client role; may replicate.
     private static func question(serverVersion: Int) -> String {
         let becoming = becoming(serverVersion: serverVersion)
         return """

@@ -1,29 +1,29 @@
 import Diagnostics
 import Postgres
 
-/// One thread's way to PostgreSQL: the session it has, or from when on it tries to make another.
+/// Connection of one thread to PostgreSQL: its session, or the time of the next try to make one.
 ///
-/// It reads no clock: every moment, on the monotonic clock, is said to it.
+/// A link reads no clock. The caller passes every time, on the monotonic clock.
 public struct Link<Session> {
-    /// How long to wait after each failure.
+    /// Delay after each failure.
     public enum Retry {
-        /// Longer each time, and no longer once somebody else has reached the database.
+        /// A delay that grows, and ends as soon as any other connection has reached the database.
         case backingOff(Backoff)
         case every(Duration)
     }
 
     public private(set) var session: Session?
     private var retry: Retry
-    /// So often after an answer a lost session is made again at once; also before there was any.
+    /// Number of immediate retries after a lost session, counted since the last answer or since the start.
     private let quickRetries: Int
     private var quickRetriesLeft: Int
-    /// A session that was not used for so long is dropped.
+    /// Time after which an unused session is dropped.
     private let idleLimit: Duration?
     private let connected: Gauge
     private var retryAt: UInt64 = 0
     private var usedAt: UInt64 = 0
 
-    /// - Parameter connected: counts sessions.
+    /// - Parameter connected: gauge of open sessions.
     public init(_ retry: Retry, quickRetries: Int = 0, idleLimit: Duration? = nil, connected: Gauge) {
         precondition(quickRetries >= 0, "nothing is tried less than never")
         self.retry = retry
@@ -33,7 +33,7 @@ public struct Link<Session> {
         self.connected = connected
     }
 
-    // MARK: A session's life
+    // MARK: Sessions
 
     public mutating func opened(_ session: Session, at now: UInt64) {
         precondition(self.session == nil, "a thread has one session")
@@ -43,7 +43,7 @@ public struct Link<Session> {
         reached()
     }
 
-    /// The database is there: who waits for it hears so.
+    /// Tells all who wait for the database that it can be reached.
     private mutating func reached() { change { $0.reached() } }
 
     public mutating func used(at now: UInt64) {
@@ -51,7 +51,7 @@ public struct Link<Session> {
         usedAt = now
     }
 
-    /// What was asked was answered: the next failure is the first one again.
+    /// Records an answer, so that the next failure counts as the first one.
     public mutating func answered() {
         quickRetriesLeft = quickRetries
         change { $0.reset() }
@@ -62,7 +62,7 @@ public struct Link<Session> {
         session = nil
     }
 
-    /// The session is lost, or could not be made. How long nothing is tried; nil where it is tried again at once.
+    /// Drops a session that was lost or could not be made. Returns the delay before the next try; nil to try at once.
     public mutating func failed(at now: UInt64) -> Duration? {
         drop()
         if quickRetriesLeft > 0 {
@@ -75,33 +75,34 @@ public struct Link<Session> {
         return delay
     }
 
-    /// The database was reached and is of no use now.
+    /// Records that the database was reached but is unusable for now.
     public mutating func refused(for delay: Duration, at now: UInt64) {
         reached()
         rest(delay, at: now)
     }
 
-    /// There is no session, and none is made for a while.
+    /// Drops the session and makes none during the delay.
     public mutating func rest(_ delay: Duration, at now: UInt64) {
         drop()
         retryAt = now + delay.wholeNanoseconds
         assert(session == nil && retryAt >= now, "who rests has no session")
     }
 
-    // MARK: When
+    // MARK: Times
 
     public func mayTry(at now: UInt64) -> Bool { session == nil && (now >= retryAt || isCutShort) }
 
-    /// When to look again whether a session can be made: nobody says when another has reached the database.
+    /// Returns the time of the next check whether a session can be made. The link polls, because it gets no notice when
+    /// another connection has reached the database.
     public func nextTry(at now: UInt64) -> UInt64 {
         guard case .backingOff = retry, now < retryAt else { return retryAt }
         return min(retryAt, now + Limits.recoveryInterval.wholeNanoseconds)
     }
 
-    /// How long nobody has used the session.
+    /// Returns the time for which the session was not used.
     public func idleTime(at now: UInt64) -> Duration { .nanoseconds(now - min(now, usedAt)) }
 
-    /// When the session is dropped, unless it is used again.
+    /// Time at which the session is dropped unless it is used again.
     public var idleEnd: UInt64 {
         guard session != nil, let idleLimit else { return .max }
         return usedAt + idleLimit.wholeNanoseconds

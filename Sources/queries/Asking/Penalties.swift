@@ -1,8 +1,8 @@
 import Diagnostics
 
-/// What took too long lately, and is not asked like the rest for a while.
+/// Set of questions that took too long recently and are asked differently for a while.
 ///
-/// Where there is no room for another, the other goes without: it is asked again, and takes too long again.
+/// If the set is full, a further question gets no penalty: it is asked as before, and takes too long again.
 public struct Penalties<Key: Hashable & Sendable>: Sendable {
     private struct Penalty {
         var until: UInt64
@@ -12,7 +12,7 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
     private let limit: Int
     private let duration: UInt64
     private var penalties: [Key: Penalty] = [:]
-    /// No penalty is longer: all take as long.
+    /// End of the last penalty. All penalties have the same duration.
     private var lastUntil: UInt64 = 0
 
     public init(limit: Int, each duration: Duration) {
@@ -21,10 +21,10 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
         self.duration = duration.wholeNanoseconds
     }
 
-    /// Whether any is penalised now.
+    /// True if any penalty is active now.
     public func isActive(at now: UInt64) -> Bool { now < lastUntil }
 
-    /// How often in a row: each time before the last penalty was over.
+    /// Returns the number of penalties in a row, each added before the last one was over.
     public func count(_ key: Key, at now: UInt64) -> Int {
         guard isActive(at: now), let penalty = penalties[key], now < penalty.until else { return 0 }
         return penalty.count
@@ -41,7 +41,7 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
         assert(penalties.count <= limit && contains(key, at: now), "what is penalised is known, within the limit")
     }
 
-    /// Those that are over are forgotten when there is no room for others, all of them at once when none is left.
+    /// Removes expired penalties if there is no room for new ones, and all penalties if none is active.
     private mutating func makeRoom(at now: UInt64) {
         if !isActive(at: now) { penalties.removeAll(keepingCapacity: true) }
         if penalties.count >= limit { penalties = penalties.filter { $0.value.until > now } }

@@ -1,15 +1,15 @@
 import Synchronization
 
-/// Whether there is a login that may run what policies say.
+/// State of the login that runs policies.
 public enum PolicyAvailability: Sendable, Equatable {
-    /// Nobody has looked yet, or the database is away.
+    /// The login has not been checked yet, or the database cannot be reached.
     case unknown
     case available
-    /// In words for an operator: what is wrong, and what to do.
+    /// The login must not run policies. The texts tell an operator the reason and the remedy.
     case refused(reason: String, hint: String)
 }
 
-/// What the connections found out about their login.
+/// Result that the connections found for their login.
 public final class PolicyFitness: Sendable {
     private let found = Mutex(PolicyAvailability.unknown)
     private let wanted = Atomic<Bool>(false)
@@ -18,12 +18,12 @@ public final class PolicyFitness: Sendable {
 
     public var availability: PolicyAvailability { found.withLock { $0 } }
 
-    /// Somebody wants to know, though nothing is asked that needs it yet. True for the first.
+    /// Requests a check of the login, even if no question needs it yet. Returns true for the first request.
     public func want() -> Bool { !wanted.exchange(true, ordering: .relaxed) }
 
     public var isWanted: Bool { wanted.load(ordering: .relaxed) }
 
-    /// True where that is news.
+    /// Stores the result. Returns true if it has changed.
     public func set(_ availability: PolicyAvailability) -> Bool {
         found.withLock { found in
             defer { found = availability }

@@ -3,15 +3,15 @@ import Policy
 import Postgres
 import System
 
-/// A connection on which what policies say is run, one transaction after the other, each of them rolled back.
+/// Connection that evaluates policies, one transaction after the other. Each transaction is rolled back.
 ///
-/// It belongs to one thread. It knows what a client's session of a role is set to, and finds out whether a function that a
-/// policy calls left something behind that no rollback undoes.
+/// A session belongs to one thread. It applies the settings that a client's session of a role has. It also detects
+/// functions called by policies that leave something behind that no rollback undoes.
 public final class PolicySession {
     public let connection: Connection
     private let interrupt: Wake
     private let answerMilliseconds: Int
-    /// In `pg_temp`, which takes a privilege and a database that can be written.
+    /// True if the session can create functions in `pg_temp`: that needs a privilege and a writable database.
     public let mayMakeFunctions: Bool
     /// Values of `ValueSettings.followed` and `.required` as the session began, by name.
     private let usual: [String: String]
@@ -20,8 +20,8 @@ public final class PolicySession {
     /// Settings that databases and roles had when the session began, as text; compared later to notice a change.
     private var roleSettings: String?
     private var prepared: Set<String> = []
-    /// A policy's function left something in the session that outlives its transaction: what is asked next might be
-    /// answered by that function.
+    /// True if a policy's function left something in the session that outlives its transaction. That function might
+    /// then answer later questions.
     public private(set) var isSpoiled = false
 
     public init(
@@ -30,7 +30,7 @@ public final class PolicySession {
     ) throws(PostgresError) {
         connection = try Connection(
             target, applicationName: applicationName, timeoutSeconds: connectTimeout.wholeSeconds,
-            // The same statement for other values: a plan made once serves all.
+            // The same statements run with other values, so one generic plan serves all.
             settings: settings + ["plan_cache_mode=force_generic_plan", "jit=off"], keepsSettings: true,
             interrupt: interrupt)
         connection.ignoreNotices()
@@ -45,7 +45,7 @@ public final class PolicySession {
                     SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY')
                             AND NOT pg_catalog.pg_is_in_recovery(), (\(PolicySession.roleSettingsText))
                     """),
-                // What is asked below means PostgreSQL's own.
+                // Names in the later statements must mean PostgreSQL's own objects.
                 PipelinedStatement("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)"),
                 ValueSettings.ownStatement,
             ], prepared: &none, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt)
@@ -67,15 +67,16 @@ public final class PolicySession {
     public var place: String { connection.place }
     public var serverVersion: Int { connection.serverVersion }
 
-    // MARK: Asking
+    // MARK: Queries
 
-    /// Asked now and then while an answer is waited for: what nobody wants any more is given up, and the session with it.
+    /// Closure called now and then while the session waits for an answer. If it returns false, the session gives up the
+    /// question and is lost.
     public var isStillWanted: (() -> Bool)? {
         get { connection.isStillWanted }
         set { connection.isStillWanted = newValue }
     }
 
-    /// The rows of one statement, one after the other; see `Connection`.
+    /// Passes the rows of one statement to `each`, one after the other; see `Connection`.
     public func stream(_ sql: String, each: (RawSpan) -> Bool) throws(PostgresError) {
         try connection.stream(sql, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt, each: each)
     }
@@ -94,7 +95,7 @@ public final class PolicySession {
         return try answer.get()
     }
 
-    /// Makes a function in `pg_temp`; the code of the error where it cannot be made.
+    /// Creates a function in `pg_temp`. Returns the code of the error if that fails.
     public func make(function text: String) throws(PostgresError) -> String? {
         let answers = try pipeline([
             PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement(text), PipelinedStatement("COMMIT"),
@@ -103,11 +104,11 @@ public final class PolicySession {
         return nil
     }
 
-    // MARK: What outlives a transaction
+    // MARK: Effects that outlive a transaction
 
-    /// What functions set for the session goes with what they set for the transaction, when it is rolled back; but for
-    /// locks that they took for the session, and for statements: a function can take a prepared one away and leave another
-    /// of that name. So this one, which comes last, has no name.
+    /// Statement that releases session-level advisory locks and counts prepared statements. A rollback undoes
+    /// everything else that functions set, even for the session. A function can replace a prepared statement by another
+    /// of the same name, so this last statement has no name.
     public static let clean = PipelinedStatement(
         """
         SELECT pg_catalog.pg_advisory_unlock_all(), pg_catalog.count(*) FILTER (WHERE s.from_sql),
@@ -123,10 +124,10 @@ public final class PolicySession {
             SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
         """
 
-    /// `prohibited_sql_statement_attempted`.
+    /// Code `prohibited_sql_statement_attempted` for a spoiled session.
     public static let spoiled = "2F003"
 
-    /// True if the session has the statements that were prepared here, and no others. Throws a lost connection if the settings
+    /// True if the session has exactly the prepared statements of this object. Throws a lost connection if the settings
     /// of a database or a role have changed since the session began: the question must then be asked in a new session.
     public func isClean(_ answer: Result<Rows, PostgresError>?) throws(PostgresError) -> Bool {
         if case .success(let rows)? = answer, let row = rows.first, row.count == 4, row[1] == "0",
@@ -146,10 +147,11 @@ public final class PolicySession {
         return false
     }
 
-    // MARK: What a client's session is set to
+    // MARK: Settings of a client's session
 
-    /// For the transaction it is in. What a role's session is set to was read before: under another path, names in policies
-    /// would mean something else. Without a role it is what the session began with.
+    /// Returns the statement that gives the current transaction the settings of a role, which were read before: with
+    /// another `search_path`, names in policies would mean other objects. Without a role it restores the settings of
+    /// the session's start.
     public func surroundingsStatement(_ role: String?) throws(PostgresError) -> PipelinedStatement {
         guard let values = role == nil ? differences(usual) : role.flatMap({ surroundings[$0] }) else {
             throw .impossible("a role's settings are read before anything is asked as that role", in: .asking)
@@ -167,12 +169,12 @@ public final class PolicySession {
         }
     }
 
-    /// `invalid_parameter_value`, as PostgreSQL says it of a role that does not exist.
+    /// Code `invalid_parameter_value`, which PostgreSQL returns for a role that does not exist.
     public static let noSuchRole = "22023"
 
-    /// Reads the settings of the role: those of the database and of the role, with the role's in this database first. False if
-    /// nothing is judged as the role: the role does not exist, or has settings under which policies are not evaluated. `none`
-    /// is a word that PostgreSQL takes for the login, which is not a client's role either.
+    /// Reads the settings of a role: those of the database and of the role, with the role's in this database first.
+    /// Returns false if the role cannot be evaluated: it does not exist, or has settings under which policies are not
+    /// evaluated. The name `none`, which PostgreSQL takes for the login, is not a client's role either.
     public func readSurroundings(of role: String?) throws(PostgresError) -> Bool {
         guard let role else { return true }
         let exists = try query(
@@ -204,7 +206,8 @@ public final class PolicySession {
         return true
     }
 
-    /// Unqualified names in policies mean PostgreSQL's own: those come first unless a path says otherwise.
+    /// Returns the path with PostgreSQL's own schema first, unless the path places it elsewhere. Unqualified names in
+    /// policies mean its objects.
     private static func ownFirst(_ path: String) -> String {
         path.contains("pg_catalog") ? "pg_catalog, " + path : path
     }

@@ -1,8 +1,8 @@
 import Diagnostics
 import Synchronization
 
-/// The way back to whoever asked. A question is answered once: what comes later is no answer to anything, and what is
-/// forgotten is given up.
+/// Callback for the answer to a question. It is called exactly once: a second answer is reported as a bug, and a
+/// forgotten question counts as unanswered.
 public final class Reply<Answer: Sendable>: Sendable {
     private let room: Impossible.Room
     private let unanswered: @Sendable () -> Answer
@@ -10,8 +10,8 @@ public final class Reply<Answer: Sendable>: Sendable {
     private let isAnswered = Atomic<Bool>(false)
 
     /// - Parameters:
-    ///   - unanswered: what is said where there is no answer.
-    ///   - then: takes the one answer, on whatever thread there is one, and waits for nothing.
+    ///   - unanswered: answer that is given if there is no real one.
+    ///   - then: receives the one answer, on the thread that has it, and must not wait.
     public init(
         in room: Impossible.Room, unanswered: @autoclosure @escaping @Sendable () -> Answer,
         then: @escaping @Sendable (Answer) -> Void

@@ -1,6 +1,6 @@
-/// Arrays of texts as parameters; they may be long.
+/// Arrays of texts as parameters; such an array may be long.
 public enum TextArray {
-    /// `{"a",NULL}`.
+    /// Returns an array literal such as `{"a",NULL}`.
     public static func literal(_ elements: some Sequence<String?>) -> String {
         var bytes: [UInt8] = [UInt8(ascii: "{")]
         for element in elements {

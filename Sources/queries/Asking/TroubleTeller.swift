@@ -2,12 +2,12 @@ import Diagnostics
 import Postgres
 import Synchronization
 
-/// Tells an operator that PostgreSQL cannot be asked. The same again is worth a line now and then: the first one said what
-/// to do. That nobody can reach it is said once for all who share it.
+/// Reporter of failures to query PostgreSQL, for operators. A repeated failure is logged only now and then. An
+/// unreachable database is logged once for all that share the `Reachability`.
 public final class TroubleTeller: Sendable {
     private struct State {
         var last = LastComplaint()
-        /// So often a session was lost since somebody was answered.
+        /// Number of sessions lost since the last answer.
         var losses = 0
     }
 
@@ -17,8 +17,8 @@ public final class TroubleTeller: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - first: what is said of a trouble that is news.
-    ///   - again: what is said of it, to those who want to know all, from there on.
+    ///   - first: message for a new failure, as a warning.
+    ///   - again: message for a repeated failure, at level debug.
     public init(_ first: StaticString, again: StaticString, _ reachability: Reachability) {
         self.first = first
         self.again = again
@@ -36,8 +36,8 @@ public final class TroubleTeller: Sendable {
 
     private func isNews(_ error: PostgresError, at now: UInt64) -> Bool {
         if error.isConnectionLost, error.operation != "connect" {
-            // Somebody who slept notices late that the server was away, and has another session a moment later. Who loses
-            // each one is in trouble of his own.
+            // An idle worker notices late that the server restarted, and reconnects at once, so the first loss is no
+            // news. Repeated losses are a problem of this worker.
             let isFirst = state.withLock { state in
                 state.losses += 1
                 return state.losses == 1
@@ -49,18 +49,18 @@ public final class TroubleTeller: Sendable {
         return state.withLock { $0.last.isNews(error.message, at: now) }
     }
 
-    /// The next one is news.
+    /// Ends the failure, so that the next one is news.
     public func isOver() { state.withLock { $0 = State() } }
 }
 
-/// The last trouble that was said.
+/// Last failure that was logged.
 public struct LastComplaint: Sendable {
     private var message: String?
     private var reportedAt: UInt64 = 0
 
     public init() {}
 
-    /// Whether it is to be said, at a moment of the monotonic clock; it counts as said then.
+    /// True if the message must be logged at `now`, a time of the monotonic clock. The message then counts as logged.
     public mutating func isNews(_ message: String, at now: UInt64) -> Bool {
         let isReminderDue = now - min(now, reportedAt) >= Limits.troubleReminderInterval.wholeNanoseconds
         guard message != self.message || isReminderDue else { return false }
