@@ -1,35 +1,38 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal limits on the time and memory of questions about private channels. They are not promised to users; promised
+/// limits are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// A connection that nobody needed for so long is given back.
+    /// Time after which an unused connection is closed.
     static let channelIdleLimit = Duration.seconds(60)
 
-    /// What may take up a question's time: the way to a database that is away, and one that says nothing.
+    /// Longest wait for a connection to the database, and for an answer. Both count against the time of a question.
     static let channelConnectTimeout = Duration.seconds(3)
     static let channelAnswerTimeout = Duration.seconds(3)
 
-    /// After a connection could not be made, everybody is refused for so long.
+    /// Time for which all questions are refused after a connection could not be made.
     static let channelRetryInterval = Duration.seconds(1)
 
-    /// Questions taken from the queue at once, and those of one transaction, which begins none after its budget.
+    /// Questions taken from the queue at once, questions of one transaction, and the time after which it begins no
+    /// further one.
     static let channelTurn = 512
     static let channelBatch = 256
     static let channelBatchBudget = Duration.milliseconds(100)
 
-    /// What one question may take beyond that while others wait; one that takes longer is asked again by itself. While
-    /// there were such ones lately, the others hurry …
+    /// Time beyond the budget for one question while others wait. A question that takes longer is asked again by
+    /// itself. If some questions were slow recently, the lower "hurried" values apply to the others.
     static let channelQuickTimeout = Duration.milliseconds(250)
     static let channelHurriedBudget = Duration.milliseconds(15)
     static let channelHurriedTimeout = Duration.milliseconds(50)
-    /// … for so long, and its topic is asked about by itself at once.
+    /// Time for which the hurried values apply, and for which the slow question's topic is asked about by itself.
     static let channelPenalty = Duration.seconds(10)
-    /// After so many in that time, whatever is alike is asked beside the others.
+    /// Number of slow questions of one kind, in that time, after which all of that kind are asked apart from the
+    /// others.
     static let channelSuspicion = 3
-    /// What a question may take by itself.
+    /// Time for a question that is asked by itself.
     static let channelProbeTimeout = Duration.seconds(2)
 
-    /// Plans are made anew after this: they do not notice every change of who may do what.
+    /// Time after which plans are made again, because plans do not notice every change of privileges.
     static let channelPlanLife = Duration.milliseconds(250)
 
     static func checkAuthorizing() {

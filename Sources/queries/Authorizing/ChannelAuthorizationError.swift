@@ -1,36 +1,36 @@
 import Protocol
 
-/// Why it could not be found out what somebody may do in a private channel.
+/// Reason why a client's rights in a private channel could not be determined.
 public enum ChannelAuthorizationError: Error, Sendable, Hashable {
     /// A policy, or a function that it calls, failed.
     case policy(sqlState: String)
-    /// The token names a role that is none, or that the login for policies may not become.
+    /// The token names a role that does not exist, or that the login for policies may not become.
     case role
-    /// A policy took too long; what the server said of it.
+    /// A policy took too long. The text is the server's message.
     case canceled(String)
     /// `realtime.messages` has no partition for today.
     case missingPartition
-    /// The database lacks what probes need: the operator was told what to do.
+    /// The database lacks objects that probes need. The operator has been told the remedy.
     case unprepared
     case unavailable
     /// The database is starting.
     case initializing
     case tooManyConnections
-    /// Others waited too, and the connections for such questions could not keep up.
+    /// The question waited too long, because the connections for such questions could not keep up.
     case exhausted
 }
 
-// MARK: What clients are told
+// MARK: Messages for clients
 
 extension ChannelAuthorizationError {
-    /// Whoever has no rights is told the same as whoever's rights could not be evaluated.
+    /// Returns the message for a client without rights, and also for one whose rights could not be evaluated.
     public static func mayNotRead(_ topic: String) -> String {
         "You do not have permissions to read from this Channel topic: \(topic)"
     }
 
     private static let noConnection = "Realtime was unable to connect to the project database"
 
-    /// The `reason` of a refused join.
+    /// Returns the `reason` of a refused join.
     public func joinReason(topic: String) -> String {
         switch self {
         case .policy, .role: "Unauthorized: " + Self.mayNotRead(topic)
@@ -46,7 +46,7 @@ extension ChannelAuthorizationError {
         }
     }
 
-    /// What a REST request is answered with.
+    /// Answer to a REST request.
     public var restAnswer: (status: Int, message: String) {
         switch self {
         case .policy: (422, "RLS policy error")
@@ -60,7 +60,7 @@ extension ChannelAuthorizationError {
         }
     }
 
-    /// The `message` of the system error before a channel is closed whose new token could not be used.
+    /// Returns the `message` of the system error that precedes the close of a channel whose new token is refused.
     public func systemMessage(topic: String) -> ClientText { ClientText(textCode, text(topic: topic)) }
 
     private var textCode: TextCode {
@@ -83,7 +83,7 @@ extension ChannelAuthorizationError {
         }
     }
 
-    /// The name under which it is logged (and the reference logs it).
+    /// Name of the error in the log, the same as in the reference server's log.
     public var code: String {
         switch self {
         case .policy: "RlsPolicyError"

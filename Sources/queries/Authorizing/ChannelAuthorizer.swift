@@ -3,27 +3,28 @@ import Diagnostics
 import Postgres
 import System
 
-/// Finds out what somebody may do in a private channel: has PostgreSQL try it under the policies of `realtime.messages`.
+/// Service that determines a client's rights in a private channel. It lets PostgreSQL try the actions under the
+/// policies of `realtime.messages`.
 ///
-/// In: questions from any thread. Out: for each an answer, on a thread of its own, or at once on the caller's where too much
-/// waits; whoever takes it must not wait for anything. Every question is answered, before clients lose patience.
+/// Questions come from any thread. Each gets an answer, on a thread of the service, or at once on the caller's thread
+/// if too many questions wait. The receiver must not block. Every answer comes before clients time out.
 ///
-/// Questions that wait are asked together, many in one transaction; those that would hold up others are asked one at a time
-/// on a connection of their own. Nothing that is tried is ever committed.
+/// Waiting questions are asked together, many in one transaction. A question that would delay others is asked by itself
+/// on another connection. No probe is ever committed.
 public final class ChannelAuthorizer: Sendable {
     public struct Settings: Sendable {
-        /// The hub's own login.
+        /// Connection target of the hub's own login.
         var database: ConnectionTarget
-        /// Whose connections run policies: one that can become the client roles and is nothing by itself. Nil is the
-        /// hub's own.
+        /// Connection target of the login that runs policies, which can become the client roles and has no other
+        /// rights. Nil means the hub's own login.
         var policies: ConnectionTarget?
-        /// Those that tokens may name, to tell whether the login fits.
+        /// Roles that tokens may name, used to check the login.
         var clientRoles = ["anon", "authenticated"]
-        /// Called where realtime.messages has no partition for today.
+        /// Called when realtime.messages has no partition for today.
         public var missesPartition: @Sendable () -> Void = {}
-        /// Shared by all who connect to the database.
+        /// Reachability of the database, shared by all that connect to it.
         public var reachability = Reachability()
-        /// Of the project whose channels they are.
+        /// Metrics of the project that the channels belong to.
         public var metrics = ProjectMetrics()
 
         public init(
@@ -61,7 +62,7 @@ public final class ChannelAuthorizer: Sendable {
         job.finish(.failed(.exhausted))
     }
 
-    /// Ends the threads and what they ask just now; what waits is answered with a failure. Once, by the owner, on a thread
-    /// with the descriptors of the one that started it.
+    /// Ends the threads and their running questions; waiting questions fail. The owner calls it once, on a thread with
+    /// the descriptors of the thread that started these threads.
     public func stop() { threads.stop() }
 }

@@ -1,6 +1,6 @@
-/// Finds out what somebody may do in a private channel. Every question is answered.
+/// Service that determines a client's rights in a private channel. Every question is answered.
 ///
-/// It may be called from any thread. Whoever takes an answer must not wait for anything.
+/// Its methods may be called from any thread. The receiver of an answer must not block.
 public protocol ChannelAuthorizing: AnyObject, Sendable {
     func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void)
     func stop()

@@ -2,13 +2,13 @@ import Asking
 import Diagnostics
 import System
 
-/// A question that somebody waits for.
+/// Question whose asker waits for the answer.
 struct ChannelJob: AskedJob {
     let question: ChannelQuestion
     let reply: Reply<ChannelAnswer>
-    /// On the monotonic clock.
+    /// Time of the question on the monotonic clock.
     let askedAt: UInt64
-    /// Connections that were lost over it.
+    /// Number of connections that were lost while asking this question.
     var losses = 0
     private let metrics: ProjectMetrics
 
@@ -37,14 +37,14 @@ struct ChannelJob: AskedJob {
     }
 }
 
-/// Questions in three lanes, by how they are asked.
+/// Queue of questions in three lanes, which differ in how questions are asked.
 struct ChannelLine: WaitingLine {
     enum Lane: InboxLane {
-        /// Many at once. All but the first help out: they begin when another is busy.
+        /// Many at once. All threads but the first only help: they begin when another thread is busy.
         case together(isFirst: Bool)
-        /// Many at once, those that are like others that took too long.
+        /// Many at once: questions similar to others that took too long.
         case suspects
-        /// One at a time (with everybody who asks the same), those that would hold up others.
+        /// One at a time, with all who ask the same: questions that would delay others.
         case apart
 
         static let bellCount = 3
@@ -61,9 +61,9 @@ struct ChannelLine: WaitingLine {
     private var together: [ChannelJob] = []
     private var suspects: [ChannelJob] = []
     private var apart: [ChannelJob] = []
-    /// Whose questions are being asked apart.
+    /// Subjects of the questions that are being asked apart.
     private var apartNow: [String] = []
-    /// Threads that are asking questions together.
+    /// Number of threads that are asking questions together.
     private var busyCount = 0
 
     static let room = InboxLoad(
@@ -106,7 +106,7 @@ struct ChannelLine: WaitingLine {
     }
 
     private mutating func takeApart() -> [ChannelJob] {
-        // Nobody takes all that ask apart for himself while others wait.
+        // One subject does not occupy all these threads while others wait.
         guard let first = (apart.first { !apartNow.contains($0.question.subject) } ?? apart.first)?.question
         else { return [] }
         apartNow.append(first.subject)
@@ -121,7 +121,7 @@ struct ChannelLine: WaitingLine {
         case .together:
             precondition(busyCount > 0, "who is finished was busy")
             busyCount -= 1
-            // The first may have looked away while another was done.
+            // The first thread may have found nothing while another finished.
             return true
         case .suspects: return false
         case .apart:

@@ -3,22 +3,23 @@ import Diagnostics
 import Synchronization
 import System
 
-/// How long questions may take that are asked together, and which are not asked together for a while.
+/// Time limits of questions asked together, and a record of questions that are asked otherwise for a while.
 ///
-/// A policy that hangs for some holds up all that are asked with them, each time until the server stops it. So what is
-/// asked about such a topic is asked by itself from there on, and after the second everybody hurries. After some of one
-/// kind (topics that are alike, or one person's), whatever else is of that kind is asked together, but with nobody else.
+/// A policy that hangs for some clients delays all questions of the same transaction, until the server stops it.
+/// Therefore questions about such a topic are asked by themselves from then on. After the second one, all questions get
+/// less time. After several of one kind (similar topics, or one person's), all questions of that kind are asked
+/// together, but apart from others.
 final class ChannelPace: Sendable {
     enum Standing {
         case plain
-        /// Others like it took too long.
+        /// Similar questions took too long.
         case suspect
         case slow
     }
 
     private enum Subject: Hashable {
         case topic(role: String, [UInt8])
-        /// With its digits taken for one another.
+        /// A topic with its numbers ignored.
         case kind(role: String, [UInt8])
         case person(role: String, String)
     }
@@ -30,7 +31,7 @@ final class ChannelPace: Sendable {
 
     private let state = Mutex(State())
 
-    /// What one statement may take, and after what it begins no other question.
+    /// Returns the timeout of one statement, and the time after which the statement begins no further question.
     func limits(at now: UInt64) -> (timeout: Duration, budget: Duration) {
         if state.withLock({ now < $0.hurriesUntil }) {
             return (Limits.channelHurriedBudget + Limits.channelHurriedTimeout, Limits.channelHurriedBudget)
@@ -57,7 +58,7 @@ final class ChannelPace: Sendable {
         }
     }
 
-    /// The topic first.
+    /// Returns the subjects of a question; the topic is the first.
     private static func subjects(_ question: ChannelQuestion) -> [Subject] {
         var subjects = [Subject.topic(role: question.role, question.topic)]
         subjects.append(.kind(role: question.role, kind(question.topic)))
@@ -65,7 +66,7 @@ final class ChannelPace: Sendable {
         return subjects
     }
 
-    /// Numbers and identifiers are not what topics of one kind have in common.
+    /// Returns the topic without its numbers and identifiers, so that similar topics are equal.
     private static func kind(_ topic: [UInt8]) -> [UInt8] {
         var kind: [UInt8] = []
         for part in topic.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false) {

@@ -1,21 +1,22 @@
-/// What somebody may do in a private channel, as the policies of `realtime.messages` say.
+/// Question about a client's rights in a private channel, which the policies of `realtime.messages` decide.
 public struct ChannelQuestion: Sendable, Hashable {
     public enum Probe: Sendable, Hashable {
-        /// Asked when a channel is joined or its token changes; presence only where it is on.
+        /// Asked when a client joins a channel or changes its token. Includes presence only if the channel has it
+        /// enabled.
         case read(presence: Bool)
-        /// Asked when something is sent for the first time; always of both.
+        /// Asked when a client sends for the first time. Always includes broadcast and presence.
         case write
     }
 
-    /// Without `realtime:`.
+    /// Topic without `realtime:`.
     var topic: [UInt8]
-    /// The claim `role`.
+    /// Value of the claim `role`.
     var role: String
-    /// The claim `sub`; empty when there is none.
+    /// Value of the claim `sub`; empty if absent.
     var subject: String
     /// All claims as JSON text.
     var claims: String
-    /// The request's headers that policies may look at, as the text of a JSON object.
+    /// Request headers that policies may read, as the text of a JSON object.
     var headers: String
     var probe: Probe
 
@@ -34,12 +35,12 @@ public struct ChannelQuestion: Sendable, Hashable {
 }
 
 public enum ChannelAnswer: Sendable, Equatable {
-    /// Presence is nil where it was not asked for.
+    /// Rights of the client. `presence` is nil if the question did not include it.
     case rights(broadcast: Bool, presence: Bool?)
-    /// It could not be found out, which is never yes.
+    /// The rights could not be determined, which never counts as yes.
     case failed(ChannelAuthorizationError)
 
-    /// Whether it says as much as was asked, and no more.
+    /// True if the answer covers exactly the rights that the probe asked about.
     func answers(_ probe: ChannelQuestion.Probe) -> Bool {
         switch (self, probe) {
         case (.failed, _): true

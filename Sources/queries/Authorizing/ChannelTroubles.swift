@@ -4,11 +4,11 @@ import Postgres
 import Synchronization
 import System
 
-/// Says why questions about private channels fail, the same not for every question.
+/// Reporter of failed questions about private channels. It does not log the same failure for every question.
 final class ChannelTroubles: Sendable {
-    /// Told that today's partition is missing.
+    /// Called if today's partition is missing.
     private let missed: @Sendable () -> Void
-    /// The way to the database.
+    /// Reporter for the connection to the database.
     let connection: TroubleTeller
     private let last = Mutex<[String: LastComplaint]>([:])
 
@@ -26,7 +26,8 @@ final class ChannelTroubles: Sendable {
             [.reason(unprepared.reason), .hint(unprepared.hint)])
     }
 
-    /// Neither what a policy said nor what it was asked about: both may hold what is for no log.
+    /// Reports a failure. The log contains neither the policy's message nor the question, because both may contain
+    /// secrets.
     func report(_ failure: ChannelAuthorizationError, role: String) {
         if case .missingPartition = failure { missed() }
         guard let words = failure.words else { return }
@@ -48,7 +49,7 @@ final class ChannelTroubles: Sendable {
 }
 
 extension ChannelAuthorizationError {
-    /// For the operator; nil where it is said elsewhere.
+    /// Message for the operator; nil if other code reports the failure.
     fileprivate var words: (sentence: StaticString, hint: String)? {
         switch self {
         case .policy:

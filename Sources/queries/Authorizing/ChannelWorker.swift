@@ -3,9 +3,9 @@ import Diagnostics
 import Postgres
 import System
 
-/// One thread that asks about private channels: connects, asks, answers.
+/// Thread that asks about private channels: connects, asks, answers.
 final class ChannelWorker: ConnectedWorker {
-    /// What all of them know.
+    /// State shared by all these threads.
     final class Shared: Sendable {
         let settings: ChannelAuthorizer.Settings
         let pace = ChannelPace()
@@ -20,10 +20,11 @@ final class ChannelWorker: ConnectedWorker {
 
     let inbox: Inbox<ChannelLine>
     let lane: ChannelLine.Lane
-    /// Nobody waits longer than clients do for the answer to their join: tries do not get rarer.
+    /// Connection with a constant retry interval: clients wait only briefly for the answer to a join, so retries must
+    /// not become rarer.
     var link: Link<ProbingConnection>
     private let shared: Shared
-    /// While there is no connection, why nobody can be asked.
+    /// Reason why questions fail while there is no connection.
     private var trouble = ChannelAuthorizationError.unavailable
 
     init(_ shared: Shared, _ lane: ChannelLine.Lane, _ inbox: Inbox<ChannelLine>) {
@@ -41,7 +42,7 @@ final class ChannelWorker: ConnectedWorker {
         if case .apart = lane { true } else { false }
     }
 
-    // MARK: A connection's life
+    // MARK: Connection
 
     private func usableConnection() -> ProbingConnection? {
         if link.session?.isFull ?? false { link.drop() }
@@ -57,7 +58,7 @@ final class ChannelWorker: ConnectedWorker {
 
     func couldNotAsk(_ error: PostgresError) { trouble = ChannelAuthorizationError(connecting: error) }
 
-    /// Such a login is worse than it need be, but what policies say is still what counts.
+    /// Checks the login. An unsuitable login is only logged, because the policies still decide correctly.
     private func examine(_ connection: ProbingConnection) throws(PostgresError) {
         let found = try JudgingLogin.examine(connection.session, clientRoles: shared.settings.clientRoles)
         guard shared.fitness.set(found), case .refused(let reason, let hint) = found else { return }
@@ -92,7 +93,7 @@ final class ChannelWorker: ConnectedWorker {
         if !inbox.pass(jobs, to: lane) { for job in jobs { job.giveUp() } }
     }
 
-    /// As the server says it of texts that are none.
+    /// Error code that PostgreSQL returns for invalid text.
     private static let untranslatable = "22021"
 
     private func answer(_ group: ChannelGroup) {
@@ -109,7 +110,7 @@ final class ChannelWorker: ConnectedWorker {
                 return
             }
             let part = group.part(from: next)
-            // One that nobody used for a while may have been lost long ago.
+            // A connection that was idle may have been lost long ago.
             let mayBeStale = link.idleTime(at: now) > Limits.channelRetryInterval
             do throws(PostgresError) {
                 let limits = limits(for: group.askers[next][0], at: now)
@@ -134,7 +135,7 @@ final class ChannelWorker: ConnectedWorker {
         return (max(.milliseconds(1), min(Limits.channelProbeTimeout, left)), .zero)
     }
 
-    /// How many are done with.
+    /// Handles the outcome. Returns the number of questions that are done.
     private func take(_ outcome: ProbeOutcome, _ group: ChannelGroup, _ range: Range<Int>) -> Int {
         switch outcome {
         case .answers(let answers) where !answers.isEmpty:
@@ -167,13 +168,14 @@ final class ChannelWorker: ConnectedWorker {
         pass(askers, to: .apart)
     }
 
-    /// Who brought it about is found out by asking each alone.
+    /// Asks each question alone, to find the one that caused the failure.
     private func failedTogether(_ askers: [ChannelJob], _ failure: ChannelAuthorizationError) {
         if isApart { return finish(askers, .failed(failure)) }
         pass(askers, to: .apart)
     }
 
-    /// It may be the question that the server does not survive: it is asked once more, alone.
+    /// Asks a question once more, alone, after the connection was lost: the question itself may have crashed the
+    /// server.
     private func lost(_ askers: [ChannelJob]) {
         guard !inbox.isEnding, askers[0].losses == 0 else { return finish(askers, .failed(.unavailable)) }
         let once = askers.map { job in
@@ -194,7 +196,7 @@ final class ChannelWorker: ConnectedWorker {
 }
 
 extension ChannelQuestion {
-    /// PostgreSQL takes texts that are UTF-8 and have no zero byte.
+    /// True if PostgreSQL accepts the texts: they are UTF-8 and contain no zero byte.
     fileprivate var canBeSaid: Bool {
         String(validating: topic, as: UTF8.self) != nil && !topic.contains(0)
             && ![role, subject, claims, headers].contains { $0.utf8.contains(0) }
@@ -202,7 +204,7 @@ extension ChannelQuestion {
 }
 
 extension ChannelAuthorizationError {
-    /// By the server's code; there is none where nobody answered.
+    /// Makes the error from the server's code, which is nil if no server answered.
     fileprivate init(connecting error: PostgresError) {
         switch error.sqlState {
         case SQLState.tooManyConnections: self = .tooManyConnections

@@ -1,9 +1,9 @@
 import Asking
 import Postgres
 
-/// What the database has for probes, and what its roles may do there by their privileges alone.
+/// Checks of the database objects that probes need, and of the privileges of roles on them.
 enum ProbeGround {
-    /// How rows are inserted that askers try to see; nil with what an operator can do where they cannot be.
+    /// Returns the method to insert rows that probes try to read. Fails, with a remedy for the operator, if none works.
     static func examine(_ session: PolicySession) throws(PostgresError) -> Result<ProbeScript.Insertion, Unprepared> {
         let row = try session.query(question).first ?? []
         guard row.count == 3 else { throw PolicySession.unreadable }
@@ -24,18 +24,19 @@ enum ProbeGround {
                 hint: apply))
     }
 
-    /// Why nobody can be asked for, in words for an operator.
+    /// Reason why no rights can be determined, in words for an operator.
     struct Unprepared: Error, Sendable, Equatable {
         var reason: String
         var hint: String
 
-        /// Found out while probing.
+        /// Reason found during a probe.
         static let changed = Unprepared(reason: "probes cannot be put into realtime.messages", hint: apply)
     }
 
     private static let apply = "`tidewire db apply` makes what is missing"
 
-    /// The table; the function that inserts for those who may not; the login inserts itself, and no policy hinders it.
+    /// Query for: the table exists; the inserting function may be called; the login may insert itself, without
+    /// policies.
     private static let question = """
         SELECT m.oid IS NOT NULL,
             COALESCE(pg_catalog.has_schema_privilege(p.pronamespace, 'USAGE')
@@ -52,13 +53,13 @@ enum ProbeGround {
                     AND pg_catalog.oidvectortypes(p.proargtypes) = 'text[], text[], uuid[]') ON true
         """
 
-    /// What a role is to the login.
+    /// Relation of a role to the login.
     enum Standing: Equatable {
-        /// The login becomes it and tries.
+        /// The login becomes the role and probes.
         case probed
-        /// No policy binds it and the login may not become it: privileges say all.
+        /// No policy binds the role and the login may not become it, so privileges alone decide.
         case privileged(mayRead: Bool, mayWrite: Bool)
-        /// None, or one that the login may not become.
+        /// The role does not exist, or the login may not become it.
         case refused
     }
 
@@ -70,9 +71,10 @@ enum ProbeGround {
         return row[1] == "t" ? .privileged(mayRead: row[2] == "t", mayWrite: row[3] == "t") : .refused
     }
 
-    /// The login can become it; no policy binds it; it may read an `id`; it may insert what a probe inserts.
+    /// Returns the query for: the login can become the role; no policy binds the role; it may read an `id`; it may
+    /// insert the columns of a probe.
     private static func standingQuestion(_ serverVersion: Int) -> String {
-        // Since 16 a grant may leave out that the member can become the role.
+        // Since PostgreSQL 16 a grant may leave out the right to become the role.
         let becoming = serverVersion >= 160_000 ? "SET" : "MEMBER"
         let columns = ["topic", "extension", "inserted_at", "updated_at"]
         let mayInsert = columns.map { "pg_catalog.has_column_privilege(r.oid, m.oid, '\($0)', 'INSERT')" }

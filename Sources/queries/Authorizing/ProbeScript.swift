@@ -1,23 +1,23 @@
 import CTexts
 import Postgres
 
-/// A function that tries for many askers of one role what `realtime.messages` lets them do, one after the other.
+/// SQL function that probes the rights of many askers of one role on `realtime.messages`, one after the other.
 ///
-/// For whoever wants to read, rows are inserted before the role is taken on, and it is looked which of them can be seen
-/// afterwards; whoever wants to write inserts in that role. Each asker has a subtransaction that is rolled back, so that
-/// nobody sees another's rows and nothing that a policy's functions do outlives the answer.
+/// To probe reading, the function inserts rows before it takes on the role, and then checks which rows the role sees.
+/// To probe writing, it inserts in the role. Each asker has a subtransaction that is rolled back. So no asker sees
+/// another's rows, and no effect of a policy's functions outlives the answer.
 ///
-/// There is a function for each role: a plan that was made for one role never answers for another.
+/// Each role has its own function, so that a plan made for one role never answers for another.
 enum ProbeScript {
-    /// Who inserts the rows that askers try to see.
+    /// Method to insert the rows that askers try to read.
     enum Insertion: Sendable, Equatable {
-        /// A function of the database's, for a login without privileges of its own.
+        /// A function of the database, for a login without the privilege to insert.
         case byFunction
-        /// The login itself, which no policy binds.
+        /// An insert by the login itself, which no policy binds.
         case directly
     }
 
-    /// In the order of the function's columns.
+    /// Columns of the function's result, in their order.
     enum Column {
         static let who = 0
         static let broadcast = 1
@@ -28,12 +28,12 @@ enum ProbeScript {
         static let count = 6
     }
 
-    /// What was being done when it failed.
+    /// Step at which a probe failed.
     enum Step: String {
         case insert, role, policy
     }
 
-    /// As the function knows what is asked.
+    /// Returns the function's code for a probe.
     static func code(_ probe: ChannelQuestion.Probe) -> String {
         switch probe {
         case .read(presence: false): "b"
@@ -42,7 +42,7 @@ enum ProbeScript {
         }
     }
 
-    /// What stands for a word of the statement is put in with the role last: no name of a role is taken for such a word.
+    /// Returns the function's text. The role's name is put in last, so that no placeholder inside a name is replaced.
     static func function(named name: String, as role: String, inserting insertion: Insertion) -> String {
         let role = Quoted.literal(role)
         return template.replacing(":name", with: name).replacing(":insertion", with: insert(insertion))
@@ -56,7 +56,8 @@ enum ProbeScript {
             decoding: UnsafeRawBufferPointer(start: file.text, count: file.length), as: UTF8.self)
     }()
 
-    /// `payload` and `event` stay NULL and `private` is what the table says, which is false: policies are written for that.
+    /// Returns the statement that inserts the rows. `payload` and `event` are NULL and `private` has its default,
+    /// false, because policies are written for such rows.
     private static func insert(_ insertion: Insertion) -> String {
         switch insertion {
         case .byFunction:

@@ -3,26 +3,25 @@ import Diagnostics
 import Postgres
 import System
 
-/// What came of trying for some askers of one role.
+/// Outcome of a probe for some askers of one role.
 enum ProbeOutcome {
-    /// The first askers', as many as there was time for.
+    /// Answers for the first askers, as many as the time allowed.
     case answers([ChannelAnswer])
-    /// For all of them.
+    /// A failure for all askers.
     case refused(ChannelAuthorizationError)
-    /// The database lacks what is needed to ask anybody.
+    /// The database lacks objects that every probe needs.
     case unprepared(ProbeGround.Unprepared)
-    /// Something that one of them brought about makes all answers worthless.
+    /// A side effect of one probe makes all answers invalid.
     case spoiled
 }
 
-/// A session in which it is tried what askers may do in private channels, for many in one transaction, which is rolled
-/// back.
+/// Session that probes the rights of askers in private channels, many in one transaction, which is rolled back.
 ///
-/// It belongs to one thread.
+/// A connection belongs to one thread.
 final class ProbingConnection {
     let session: PolicySession
     private var insertion: ProbeScript.Insertion?
-    /// The function for each role that the login becomes.
+    /// Name of the probing function for each role that the login becomes.
     private var functions: [String: String] = [:]
     private var functionsMade = 0
     private var plansAreFreshUntil: UInt64 = 0
@@ -34,16 +33,17 @@ final class ProbingConnection {
             settings: [
                 "row_security=on", "statement_timeout=\(milliseconds)", "lock_timeout=0",
                 "idle_in_transaction_session_timeout=\(10 * milliseconds)",
-                // Nothing here is ever committed.
+                // No transaction here is ever committed.
                 "synchronous_commit=off",
             ], connectTimeout: Limits.channelConnectTimeout, answerTimeout: Limits.channelAnswerTimeout,
             interrupt: interrupt)
     }
 
-    /// So many functions are kept, and nothing that others left: else it is made anew.
+    /// True if the connection must be replaced: it has too many functions, or a policy's function has spoiled the
+    /// session.
     var isFull: Bool { functionsMade >= Limits.maximumPolicyLoops || session.isSpoiled }
 
-    /// `timeout` is what all may take, `budget` after what the next is not begun.
+    /// Probes the questions. `timeout` limits the whole statement; after `budget` it begins no further question.
     func ask(
         _ questions: ArraySlice<ChannelQuestion>, as role: String, timeout: Duration, budget: Duration
     ) throws(PostgresError) -> ProbeOutcome {
@@ -58,7 +58,7 @@ final class ProbingConnection {
         return try run(function, questions, role, timeout, budget)
     }
 
-    /// Of a role that no function was made for.
+    /// Probes for a role that has no function yet.
     private func first(
         _ questions: ArraySlice<ChannelQuestion>, _ role: String, _ timeout: Duration, _ budget: Duration
     ) throws(PostgresError) -> ProbeOutcome {
@@ -81,7 +81,7 @@ final class ProbingConnection {
         precondition(functions[role] == nil, "there is one function for a role")
         functionsMade += 1
         functions[role] = name
-        // Everything is read and planned for the first time.
+        // The first run reads and plans everything.
         let longer = max(timeout, min(Limits.channelProbeTimeout, timeout + Limits.channelQuickTimeout))
         return try run(name, questions, role, longer, budget)
     }
@@ -90,7 +90,8 @@ final class ProbingConnection {
 
     private static let begin = PipelinedStatement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     private static let end = PipelinedStatement("ROLLBACK")
-    /// A plan says which policies are for a role, and does not notice when the role becomes a member of another.
+    /// Statement that discards plans. A plan contains the policies of a role and does not notice a new membership of
+    /// the role.
     private static let forgetPlans = PipelinedStatement("DISCARD PLANS")
 
     private func run(
@@ -100,7 +101,7 @@ final class ProbingConnection {
         let head = [
             plansAreFresh() ? nil : ProbingConnection.forgetPlans, ProbingConnection.begin,
             try session.surroundingsStatement(role),
-            // For the next statement, which it is measured by.
+            // Applies to the next statement, the call of the function.
             PipelinedStatement(
                 "SELECT pg_catalog.set_config('statement_timeout', $1, true)", [String(timeout.wholeMilliseconds)],
                 preparedAs: "timeout"),
@@ -113,7 +114,7 @@ final class ProbingConnection {
         switch answers[head.count] {
         case .success(let rows): return found(rows, questions, role)
         case .failure(let error):
-            // Between two of them.
+            // The cancellation came between two questions.
             if error.sqlState == SQLState.queryCanceled { return .refused(.canceled(ProbingConnection.tookTooLong)) }
             return .refused(.policy(sqlState: error.sqlState ?? "XX000"))
         }
@@ -157,7 +158,7 @@ final class ProbingConnection {
         return .answers(answers)
     }
 
-    /// Who was asked about together is asked about alone then.
+    /// Reports a bug in the probe and refuses all its questions. The caller then asks each question alone.
     private func broken(_ rule: StaticString) -> ProbeOutcome {
         Impossible.happened(rule, in: .authorizing)
         return .refused(.policy(sqlState: "XX000"))
@@ -176,7 +177,7 @@ final class ProbingConnection {
         if row[ProbeScript.Column.isPartition] == "t" { return .failed(.missingPartition) }
         switch row[ProbeScript.Column.step].flatMap(ProbeScript.Step.init) {
         case .insert? where ProbingConnection.missing.contains(state):
-            // The table or the function went away, or changed; that is looked at anew.
+            // The table or the function was removed or changed, so it must be examined again.
             insertion = nil
             functions = [:]
             return .failed(.unprepared)
@@ -187,10 +188,10 @@ final class ProbingConnection {
         }
     }
 
-    /// As an English server says it of what usually cancels: what a function says with this code, or a server in another
-    /// language, is for nobody else.
+    /// Message of an English server for the usual timeout. The real message may come from a policy's function, or be in
+    /// another language, so it is not passed on.
     private static let tookTooLong = "canceling statement due to statement timeout"
 
-    /// Schema, table, column, function; the right to use them.
+    /// Error codes for a missing schema, table, column or function, and for a missing right to use them.
     private static let missing: Set = ["3F000", "42P01", "42703", "42883", SQLState.insufficientPrivilege]
 }
