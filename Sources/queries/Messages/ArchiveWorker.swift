@@ -6,7 +6,7 @@ import EventLog
 import Replication
 import System
 
-/// The archive's thread: reads the log, answers.
+/// Worker on the archive's thread: reads the log and answers queries.
 final class ArchiveWorker: AskingWorker {
     let inbox: Inbox<PlainLine<ReplayJob>>
     private let logEnd: @Sendable () -> EventLogEnd?
@@ -14,11 +14,11 @@ final class ArchiveWorker: AskingWorker {
     private let table: MessageTableReader
     private var log: MessageLog
     private var lastTrouble: String?
-    /// Times the pauses between tries. No thread beats it, so a wait lasts as long as was asked.
+    /// Timer for the pauses between tries. No thread rings it, so each wait has its full length.
     private let pauses = Pulse()
-    /// Somebody has asked: until then nothing is read.
+    /// True after the first query. Until then the worker reads nothing.
     private var isAwake = false
-    /// Messages of days that ended longer ago than this are not kept.
+    /// Retention in hours. Messages of days that ended earlier are not kept.
     private let hours: Int
     private let metrics: ProjectMetrics
 
@@ -43,7 +43,7 @@ final class ArchiveWorker: AskingWorker {
     func work(_ jobs: [ReplayJob]) {
         for job in jobs { answer(job) }
         isAwake = isAwake || !jobs.isEmpty
-        // Between questions, so that the next one finds more.
+        // Reads ahead between queries, so that the next query finds more.
         if jobs.isEmpty, isAwake { readAhead() }
     }
 
@@ -67,7 +67,7 @@ final class ArchiveWorker: AskingWorker {
             } catch {
                 complain(error)
                 let now = Clock.monotonicNanoseconds()
-                // The kernel refuses to read only for now.
+                // Only a temporary refusal of the kernel is worth another try.
                 guard error is SystemError || error is EventLogError, case .transient = ReadingTrouble(error),
                     now < deadline, !inbox.isEnding
                 else { return job.giveUp() }
@@ -76,7 +76,7 @@ final class ArchiveWorker: AskingWorker {
         }
     }
 
-    /// The same trouble again is said once.
+    /// Logs a failure, unless it is the same as the last one.
     private func complain(_ error: any Error) {
         let text = "\(error)"
         guard text != lastTrouble else { return }
@@ -88,7 +88,7 @@ final class ArchiveWorker: AskingWorker {
 
     private func answer(_ query: ReplayQuery, until deadline: UInt64) throws -> ReplayAnswer {
         guard let end = logEnd() else { throw ArchiveError.notBegun }
-        // Before the log is read: what is followed since then is in it.
+        // Must be read before the log: the log then contains everything from this time on.
         let followed = followed()
         try log.follow(end)
         let (since, overflow) = query.since.multipliedReportingOverflow(by: 1000)
@@ -96,7 +96,7 @@ final class ArchiveWorker: AskingWorker {
             query, max(oldestKept, overflow ? (query.since < 0 ? .min : .max) : since), followed, deadline)
     }
 
-    /// As `tidewire.keep_messages` reckons: whole days.
+    /// Time of the oldest message that `tidewire.keep_messages` keeps, in whole days.
     private var oldestKept: Int64 {
         let day: Int64 = 86_400_000_000
         let oldest = Clock.unixMicroseconds() - Int64(hours) * 3_600_000_000
@@ -108,7 +108,7 @@ final class ArchiveWorker: AskingWorker {
     ) throws -> ReplayAnswer {
         var found = try search(query, since, followed, deadline)
         if !found.isWhole {
-            // Retention was faster, or there was too much: what is left is looked for once more.
+            // Retention deleted messages meanwhile, or they were too large. Searches the remaining ones once more.
             found = try search(query, since, followed, deadline)
         }
         guard found.reach > since else {
@@ -125,7 +125,7 @@ final class ArchiveWorker: AskingWorker {
     private struct Found {
         var messages: [ArchivedMessage]
         var isWhole: Bool
-        /// Every message inserted since this moment was found.
+        /// Time from which on every inserted message was found.
         var reach: Int64
     }
 
@@ -133,7 +133,7 @@ final class ArchiveWorker: AskingWorker {
         _ query: ReplayQuery, _ since: Int64, _ followed: FollowedPublication?, _ deadline: UInt64
     ) throws -> Found {
         var places = log.newest(query, since: since)
-        // What was written before it was followed is in the table for certain, in the log by chance.
+        // Messages from before the publication was followed are certainly in the table, but only perhaps in the log.
         let needed = max(since, followed?.time ?? .max)
         while !isEnough(places, query, needed), log.canReachBack, Clock.monotonicNanoseconds() < deadline {
             try log.reachBack()
@@ -142,7 +142,7 @@ final class ArchiveWorker: AskingWorker {
         assert(places.count <= query.limit, "no more is read than was asked for")
         let read = try log.read(places, query)
         var reach = max(followed?.time ?? .max, log.beginTime)
-        // The newest are asked for: those before the oldest of them are not missed.
+        // The query asks for the newest messages, so those before the oldest one found are not missed.
         if places.count == query.limit, let oldest = places.map(\.insertedAt).min(), oldest >= reach {
             reach = .min
         }
@@ -155,8 +155,8 @@ final class ArchiveWorker: AskingWorker {
         return oldest >= log.beginTime
     }
 
-    /// Those of the table were committed before those of the log since it follows them. What the log has from before that
-    /// stands among them by its time.
+    /// Joins messages of the table and of the log. Messages of the log since the publication is followed come last,
+    /// because they were committed last. Earlier messages of the log are merged with the table's by time.
     private static func joined(
         _ older: [ArchivedMessage], _ found: [ArchivedMessage], _ followed: FollowedPublication?, _ limit: Int
     ) -> [ArchivedMessage] {
@@ -167,7 +167,7 @@ final class ArchiveWorker: AskingWorker {
         let all = mixed.sorted { $0.insertedAt < $1.insertedAt } + found.filter { $0.offset ?? 0 >= first }
         guard all.count > limit else { return all }
         let oldest = all.map(\.insertedAt).sorted(by: >)[limit - 1]
-        // Several may have been inserted at the same moment.
+        // Several messages may have the same time.
         return Array(all.filter { $0.insertedAt >= oldest }.suffix(limit))
     }
 }

@@ -3,13 +3,13 @@ import Change
 import Diagnostics
 import System
 
-/// A message that somebody wrote into the database, read in place from the row that holds it.
+/// Message that was inserted into the database, read in place from its row.
 public struct DatabaseMessage: ~Escapable {
     private let row: RawSpan
     private let places: MessagePlaces
-    /// Which of the two namespaces it is for.
+    /// True if the message is for the private channels of its topic, false if for the public ones.
     public let isPrivate: Bool
-    /// Microseconds since 1970; the column has no zone and is taken to be UTC.
+    /// Time in microseconds since 1970. The column has no time zone and counts as UTC.
     public let insertedAt: Int64
 
     @_lifetime(copy row)
@@ -20,13 +20,13 @@ public struct DatabaseMessage: ~Escapable {
         self.insertedAt = insertedAt
     }
 
-    /// The row's uuid, as text.
+    /// UUID of the row, as text.
     public var id: RawSpan {
         @_lifetime(copy self)
         get { row.extracting(places.id) }
     }
 
-    /// Without the prefix that clients put before it.
+    /// Topic without the prefix that clients add.
     public var topic: RawSpan {
         @_lifetime(copy self)
         get { row.extracting(places.topic) }
@@ -37,26 +37,26 @@ public struct DatabaseMessage: ~Escapable {
         get { row.extracting(places.event) }
     }
 
-    /// It carries bytes, not JSON.
+    /// True if the payload is bytes, not JSON.
     public var isBinary: Bool { !places.has(.payload) }
 
-    /// What it carries, where that is JSON: as PostgreSQL writes it.
+    /// JSON payload as PostgreSQL writes it, if the payload is JSON.
     public var json: RawSpan {
         @_lifetime(copy self)
         get { row.extracting(places.payload) }
     }
 
-    /// How many bytes it carries.
+    /// Size of the payload in bytes.
     public var payloadByteCount: Int { isBinary ? (places.binaryPayload.count - 2) / 2 : places.payload.count }
 
-    /// The bytes that it carries, where it is no JSON.
+    /// Appends the bytes of a binary payload.
     public func appendBinary(to writer: inout ByteWriter) {
         let text = row.extracting(places.binaryPayload)
         let isRead = BinaryText.append(text, to: &writer)
         precondition(isRead, "a message's bytes were looked at when it was read")
     }
 
-    /// Only such rows are replayed.
+    /// True if the row is a broadcast. Only such rows are replayed.
     public var isBroadcast: Bool {
         let kind = row.extracting(places.extension)
         return kind.equals("broadcast")
@@ -64,7 +64,7 @@ public struct DatabaseMessage: ~Escapable {
 }
 
 extension DatabaseMessage {
-    /// Why a row is no message.
+    /// Reason why a row is not a valid message.
     public enum Flaw: String, Sendable, Hashable {
         case noID = "it has no id"
         case noTopic = "it has no topic"
@@ -75,15 +75,15 @@ extension DatabaseMessage {
         case notBytes = "its binary_payload is not in hexadecimal form"
     }
 
-    /// What a change of the table of messages is to who listens.
+    /// Meaning of a change of the messages table for a topic's listeners.
     public enum Reading: ~Escapable {
         case message(DatabaseMessage)
         case flawed(Flaw)
-        /// Messages are made by inserting rows. Whatever else is done to these, who comes later hears of (`MessageLog`).
+        /// The change is not an insert. Listeners ignore it; only later replays take it into account (`MessageLog`).
         case noInsert
     }
 
-    /// Reads a change whose row has the layout. It throws where the row cannot be read at all.
+    /// Reads a change whose row has the layout. Throws if the row cannot be read at all.
     @_lifetime(copy change)
     public static func read(_ change: borrowing Change, _ layout: MessageLayout) throws(ByteError) -> Reading {
         guard change.operation == .insert, !change.isForgotten, let row = change.new else { return .noInsert }
@@ -108,7 +108,7 @@ extension DatabaseMessage {
         return .message(DatabaseMessage(row, places, isPrivate: isPrivate.equals("t"), insertedAt: time))
     }
 
-    /// Counts a row that cannot be broadcast, and says so now and then. For one of those who read the log, not for each.
+    /// Counts a row that cannot be broadcast, and logs the flaw now and then. Only one reader of the log must call it.
     public static func note(_ flaw: Flaw, _ log: inout FlawLog) {
         log.skipped.add()
         guard log.isNews(flaw) else { return }
@@ -117,12 +117,12 @@ extension DatabaseMessage {
     }
 }
 
-/// How many flaws there were, and which have been said lately.
+/// Counter of flawed rows, with the times at which each flaw was last logged.
 public struct FlawLog: Sendable {
     fileprivate let skipped: Counter
     private var saidAt: [DatabaseMessage.Flaw: UInt64] = [:]
 
-    /// - Parameter skipped: counts the rows that have one.
+    /// - Parameter skipped: counter of the flawed rows.
     public init(_ skipped: Counter) { self.skipped = skipped }
 
     mutating func isNews(_ flaw: DatabaseMessage.Flaw) -> Bool {
@@ -133,7 +133,7 @@ public struct FlawLog: Sendable {
     }
 }
 
-/// Where the parts of a message begin and end in its row.
+/// Ranges of a message's parts in its row.
 struct MessagePlaces: Sendable {
     var id = 0..<0
     var topic = 0..<0
@@ -143,9 +143,9 @@ struct MessagePlaces: Sendable {
     var isPrivate = 0..<0
     var insertedAt = 0..<0
     var `extension` = 0..<0
-    /// The parts that are there: a text may be empty.
+    /// Bit set of the parts that are present, because a present text may be empty.
     var known: UInt8 = 0
-    /// What it carries is as it was, and not said again.
+    /// True if the payload did not change, so that PostgreSQL did not send it again.
     var isUnchanged = false
 
     func has(_ part: MessageLayout.Part) -> Bool { known & 1 << part.rawValue != 0 }
@@ -197,7 +197,7 @@ extension MessagePlaces {
     }
 }
 
-/// PostgreSQL's text of bytes: `\x` and hexadecimal digits, which is how the hub's connections ask for them.
+/// PostgreSQL's hexadecimal text form of bytes: `\x` and digits. The hub's connections ask for this form.
 enum BinaryText {
     static func isReadable(_ text: RawSpan) -> Bool {
         guard text.byteCount >= 2, text.byteCount % 2 == 0, text.byte(0) == UInt8(ascii: "\\"),
@@ -207,7 +207,7 @@ enum BinaryText {
         return true
     }
 
-    /// False, with nothing appended, where the text is another.
+    /// Appends the bytes. Returns false, and appends nothing, if the text has another form.
     static func append(_ text: RawSpan, to writer: inout ByteWriter) -> Bool {
         guard isReadable(text) else { return false }
         writer.reserve((text.byteCount - 2) / 2)
@@ -223,10 +223,10 @@ enum BinaryText {
     }
 }
 
-/// A moment as PostgreSQL writes it in ISO form, `2026-03-01 10:00:00.123456`, also with a zone in hours.
+/// Parser of PostgreSQL's ISO timestamps, `2026-03-01 10:00:00.123456`, with or without a time zone in whole hours.
 enum MessageTime {
-    /// Microseconds since 1970; nil for what is no such moment, and for what no clock shows (years of five digits, before
-    /// Christ, infinity).
+    /// Returns microseconds since 1970; nil for other text, and for times outside of years with four digits (before
+    /// Christ, five digits, infinity).
     static func parse(_ text: RawSpan) -> Int64? {
         guard text.byteCount >= 19, text.byte(4) == UInt8(ascii: "-"), text.byte(7) == UInt8(ascii: "-"),
             text.byte(10) == UInt8(ascii: " "), text.byte(13) == UInt8(ascii: ":"), text.byte(16) == UInt8(ascii: ":"),
@@ -250,7 +250,7 @@ enum MessageTime {
         return value
     }
 
-    /// `.5` as microseconds.
+    /// Reads a fraction such as `.5`, in microseconds.
     private static func fraction(_ text: RawSpan, _ place: inout Int) -> Int64 {
         guard place < text.byteCount, text.byte(place) == UInt8(ascii: ".") else { return 0 }
         place += 1
@@ -263,7 +263,7 @@ enum MessageTime {
         return value
     }
 
-    /// Hours east of Greenwich; none is zero.
+    /// Reads the time zone in hours east of Greenwich; 0 if there is none.
     private static func zone(_ text: RawSpan, _ place: Int) -> Int64? {
         if place == text.byteCount { return 0 }
         guard place + 3 == text.byteCount, let hours = number(text, place + 1..<place + 3) else { return nil }

@@ -5,20 +5,20 @@ import Postgres
 import Replication
 import System
 
-/// Finds messages that were sent before, for those who join.
+/// Archive of sent messages, for clients that join with a request for old ones.
 ///
-/// In: queries from any thread. Out: an answer for each. They come from the event log, where every message is that was
-/// committed since the hub follows the database; those before are asked for in their table, where the hub may read it. It
-/// owns a thread, because reading blocks, and does nothing until somebody asks.
+/// Queries come from any thread, and each gets an answer. Messages committed since the hub follows the database come
+/// from the event log. Older ones come from their table, if the hub may read it. The archive has its own thread,
+/// because reading blocks, and does nothing until the first query.
 public final class MessageArchive: Sendable {
     public struct Settings: Sendable {
         public var logDirectory: String
         public var target: ConnectionTarget
-        /// Places that are remembered.
+        /// Largest number of messages whose places are remembered.
         public var maximumPlaces = Limits.archivedMessages
-        /// How long messages are kept in their table.
+        /// Number of hours for which the table keeps messages.
         public var hours = Int(Limits.messagesRetentionHours)
-        /// Of the project whose messages they are.
+        /// Metrics of the project that the messages belong to.
         public var metrics = ProjectMetrics()
 
         public init(logDirectory: String, target: ConnectionTarget) {
@@ -31,8 +31,8 @@ public final class MessageArchive: Sendable {
     private let metrics: ProjectMetrics
 
     /// - Parameters:
-    ///   - logEnd: where the log ends; nil until it has begun.
-    ///   - followed: since when it has every message.
+    ///   - logEnd: end of the log; nil until the log has begun.
+    ///   - followed: publication that is followed, and since when the log has every message.
     public init(
         _ settings: Settings, logEnd: @escaping @Sendable () -> EventLogEnd?,
         followed: @escaping @Sendable () -> FollowedPublication?
@@ -43,8 +43,8 @@ public final class MessageArchive: Sendable {
             inbox, [("messages", { ArchiveWorker(settings, inbox, logEnd: logEnd, followed: followed) })])
     }
 
-    /// `then` is called on the archive's thread, or at once on the caller's when too many wait; it must not wait for
-    /// anything.
+    /// Answers a query. `then` is called on the archive's thread, or at once on the caller's thread if too many queries
+    /// wait. It must not block.
     public func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void) {
         let reply = Reply(in: .messages, unanswered: ReplayAnswer.failed, then: then)
         let askedAt = Clock.monotonicNanoseconds()
@@ -53,11 +53,11 @@ public final class MessageArchive: Sendable {
         ])
     }
 
-    /// Ends the thread; what waits is answered first, with a failure. Once, by the owner.
+    /// Ends the thread. Waiting queries fail first. The owner calls it once.
     public func stop() { threads.stop() }
 }
 
-/// A query that somebody waits for.
+/// Query whose asker waits for the answer.
 struct ReplayJob: AskedJob {
     let query: ReplayQuery
     let askedAt: UInt64

@@ -4,22 +4,22 @@ import Diagnostics
 import EventLog
 import System
 
-/// Where the messages of each topic are in the log, the newest segments of it: places alone, so that much is remembered in
-/// little room. One thread's.
+/// Index of the messages of each topic in the newest segments of the log. It stores only their places, so that many fit
+/// in little memory. Used by one thread.
 struct MessageIndex {
-    /// A message's place.
+    /// Place of a message in a segment.
     struct Place {
-        /// Where the entry begins in its segment.
+        /// Position of the entry in its segment.
         let position: UInt64
-        /// The message's own offset.
+        /// Offset of the message itself.
         let offset: UInt64
         /// Microseconds since 1970.
         let insertedAt: Int64
-        /// Stands for the row's id.
+        /// Hash of the row's id.
         let id: UInt64
-        /// Which change of the entry it is; the highest bit says that it is no broadcast.
+        /// Index of the change in its entry. The highest bit is set if the message is not a broadcast.
         private let change: UInt32
-        /// The message of the same topic before it, counted from one; zero is none.
+        /// Number of the previous message of the same topic, counted from one; zero means none.
         fileprivate(set) var previous: UInt32
 
         init(
@@ -38,7 +38,7 @@ struct MessageIndex {
         var isBroadcast: Bool { change == index }
     }
 
-    /// What is remembered of a message.
+    /// Data that the index remembers of a message.
     struct Noted {
         let topic: UInt64
         let id: UInt64
@@ -46,63 +46,64 @@ struct MessageIndex {
         let isBroadcast: Bool
     }
 
-    /// Where a row is in the log.
+    /// Place of a row in the log.
     struct Row {
         let segment: UInt64
-        /// Where the entry begins in its segment.
+        /// Position of the entry in its segment.
         let position: UInt64
-        /// Of the change, which is this one of its entry.
+        /// Offset of the change, which is number `index` in its entry.
         let offset: UInt64
         let index: UInt32
     }
 
-    /// What became of a message after it was inserted: the last of it.
+    /// Last change of a message after its insert.
     struct Revision {
         enum Change {
             case deleted
-            /// What the row is now, and in which topic.
+            /// The row was rewritten. Contains the place of its new version, and its topic.
             case rewritten(Row, topic: UInt64)
-            /// The same where its payload was left alone and not said again.
+            /// The row was updated, but its payload did not change and was not sent again.
             case kept(topic: UInt64)
         }
 
         let id: UInt64
-        /// The change's own.
+        /// Offset of the change itself.
         let offset: UInt64
         let change: Change
 
-        /// Both of one message, in any order; of two in one change the other counts.
+        /// Combines two revisions of one message, in any order. If both have the same offset, `other` counts as the
+        /// newer one.
         func merged(with other: Revision) -> Revision {
             precondition(id == other.id, "one message's fate is not another's")
             let (older, newer) = offset <= other.offset ? (self, other) : (other, self)
-            // What was left alone is what had been written before.
+            // An unchanged payload is the one that was written before.
             guard case .kept(let topic) = newer.change, case .rewritten(let row, _) = older.change else { return newer }
             return Revision(id: id, offset: newer.offset, change: .rewritten(row, topic: topic))
         }
     }
 
-    /// The messages of one segment.
+    /// Messages of one segment.
     struct Segment {
         let sequence: UInt64
-        /// Every message of the segment from this offset on is here …
+        /// Offset from which on the index has every message of the segment.
         var firstOffset: UInt64
-        /// … and those before were committed before this, by the hub's clock.
+        /// Commit time, by the hub's clock, before which all messages before `firstOffset` were committed.
         var beginTime: Int64
-        /// Where the reading of it goes on; nil once it was read to its end.
+        /// Place from which reading continues; nil after the segment was read to its end.
         var next: (position: UInt64, offset: UInt64)? {
             didSet { if let next { reached = next.offset } }
         }
-        /// What was read of it ends here.
+        /// Offset up to which the segment was read.
         private(set) var reached: UInt64 = 0
         var layouts = MessageLayouts()
         fileprivate(set) var places: [Place] = []
-        /// The newest place of each topic, counted from one.
+        /// Number of the newest place of each topic, counted from one.
         private var newest: [UInt64: UInt32] = [:]
-        /// Of all messages in it.
+        /// Latest insert time of all messages in the segment.
         private(set) var latest = Int64.min
-        /// Of messages of this segment and of those before, until the index takes them.
+        /// Revisions of messages of this and earlier segments, until the index takes them.
         var revisions: [Revision] = []
-        /// What was before was taken away as a whole: how much of it, the table alone knows.
+        /// True if a TRUNCATE removed earlier messages. Only the table knows which ones.
         private var isTruncated = false
 
         init(_ header: SegmentHeader) {
@@ -130,7 +131,7 @@ struct MessageIndex {
             return isTruncated
         }
 
-        /// Everything in it before this offset, which was committed by then.
+        /// Forgets everything before the offset. All of it was committed by `committed`.
         mutating func forget(before offset: UInt64, committed: Int64) {
             firstOffset = max(firstOffset, offset)
             beginTime = max(beginTime, committed)
@@ -140,7 +141,7 @@ struct MessageIndex {
             assert(firstOffset >= offset && beginTime >= committed, "what was forgotten is not promised")
         }
 
-        /// The topic's places, the newest first, until `body` says that it is enough.
+        /// Passes the topic's places to `body`, newest first, until `body` returns false.
         func visit(_ topic: UInt64, _ body: (Place) -> Bool) {
             var next = newest[topic] ?? 0
             while next > 0 {
@@ -151,7 +152,7 @@ struct MessageIndex {
             }
         }
 
-        /// Makes room where a single segment has more than may be remembered.
+        /// Makes room if a single segment has more messages than may be remembered.
         mutating func forgetOlderHalf() {
             let count = UInt32(places.count / 2)
             guard count > 0 else { return }
@@ -167,10 +168,10 @@ struct MessageIndex {
         }
     }
 
-    /// Oldest first, without a hole.
+    /// Segments without a gap, oldest first.
     private(set) var segments: [Segment] = []
     private var placeCount = 0
-    /// By what stands for the message's id.
+    /// Revisions by the hash of the message's id.
     private var revisions: [UInt64: Revision] = [:]
     private var hasForgotten = false
     private let maximum: Int
@@ -179,7 +180,7 @@ struct MessageIndex {
 
     private var count: Int { placeCount + revisions.count }
 
-    /// Nil where the message is as it was inserted.
+    /// Returns the last revision of a message; nil if the message is as it was inserted.
     func revision(of place: Place) -> Revision? {
         if revisions.isEmpty { return nil }
         guard let revision = revisions[place.id], revision.offset > place.offset else { return nil }
@@ -187,7 +188,7 @@ struct MessageIndex {
         return revision
     }
 
-    /// Nobody can choose ids that stand for others'.
+    /// Random seed, so that nobody can choose ids with equal hashes.
     private static let idSeed = UInt64.random(in: 1 ... .max)
 
     static func id(_ id: RawSpan) -> UInt64 {
@@ -202,10 +203,10 @@ struct MessageIndex {
         return hash.value
     }
 
-    /// There is no room for older ones; where some had to go, they are not read again.
+    /// True if no older messages fit. Messages that were forgotten for lack of room are not read again.
     var isFull: Bool { hasForgotten || count >= maximum }
 
-    /// The newest segment's number, and where the reading of it goes on.
+    /// Number of the newest segment, and the position from which reading it continues.
     var newest: (sequence: UInt64, place: UInt64?)? {
         segments.last.map { ($0.sequence, $0.next?.position) }
     }
@@ -217,7 +218,7 @@ struct MessageIndex {
         hasForgotten = false
     }
 
-    /// The segment after the newest one.
+    /// Adds the segment after the newest one.
     mutating func append(_ segment: Segment) {
         assert(segments.last.map { $0.sequence + 1 == segment.sequence } ?? true, "segments follow without a hole")
         segments.append(segment)
@@ -225,7 +226,7 @@ struct MessageIndex {
         withNewest { _ in }
     }
 
-    /// The segment before the oldest one.
+    /// Adds the segment before the oldest one.
     mutating func prepend(_ segment: Segment) {
         assert(segments.first.map { $0.sequence == segment.sequence + 1 } ?? true, "segments follow without a hole")
         var segment = segment
@@ -236,7 +237,7 @@ struct MessageIndex {
         makeRoom()
     }
 
-    /// The newest one, read further.
+    /// Changes the newest segment after more of it was read.
     @discardableResult
     mutating func withNewest<T>(_ body: (inout Segment) throws -> T) rethrows -> T? {
         guard var newest = segments.popLast() else { return nil }
@@ -263,7 +264,7 @@ struct MessageIndex {
         segment.revisions = []
     }
 
-    /// Retention took everything up to this segment.
+    /// Forgets all segments up to this one, which retention has deleted.
     mutating func forget(upTo sequence: UInt64) {
         while let oldest = segments.first, oldest.sequence <= sequence { removeOldest() }
     }
@@ -274,7 +275,7 @@ struct MessageIndex {
         forgetRevisions()
     }
 
-    /// Those of messages that are not remembered.
+    /// Forgets the revisions of messages that the index no longer contains.
     private mutating func forgetRevisions() {
         guard !revisions.isEmpty else { return }
         let first = segments.first?.firstOffset ?? .max

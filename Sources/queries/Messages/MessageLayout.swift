@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// Where a message's parts stand in its row, found by the columns' names: older tables have other columns, or the same in
-/// another order.
+/// Positions of a message's parts in its row, found by the columns' names: older tables have other columns, or another
+/// order.
 public struct MessageLayout: Sendable, Equatable {
-    /// What a column is to a message.
+    /// Part of a message that a column contains.
     enum Part: UInt8, CaseIterable {
         case id, topic, event, payload, binaryPayload, isPrivate, insertedAt, `extension`
 
@@ -22,10 +22,10 @@ public struct MessageLayout: Sendable, Equatable {
         }
     }
 
-    /// For each column its part; nil where it is none.
+    /// Part for each column; nil for a column without meaning.
     let parts: [Part?]
 
-    /// Nil for a relation that is not the table of messages, or one that no message can be read from.
+    /// Makes the layout; nil if the relation is not the messages table, or lacks required columns.
     public init?(_ relation: Relation) {
         guard MessageTable.holds(relation) else { return nil }
         parts = relation.columns.map { column in Part.allCases.first { $0.columnName == column.name } }
@@ -35,16 +35,16 @@ public struct MessageLayout: Sendable, Equatable {
     }
 }
 
-/// The layouts of the relations that a reader of the log has met, by their fingerprints: each is looked at once.
+/// Layouts of the relations that a reader of the log has met, by fingerprint, so that each is examined once.
 public struct MessageLayouts: Sendable {
     private var layouts: [UInt64: MessageLayout] = [:]
 
     public init() {}
 
-    /// No relation of messages has been met.
+    /// True if no messages relation has been met.
     public var isEmpty: Bool { layouts.isEmpty }
 
-    /// The schema entry of a relation; true when its rows are messages.
+    /// Learns the relation of a schema entry. Returns true if its rows are messages.
     @discardableResult
     public mutating func learn(_ fingerprint: UInt64, _ relation: Relation) -> Bool {
         if layouts[fingerprint] != nil { return true }
@@ -54,11 +54,11 @@ public struct MessageLayouts: Sendable {
         return true
     }
 
-    /// How the rows of a schema are read; nil where they are no messages.
+    /// Returns the layout of a schema's rows; nil if they are not messages.
     public func layout(of fingerprint: UInt64) -> MessageLayout? {
         layouts.isEmpty ? nil : layouts[fingerprint]
     }
 
-    /// Each segment of the log has the schemas that it needs, so those of the one before can be forgotten.
+    /// Forgets all layouts. Each segment of the log repeats the schemas that it needs.
     public mutating func removeAll() { layouts.removeAll(keepingCapacity: true) }
 }

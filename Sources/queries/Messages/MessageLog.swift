@@ -4,23 +4,23 @@ import Diagnostics
 import EventLog
 import System
 
-/// The messages in the log: their places, kept up with its end and reaching back as far as somebody asks, and themselves.
+/// Messages in the log. Indexes their places, follows the log's end, extends back on demand, and reads the messages.
 struct MessageLog {
-    /// A message that was found.
+    /// Message that was found.
     struct Found {
-        /// Of the message itself.
+        /// Offset of the message itself.
         let offset: UInt64
         let insertedAt: Int64
-        /// Where the row is as it was written last.
+        /// Place of the row's last version.
         fileprivate let now: MessageIndex.Row
     }
 
     private let directory: String
     private var opened: DiskDirectory?
     private var index: MessageIndex
-    /// Nothing older is there, or nothing older can be remembered.
+    /// True if there are no older segments, or none that can be remembered.
     private var isAtBeginning = true
-    /// How far it was read.
+    /// Position up to which the log was read.
     private(set) var end = EventLogPosition(epoch: 0, offset: 0)
 
     init(_ directory: String, maximumPlaces: Int) {
@@ -28,7 +28,7 @@ struct MessageLog {
         index = MessageIndex(maximum: maximumPlaces)
     }
 
-    /// Opened where its descriptor is used.
+    /// Returns the log's directory, opened on the thread that uses its descriptor.
     private mutating func files() throws(SystemError) -> DiskDirectory {
         if let opened { return opened }
         let made = try DiskDirectory(directory)
@@ -36,9 +36,9 @@ struct MessageLog {
         return made
     }
 
-    // MARK: - Keeping up
+    // MARK: - Following the end
 
-    /// Reads what is new.
+    /// Reads new entries.
     mutating func follow(_ logEnd: EventLogEnd) throws {
         let state = logEnd.state
         if index.segments.isEmpty { try begin(state) }
@@ -50,7 +50,7 @@ struct MessageLog {
                 } else { true }
             if isLast { break }
             guard isReadable, let next = try skipping(false, { try $0.open(sequence + 1, state) }) ?? nil else {
-                // Retention was faster than we, or it does not read: everything that is remembered is gone.
+                // Retention has deleted the segment, or it cannot be read. Forgets everything that is remembered.
                 index.removeAll()
                 try begin(state)
                 continue
@@ -60,8 +60,8 @@ struct MessageLog {
         end = state.position
     }
 
-    /// Runs a read of a segment; nil if the segment is damaged, unless it is the one that is written to. Others are read all
-    /// the same.
+    /// Runs a read of a segment. Returns nil if the segment is damaged, so that other segments are still read. For the
+    /// segment that is being written, throws instead.
     private mutating func skipping<T>(_ isLast: Bool, _ body: (inout MessageLog) throws -> T) throws -> T? {
         do {
             return try body(&self)
@@ -78,12 +78,12 @@ struct MessageLog {
         isAtBeginning = false
     }
 
-    /// A segment of which nothing was read yet.
+    /// Returns a segment of which nothing was read yet.
     private mutating func open(_ sequence: UInt64, _ state: EventLogEnd.State) throws -> MessageIndex.Segment? {
         let limit = sequence == state.segment ? state.segmentBytes : nil
         guard let reader = try SegmentReader(directory: files(), segment: sequence, limit: limit) else { return nil }
         var segment = MessageIndex.Segment(reader.header)
-        // Of what was written before there was a log nothing is missing.
+        // The first segment misses no earlier messages, because there was no log before it.
         if sequence == 1 { segment.beginTime = .min }
         segment.next = reader.place
         return segment
@@ -94,7 +94,7 @@ struct MessageLog {
         try index.withNewest { try Self.read(&$0, files, upTo: limit) }
     }
 
-    /// Reads a segment on from where it was left. Nothing is lost where it fails: it is read again from there.
+    /// Reads a segment on from its last place. After an error it is read again from there, so nothing is lost.
     private static func read(_ segment: inout MessageIndex.Segment, _ files: DiskDirectory, upTo limit: UInt64?) throws
     {
         guard let next = segment.next,
@@ -119,7 +119,7 @@ struct MessageLog {
         if limit == nil { segment.next = nil }
     }
 
-    /// Where the entry at hand begins.
+    /// Returns the position of the current entry.
     private static func start(_ reader: borrowing SegmentReader) -> UInt64 {
         reader.place.position - UInt64(reader.entry.byteCount)
     }
@@ -147,7 +147,7 @@ struct MessageLog {
         }
     }
 
-    /// Notes what becomes of a message.
+    /// Records a change of an existing message.
     private static func revise(
         _ change: borrowing Change, _ layout: MessageLayout, _ row: MessageIndex.Row,
         _ revisions: inout [MessageIndex.Revision]
@@ -180,22 +180,22 @@ struct MessageLog {
         revisions.append(MessageIndex.Revision(id: id, offset: row.offset, change: now))
     }
 
-    // MARK: - Reaching back
+    // MARK: - Extending back
 
-    /// There are older segments to be read, and there is room for what they have.
+    /// True if there are older segments to read, and room for their messages.
     var canReachBack: Bool { !isAtBeginning && !index.isFull }
 
-    /// The offset from which on every message is known.
+    /// Offset from which on every message is known.
     var beginOffset: UInt64 { index.segments.first?.firstOffset ?? .max }
 
-    /// What was inserted since this moment is known, as far as the log has it.
+    /// Insert time from which on every message is known, as far as the log has it.
     var beginTime: Int64 {
         guard let oldest = index.segments.first else { return .max }
         if oldest.beginTime == .min { return .min }
         return oldest.beginTime + Limits.clockTolerance.components.seconds * 1_000_000
     }
 
-    /// Reads one older segment.
+    /// Reads the next older segment.
     mutating func reachBack() throws {
         guard canReachBack, let oldest = index.segments.first else { return }
         guard oldest.sequence > 1, let segment = try skipping(false, { try $0.whole(oldest.sequence - 1) }) ?? nil
@@ -217,9 +217,9 @@ struct MessageLog {
         return segment
     }
 
-    // MARK: - Finding
+    // MARK: - Searching
 
-    /// The newest places of a topic's broadcasts since a moment, in the order of the log.
+    /// Returns the newest places of a topic's broadcasts since a moment, in the order of the log.
     func newest(_ query: ReplayQuery, since: Int64) -> [Found] {
         let topic = Self.topic(query)
         let before = Clock.unixMicroseconds() + Limits.replayHorizon.components.seconds * 1_000_000
@@ -231,7 +231,7 @@ struct MessageLog {
                 {
                     found.append(one)
                 }
-                // Twice as many are kept at most, so that each is sorted once on average.
+                // Keeps about twice the limit at most, so that each message is sorted once on average.
                 if found.count >= 2 * query.limit + 1024 { found = Self.newest(found, query.limit) }
                 return true
             }
@@ -248,7 +248,7 @@ struct MessageLog {
         return Array(sorted.prefix(limit))
     }
 
-    /// The message as it is now; nil where it was deleted, or is another topic's by now.
+    /// Returns the message's present version; nil if the message was deleted, or belongs to another topic now.
     private func found(_ place: MessageIndex.Place, _ segment: UInt64, _ topic: UInt64) -> Found? {
         let inserted = MessageIndex.Row(
             segment: segment, position: place.position, offset: place.offset, index: place.index)
@@ -270,8 +270,8 @@ struct MessageLog {
 
     // MARK: - Reading
 
-    /// The messages at the places, which come in the order of the log. `isWhole` is false where retention took some, or
-    /// where together they are too large: then the newest are given.
+    /// Reads the messages at the places, which must be in the order of the log. `isWhole` is false if retention has
+    /// deleted some of them, or if they are too large together; the newest are then returned.
     mutating func read(_ places: [Found], _ query: ReplayQuery) throws -> (messages: [ArchivedMessage], isWhole: Bool) {
         var messages: [ArchivedMessage] = []
         var bytes = 0
@@ -304,7 +304,8 @@ struct MessageLog {
         return (messages.reversed(), true)
     }
 
-    /// Nil where it is another topic's: its hash may be the same, or it was moved.
+    /// Reads a message; nil if it belongs to another topic, because it was moved or because the topics' hashes are
+    /// equal.
     private static func message(
         _ reader: inout SegmentReader, _ found: Found, _ layouts: MessageLayouts, _ query: ReplayQuery
     ) throws -> ArchivedMessage? {

@@ -1,6 +1,6 @@
-/// Finds messages of the past.
+/// Service that finds old messages.
 ///
-/// It may be called from any thread. Whoever takes an answer must not wait for anything.
+/// Its methods may be called from any thread. The receiver of an answer must not block.
 public protocol MessageReplaying: AnyObject, Sendable {
     func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void)
     func stop()

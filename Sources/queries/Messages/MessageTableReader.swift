@@ -3,9 +3,9 @@ import Diagnostics
 import Postgres
 import System
 
-/// Asks the table for messages that are older than what the log has, where the hub's login may read it.
+/// Reader of the messages table, for messages older than the log, if the hub's login may read the table.
 ///
-/// The archive's thread, on a connection of its own that it makes when it first needs one.
+/// Used on the archive's thread. Has its own connection, made when first needed.
 final class MessageTableReader {
     private let target: ConnectionTarget
     private let interrupt: Wake
@@ -18,7 +18,8 @@ final class MessageTableReader {
         self.interrupt = interrupt
     }
 
-    /// A topic's broadcasts of a time, the oldest first; of more than the limit the newest. Nil where it may not be read.
+    /// Returns a topic's broadcasts in a time range, oldest first; if there are more than the limit, the newest. Nil if
+    /// the login may not read the table.
     func messages(_ query: ReplayQuery, from start: Int64, before end: Int64) throws -> [ArchivedMessage]? {
         if let refusedAt, Clock.monotonicNanoseconds() - refusedAt < Limits.publicationRetryInterval.wholeNanoseconds {
             return nil
@@ -29,11 +30,11 @@ final class MessageTableReader {
             refusedAt = nil
             return Self.bounded(rows.values.compactMap(Self.message))
         } catch {
-            // Also where columns have come or gone.
+            // The error may also mean that the table's columns have changed.
             connection = nil
             switch error.sqlState {
             case "42501": return refuse(error)
-            // There is no such table, or no such schema: nobody could send anything.
+            // The table or its schema does not exist, so there cannot be any messages.
             case "42P01", "3F000": return []
             default: throw ArchiveError.table(error.message)
             }
@@ -76,7 +77,7 @@ final class MessageTableReader {
         Clock.unixMicroseconds() + Limits.replayHorizon.components.seconds * 1_000_000
     }
 
-    /// Moments that PostgreSQL can count: the years 1 to 9999 or so.
+    /// Returns the time limited to the range that PostgreSQL can compute with: about the years 1 to 9999.
     private static func bounded(_ time: Int64) -> Int64 {
         min(max(time, -62_000_000_000_000_000), 250_000_000_000_000_000)
     }
@@ -88,7 +89,7 @@ final class MessageTableReader {
             target, applicationName: "tidewire messages", timeoutSeconds: Limits.connectTimeout.wholeSeconds,
             settings: [
                 "search_path=pg_catalog", "default_transaction_read_only=on", "statement_timeout=\(timeout)",
-                // Rows that a policy hides would be missing in silence.
+                // With row security on, rows that a policy hides would be missing without an error.
                 "row_security=off", "jit=off",
             ],
             interrupt: interrupt)
@@ -103,7 +104,7 @@ final class MessageTableReader {
         return made
     }
 
-    /// The newest come first: those that fit, and then the other way round.
+    /// Returns the newest messages that fit the limit, oldest first. `newest` is in the opposite order.
     private static func bounded(_ newest: [ArchivedMessage]) -> [ArchivedMessage] {
         var bytes = 0
         let fitting = newest.prefix { message in

@@ -4,16 +4,16 @@ import Postgres
 import Replication
 import System
 
-/// Looks after the partitions of realtime.messages: one for each day to come, none older than what is kept.
+/// Keeper of the partitions of realtime.messages. It creates one for each coming day and drops those past retention.
 ///
-/// A thread with a connection of its own, made anew each time. It asks `tidewire.keep_messages` to do it; where that is
-/// missing and the login belongs to the table's owner, it does it itself; else it says once what an operator has to do.
+/// Has its own thread, and a new connection for each round. It calls `tidewire.keep_messages`. If that function is
+/// missing and the login belongs to the table's owner, it does the work itself. Otherwise it tells an operator once.
 public final class MessagesJanitor: Sendable {
     private let interrupt: Wake
     private let call: Wake
     private let thread: BackgroundThread
 
-    /// - Parameter hours: partitions of days that ended longer ago than that are dropped.
+    /// - Parameter hours: retention; partitions of days that ended earlier are dropped.
     public init(
         _ target: ConnectionTarget, hours: Int, reachability: Reachability = Reachability()
     ) throws(SystemError) {
@@ -27,18 +27,18 @@ public final class MessagesJanitor: Sendable {
         thread = try BackgroundThread("janitor", rounds)
     }
 
-    /// A partition is missing: it is looked for soon, and not at the next round. From any thread.
+    /// Starts a round soon, because a partition is missing. May be called from any thread.
     public func isMissed() { call.ring() }
 
-    /// Ends the thread and what it does just now. Once, by the owner, on a thread with the descriptors of the one that
-    /// started it.
+    /// Ends the thread and its current work. The owner calls it once, on a thread with the descriptors of the thread
+    /// that started it.
     public func stop() {
         interrupt.ring()
         thread.join()
     }
 }
 
-/// The janitor's thread.
+/// Loop of the janitor's thread.
 final class JanitorRounds {
     private let target: ConnectionTarget
     private let hours: Int
@@ -63,20 +63,20 @@ final class JanitorRounds {
         while !interrupt.isRung {
             call.clear()
             let pause = round()
-            // Who cannot make it is not asked all the time.
+            // If the janitor cannot create the partition, calls must not start rounds all the time.
             interrupt.sleep(milliseconds: min(pause, Limits.janitorCallInterval).wholeMilliseconds)
             backoff.wait(pause, interrupt, orCalled: call)
         }
     }
 
-    /// How long to rest after it.
+    /// Runs one round. Returns the time until the next one.
     func round() -> Duration {
         do throws(PostgresError) {
             let work = try attempt()
             backoff.reset()
             troubles.isOver()
             report(work)
-            // Uneven, so that several hubs on one database do not come at once.
+            // Random, so that several hubs on one database do not start together.
             let rest = work.postponed.isEmpty ? Limits.janitorInterval : Limits.janitorRetryInterval
             return rest * Double.random(in: 0.9...1.1)
         } catch {
@@ -89,7 +89,7 @@ final class JanitorRounds {
 
     // MARK: One round
 
-    /// How the partitions can be looked after with this login.
+    /// Method of maintaining the partitions with this login.
     enum Means: Equatable {
         case function, ownership, none
         case noTable
@@ -120,7 +120,7 @@ final class JanitorRounds {
     }
 
     private func means(_ connection: Connection) throws(PostgresError) -> Means {
-        // By the catalogs: to_regclass and its like fail where a schema may not be used.
+        // Queries the catalogs, because to_regclass and similar functions fail without USAGE on the schema.
         let rows = try connection.execute(
             """
             SELECT pg_has_role(session_user, c.relowner, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE'), EXISTS (
@@ -147,7 +147,7 @@ final class JanitorRounds {
         return Work(made: lists[0], dropped: lists[1], postponed: lists[2], refused: lists[3])
     }
 
-    // MARK: What is said
+    // MARK: Logging
 
     private func report(_ work: Work) {
         if !work.made.isEmpty {

@@ -1,25 +1,26 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal limits on the time and memory of messages. They are not promised to users; promised limits are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// How often the partitions of realtime.messages are looked after, and how soon again what could not be done.
+    /// Interval of the partition rounds, and the delay after a round that could not do everything.
     static let janitorInterval = Duration.seconds(4 * 3600)
     static let janitorRetryInterval = Duration.seconds(60)
-    /// Between rounds at least, however often a partition is missed.
+    /// Shortest time between two rounds, even if partitions are reported missing.
     static let janitorCallInterval = Duration.seconds(5)
     static let janitorQueryTimeout = Duration.seconds(30)
 
-    /// Whoever waits to drop a partition holds up everybody who broadcasts: not for longer than this.
+    /// Longest wait for the lock to drop a partition. The wait blocks everybody who broadcasts.
     static let janitorLockTimeout = Duration.milliseconds(500)
 
-    /// Partitions are made for yesterday and for so many days to come.
+    /// Number of coming days with partitions, in addition to those of yesterday and today.
     static let partitionDaysAhead = 3
 
-    /// How far behind the log's end the places of messages may be while nobody asks.
+    /// Interval at which the archive follows the log's end while there are no queries.
     static let archiveInterval = Duration.seconds(2)
-    /// Pause before a log is read again that the kernel refused to read.
+    /// Pause before the archive reads the log again after the kernel refused to read it.
     static let archiveReadingPause = Duration.milliseconds(100)
-    /// What the table's answer may take.
+    /// Longest time for a query of the table.
     static let replayStatementTimeout = Duration.seconds(2)
 
     static func checkMessages() {

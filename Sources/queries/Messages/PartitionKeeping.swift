@@ -2,8 +2,8 @@ import Diagnostics
 import Postgres
 import System
 
-/// Does what `tidewire.keep_messages` does, with a login that has the rights of the table's owner: for databases whose
-/// operator gave the hub such a login instead of applying our files.
+/// Replacement for `tidewire.keep_messages`, with a login that has the rights of the table's owner: for databases whose
+/// operator gave the hub such a login instead of applying Tidewire's SQL files.
 struct PartitionKeeping {
     private let connection: Connection
     private let hours: Int
@@ -23,7 +23,8 @@ struct PartitionKeeping {
     }
 
     private mutating func keep() throws(PostgresError) {
-        // The function's own lock: one at a time, whoever it is. It goes with the connection.
+        // The function takes the same lock, so that only one of them works at a time. The lock ends with the
+        // connection.
         let locked = try ask("SELECT pg_try_advisory_lock(hashtextextended('tidewire.keep_messages', 0))")
         guard locked.first?.first == "t" else { return }
         for row in try ask(missing) {
@@ -47,7 +48,7 @@ struct PartitionKeeping {
         try connection.execute(sql, interrupt: interrupt).values
     }
 
-    /// False where it could not be locked, and where it was there by the time.
+    /// Runs a statement. Returns false if the lock was not available, or if the partition exists already.
     private mutating func succeeds(_ statement: String, _ name: String) throws(PostgresError) -> Bool {
         do throws(PostgresError) {
             try connection.execute(statement, interrupt: interrupt)
@@ -66,7 +67,8 @@ struct PartitionKeeping {
         "(timezone('utc', now()) - make_interval(hours => \(max(0, hours))))::date"
     }
 
-    /// Name and statement of each. One statement, so that no partition stays behind with another owner.
+    /// Query for the name and statement of each missing partition. A single statement creates a partition and sets its
+    /// owner, so that no partition keeps another owner.
     private var missing: String {
         """
         SELECT name, format('DO %L', format('BEGIN CREATE TABLE realtime.%I PARTITION OF realtime.messages

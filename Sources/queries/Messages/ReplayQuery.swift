@@ -1,13 +1,13 @@
 import Diagnostics
 import EventLog
 
-/// Which messages that were sent before are wanted.
+/// Query for old messages of a topic.
 public struct ReplayQuery: Sendable, Equatable {
-    /// Without the prefix that clients put before it.
+    /// Topic without the prefix that clients add.
     public var topic: [UInt8]
     public var isPrivate: Bool
-    /// Those inserted at this moment (milliseconds since 1970) or later; the newest, if there are more than the limit. Only
-    /// broadcasts.
+    /// Insert time, in milliseconds since 1970, of the oldest message wanted. If there are more than `limit`, the
+    /// newest are returned. Only broadcasts are.
     public var since: Int64
     public var limit: Int
 
@@ -20,7 +20,7 @@ public struct ReplayQuery: Sendable, Equatable {
     }
 }
 
-/// A message that was sent before. It owns its bytes.
+/// Old message. It owns its bytes.
 public struct ArchivedMessage: Sendable, Equatable {
     public enum Payload: Sendable, Equatable {
         /// JSON as PostgreSQL writes it.
@@ -28,13 +28,13 @@ public struct ArchivedMessage: Sendable, Equatable {
         case binary([UInt8])
     }
 
-    /// The row's uuid, as text.
+    /// UUID of the row, as text.
     public var id: [UInt8]
     public var event: [UInt8]
     public var payload: Payload
     /// Microseconds since 1970.
     public var insertedAt: Int64
-    /// Its place in the log; nil where only the table has it.
+    /// Offset in the log; nil if only the table has the message.
     public var offset: UInt64?
 
     public init(id: [UInt8], event: [UInt8], payload: Payload, insertedAt: Int64, offset: UInt64? = nil) {
@@ -53,12 +53,13 @@ public struct ArchivedMessage: Sendable, Equatable {
 }
 
 public enum ReplayAnswer: Sendable, Equatable {
-    /// The messages, oldest first, as they were committed.
+    /// Messages, oldest first, in the order of their commits.
     ///
     /// - Parameters:
-    ///   - upTo: how far the log was looked through: a live message with this offset or a larger one is not among them.
-    ///   - isWhole: false where older ones may be in the table, which the hub's login may not read.
+    ///   - upTo: end of the searched part of the log: a live message with this offset or a larger one is not among
+    ///     them.
+    ///   - isWhole: false if the table may have older ones, which the hub's login may not read.
     case messages([ArchivedMessage], upTo: EventLogPosition, isWhole: Bool)
-    /// They could not be read: `UnableToReplayMessages`.
+    /// The messages could not be read: `UnableToReplayMessages`.
     case failed
 }
