@@ -4,10 +4,10 @@ import Diagnostics
 import EventLog
 import System
 
-/// Finder of the first commit in the log that a snapshot does not see. It belongs to one thread.
+/// Finder of the first commit in the log that a snapshot does not see. Used by one thread.
 ///
-/// A snapshot does not show everything up to some place in the log, since a commit is logged before it is visible. It shows
-/// everything before the first commit that it does not see.
+/// A commit is logged before it is visible, so a snapshot may miss commits before the log's end. The snapshot shows
+/// every commit before the first one that it does not see.
 struct CommitTail {
     let open: @Sendable () throws(SystemError) -> any StorageDirectory
     let end: @Sendable () -> EventLogEnd?
@@ -15,7 +15,8 @@ struct CommitTail {
     /// Time to wait for the transactions that are running when a snapshot is asked for.
     var patience = Limits.snapshotSettlingPatience
 
-    /// Place in the log from which to look for commits that a snapshot does not see, found before the snapshot is taken.
+    /// Place in the log from which to search for commits that a snapshot does not see. Determined before the snapshot
+    /// is taken.
     struct Beginning {
         fileprivate let directory: any StorageDirectory
         fileprivate let end: EventLogEnd
@@ -23,16 +24,16 @@ struct CommitTail {
         fileprivate let settled: EventLogPosition?
     }
 
-    /// Questions to PostgreSQL about its transactions.
+    /// Queries to PostgreSQL about its transactions.
     protocol Asking {
         /// Returns a transaction number above that of every transaction that has begun.
         func nextTransaction() throws(SnapshotRefusal) -> UInt64
-        /// Returns the number below which every transaction has ended, for all to see.
+        /// Returns the number below which every transaction has ended and is visible to all.
         func oldestRunning() throws(SnapshotRefusal) -> UInt64
     }
 
-    /// Finds the place to begin before a snapshot is taken. Throws if a commit may be hidden in a part that retention has
-    /// removed.
+    /// Determines the place to begin, before a snapshot is taken. Throws if retention may have deleted a commit that is
+    /// not visible yet.
     func beginning(asking server: some Asking) throws -> Beginning {
         guard let end = end() else { throw SnapshotRefusal.logNotBegun }
         let directory = try open()
@@ -44,7 +45,7 @@ struct CommitTail {
         {
             return Beginning(directory: directory, end: end, settled: known)
         }
-        // Whatever the log has by now has a lower number than this.
+        // All transactions that the log contains now have lower numbers.
         let next = try server.nextTransaction()
         let deadline = Clock.monotonicNanoseconds() + patience.wholeNanoseconds
         repeat {
@@ -54,15 +55,15 @@ struct CommitTail {
             }
             BackgroundThread.rest(nanoseconds: Limits.snapshotSettlingInterval.wholeNanoseconds)
         } while Clock.monotonicNanoseconds() < deadline
-        // Some transaction runs for long. It may be one that the log has, and that waits for a standby.
+        // Some transaction has been running for long. It may be one that is in the log and waits for a standby.
         let oldest = try EventLogReader.oldestOffset(in: directory, end: end)
-        // Before a log begins, PostgreSQL makes its slot, and for that waits until every running transaction has ended.
+        // When a log begins, PostgreSQL creates its slot only after every running transaction has ended.
         guard oldest <= known?.offset ?? 0 else { throw SnapshotRefusal.unsettled }
         return Beginning(directory: directory, end: end, settled: known)
     }
 
-    /// Returns the position of the first commit that `seen` does not see, or the log's end. `seen` is of a snapshot that was
-    /// taken after `beginning` was found and before this call.
+    /// Returns the position of the first commit that `seen` does not see, or the log's end. The snapshot of `seen` must
+    /// have been taken after `beginning` was determined and before this call.
     func position(
         notSeenBy seen: VisibleTransactions, from beginning: Beginning, while isWanted: () -> Bool
     ) throws -> EventLogPosition {
@@ -81,7 +82,7 @@ struct CommitTail {
         while try reader.next() {
             guard isWanted() else { throw SnapshotRefusal.cancelled }
             let entry = reader.entry
-            // The gap may hide a waiting commit.
+            // A commit that is not visible yet may lie in the gap.
             if entry.kind == .gap, entry.epoch != beginning.settled?.epoch { throw SnapshotRefusal.unsettled }
             guard entry.kind == .transaction else { continue }
             if entry.offset >= goal.offset { break }

@@ -3,13 +3,13 @@ import EventLog
 import Synchronization
 import System
 
-/// Position in the event log before which every commit is visible to all snapshots that are taken from now on.
+/// Position in the event log before which every commit is visible to all later snapshots.
 ///
-/// PostgreSQL logs a commit before others can see it: for a moment before, or for as long as the commit waits for a
-/// standby. Neither time nor the number of later commits says that it has become visible; only a snapshot that sees it does.
+/// PostgreSQL logs a commit before others can see it: a moment before, or long before if the commit waits for a
+/// standby. Neither time nor later commits prove that it is visible; only a snapshot that sees it does.
 ///
-/// Read it before taking a snapshot. Safe to use from any thread. It is kept in a small file beside the log's segments, so
-/// that a hub that starts again need not wait until every transaction of before has ended.
+/// Read it before taking a snapshot. It may be used from any thread. A small file beside the log's segments stores it,
+/// so that after a restart the hub need not wait until every earlier transaction has ended.
 final class SettledPosition: Sendable {
     static let name = "settled"
     private static let unfinished = "settled.new"
@@ -27,7 +27,7 @@ final class SettledPosition: Sendable {
         known.withLock { known in
             if !known.isRead {
                 known.isRead = true
-                // The file of a log that somebody removed says nothing of the one that began since.
+                // The file may belong to an earlier log that was removed. It is then invalid for the present log.
                 known.position = Self.read(in: directory).flatMap {
                     $0.epoch == end.epoch && $0.offset <= end.offset ? $0 : nil
                 }
@@ -36,7 +36,7 @@ final class SettledPosition: Sendable {
         }
     }
 
-    /// Moves the position forward. A file that cannot be written stays as it was; its position is still valid.
+    /// Moves the position forward. If the file cannot be written, it keeps its older position, which is still valid.
     func advance(to position: EventLogPosition, in directory: any StorageDirectory) {
         known.withLock { known in
             guard known.position.map({ $0.offset < position.offset || $0.epoch != position.epoch }) ?? true,
@@ -58,7 +58,8 @@ final class SettledPosition: Sendable {
         return EventLogPosition(bytes.bytes.text.dropLast())
     }
 
-    /// Writes the position without a sync: an older position is valid too, and an empty file after a power cut counts as none.
+    /// Writes the position without a sync: an older position is also valid, and an empty file after a power cut counts
+    /// as none.
     private static func write(_ position: EventLogPosition, in directory: any StorageDirectory) throws(SystemError) {
         var text = ByteWriter(capacity: maximumBytes)
         text.append("\(position)\n")

@@ -5,7 +5,7 @@ import Diagnostics
 import Protocol
 import System
 
-/// Rows in, pages of bodies out: one at a time, when it is wanted.
+/// Converter from rows to pages of change bodies. It produces one page at a time, on request.
 final class SnapshotPages {
     private let job: SnapshotJob
     private let encoder: ChangeEncoder
@@ -15,7 +15,7 @@ final class SnapshotPages {
     private var taken: UInt64 = 0
     private var selection = 0
     private var view: ChangeView
-    /// Of the columns that the statement gives, those that may be too large, by their places.
+    /// Positions, in the statement's columns, of those whose values may be too large.
     private var largePlaces: [Int] = []
     private var writer = ByteWriter(capacity: Limits.snapshotPageBytes + (16 << 10))
     private var rows: [SnapshotPage.Row] = []
@@ -31,7 +31,7 @@ final class SnapshotPages {
         view = ChangeView(of: job.request.selections[0])
     }
 
-    /// What comes now is of that selection.
+    /// Starts a selection, to which the next rows belong.
     func begin(_ selection: Int) {
         self.selection = selection
         let wanted = job.request.selections[selection]
@@ -39,7 +39,7 @@ final class SnapshotPages {
         largePlaces = wanted.columns.indices.filter { wanted.isLarge(wanted.columns[$0]) }
     }
 
-    /// False where nothing more is to be read; `refusal` says why.
+    /// Adds a row. Returns false if no more rows must be read; `refusal` contains the reason.
     func take(_ tuple: RawSpan) -> Bool {
         do throws(ByteError) {
             let start = writer.count
@@ -58,14 +58,14 @@ final class SnapshotPages {
         return isFull ? hand() : true
     }
 
-    /// The first value marks those that are left out.
+    /// Writes a row. Its first value marks the values that are left out because they are too large.
     private func append(_ tuple: RawSpan) throws(ByteError) {
         var values = Tuple(tuple).columns()
         guard case .text(let marks)? = try values.next() else {
             throw ByteError(expected: "marks of large values", offset: 0)
         }
         let isTooLarge = (0..<marks.byteCount).contains { marks.byte($0) == UInt8(ascii: "1") }
-        // What stands behind the marks is a row without its count.
+        // After the marks follows a row without its column count.
         let rest = tuple.extracting(droppingFirst: values.offset)
         var row = ByteWriter(capacity: rest.byteCount + 2)
         row.append(big: UInt16(truncatingIfNeeded: values.remaining))
@@ -73,7 +73,7 @@ final class SnapshotPages {
         try encoder.append(existing: Tuple(row.bytes), view, readAt: readAt, isTooLarge: isTooLarge, to: &writer)
     }
 
-    /// A value that is too large is absent, not NULL.
+    /// Writes a row without its too large values. They are absent, not NULL.
     private func appendWithout(
         _ marks: RawSpan, _ values: inout TupleColumns, _ row: inout ByteWriter
     ) throws(ByteError) {
@@ -101,7 +101,7 @@ final class SnapshotPages {
         if !rows.isEmpty, !hand(), let refusal { throw refusal }
     }
 
-    /// When the one before was taken.
+    /// Delivers a page, after the previous page was taken.
     private func hand() -> Bool {
         let now = Clock.monotonicNanoseconds()
         let patience = now + Limits.snapshotPagePatience.wholeNanoseconds
@@ -123,7 +123,7 @@ final class SnapshotPages {
 }
 
 extension ChangeView {
-    /// As it would be of the table's own changes.
+    /// Makes the view that changes of the table itself would have.
     fileprivate init(of selection: TableSelection) {
         let table = selection.table
         let columns = selection.columns.map { table.columns[$0] }

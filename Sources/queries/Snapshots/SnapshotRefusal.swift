@@ -1,8 +1,8 @@
 import Postgres
 
-/// Why there is no snapshot, or no more of it.
+/// Reason why a snapshot cannot be taken or continued.
 public enum SnapshotRefusal: Error, Sendable, Hashable {
-    /// No login may run what policies say.
+    /// No login is fit to run policies.
     case noLogin
     /// The login cannot become the role.
     case roleRefused
@@ -10,32 +10,32 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     case noPrimaryKey
     case tableChanged
     case nothingWanted
-    /// Of what is wanted nothing is subscribed to, which was told.
+    /// None of the bindings that want a snapshot has a subscription. The client was told so.
     case noTable
     case tooManyRows(limit: Int)
     case tooManyBytes(limit: Int)
     case tookTooLong
-    /// A crash of the server could take back what it showed.
+    /// PostgreSQL has not written to its disk the changes that the snapshot shows, so a crash could undo them.
     case notWritten
-    /// Its pages were not taken.
+    /// The client did not take the pages in time.
     case notTaken
     case databaseAway
-    /// A standby does not say which transactions it shows.
+    /// The server is a standby, which does not report the transactions that a snapshot shows.
     case standby
     case logNotBegun
-    /// A transaction that began before the log's first entry has not ended. The snapshot may miss its changes, and the log does
-    /// not have them.
+    /// A transaction that began before the log's first entry has not ended. The snapshot may miss its changes, and the
+    /// log does not have them.
     case unsettled
     case busy
-    /// PostgreSQL failed on it, with that code.
+    /// PostgreSQL failed to read the rows, with this code.
     case failed(sqlState: String)
-    /// Its channel is somebody else's by now.
+    /// The channel's token now has another role or user.
     case tokenChanged
-    /// Whoever asked has gone: nobody is told.
+    /// The asker has gone, so nobody is told.
     case cancelled
 
     init(_ error: PostgresError) {
-        // A server that lets nobody in has a code too.
+        // A server that refuses a connection also reports a code.
         guard error.operation != "connect" else {
             self = .databaseAway
             return
@@ -49,7 +49,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         }
     }
 
-    /// Asked again soon, there may be a snapshot.
+    /// True if a retry soon may succeed.
     public var isPassing: Bool {
         switch self {
         case .tableChanged, .databaseAway, .logNotBegun, .unsettled, .busy, .tokenChanged, .notWritten: true
@@ -61,7 +61,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         }
     }
 
-    /// In words for the client: what failed, and what to do.
+    /// Message for the client: the failure and the remedy.
     public var text: String {
         switch self {
         case .noLogin:

@@ -4,15 +4,15 @@ import EventLog
 import Synchronization
 import System
 
-/// What somebody may see now, and wants to have whole before hearing of changes.
+/// Request for the rows that a client may see now, to be sent before any changes.
 public struct SnapshotRequest: Sendable {
-    /// As whom it is asked for.
+    /// Role in which the rows are read.
     public let role: String
     public let claims: String
     public let selections: [TableSelection]
-    /// A row whose body would be larger is told with its small values only.
+    /// Largest body of a row. A larger row is sent with its small values only.
     public let maximumBodyBytes: Int
-    /// Of all selections together.
+    /// Limit of rows in all selections together.
     public let maximumRows: Int
 
     public init(
@@ -27,22 +27,23 @@ public struct SnapshotRequest: Sendable {
     }
 }
 
-/// Where a snapshot stands in the event log.
+/// Position of a snapshot in the event log.
 public struct SnapshotStart: Sendable {
-    /// Before the first change that is not in the snapshot. What is in it and comes behind this is left out by `seen`.
+    /// Position before the first change that is not in the snapshot. `seen` excludes later changes that are in the
+    /// snapshot.
     public let position: EventLogPosition
     public let seen: SeenTransactions
-    /// Of the database, in microseconds since 1970.
+    /// Time of the database in microseconds since 1970.
     public let time: Int64
     public let rowCount: Int
 }
 
-/// Some of a snapshot's rows, each as the body of a change.
+/// Page of a snapshot: some rows, each as the body of a change.
 public struct SnapshotPage: Sendable {
     public struct Row: Sendable {
-        /// Among the request's.
+        /// Index among the request's selections.
         public let selection: Int
-        /// In `bytes`.
+        /// Range of the body in `bytes`.
         public let body: Range<Int>
     }
 
@@ -55,7 +56,7 @@ public struct SnapshotPage: Sendable {
     }
 }
 
-/// What comes of a request: where it begins, pages, and one end.
+/// Event of a snapshot: first its start, then pages, then one end.
 public enum SnapshotEvent: Sendable {
     case begun(SnapshotStart)
     case page(SnapshotPage)
@@ -63,25 +64,25 @@ public enum SnapshotEvent: Sendable {
     case failed(SnapshotRefusal)
 }
 
-/// Takes snapshots of tables for subscribers.
+/// Service that takes snapshots of tables for subscribers.
 public protocol SnapshotTaking: AnyObject, Sendable {
-    /// `then` is called on any thread, at once too where it is refused; it must not wait for anything. No page comes before
-    /// the ticket has asked for it.
+    /// Takes a snapshot. `then` is called on any thread, or at once if the request is refused. It must not block. No
+    /// page comes before the ticket has asked for it.
     func take(_ request: SnapshotRequest, then: @escaping @Sendable (SnapshotEvent) -> Void) -> SnapshotTicket
     func stop()
 }
 
-/// By which whoever asked for a snapshot sets its pace. From any thread.
+/// Control of a snapshot's pace by its asker. May be used from any thread.
 public final class SnapshotTicket: Sendable {
     private let wanted = Pulse()
     private let isGivenUp = Atomic<Bool>(false)
 
     public init() {}
 
-    /// One page more may come.
+    /// Requests one more page.
     public func next() { wanted.beat() }
 
-    /// Nobody waits for it any more.
+    /// Cancels the snapshot, because nobody waits for it any more.
     public func cancel() {
         isGivenUp.store(true, ordering: .releasing)
         wanted.beat()
@@ -89,7 +90,7 @@ public final class SnapshotTicket: Sendable {
 
     public var isCancelled: Bool { isGivenUp.load(ordering: .acquiring) }
 
-    /// Until more pages are wanted than `taken`; false when nobody wanted any until the deadline.
+    /// Waits until more than `taken` pages were requested. Returns false if the deadline came first.
     func wait(beyond taken: UInt64, until deadline: UInt64) -> Bool {
         wanted.wait(beyond: taken, untilMonotonic: deadline) > taken
     }

@@ -5,19 +5,19 @@ import Postgres
 import Synchronization
 import System
 
-/// Takes snapshots of tables as subscribers may see them, each at an exact place in the event log.
+/// Service that takes snapshots of tables as subscribers may see them, each at an exact position in the event log.
 ///
-/// In: requests from any thread. Out: events on threads of its own, or on the caller's at once where too much waits. Each
-/// snapshot has a connection of its own, which ends with it: what policies' functions may leave in a session is nobody
-/// else's. PostgreSQL reads all of its rows in one transaction, which is over before the first is told: however slowly they
-/// are taken, nothing in the database waits for that.
+/// Requests come from any thread. Events go out on threads of the service, or at once on the caller's thread if too
+/// many requests wait. Each snapshot has its own connection, so that functions of policies cannot affect another one.
+/// PostgreSQL reads all rows in one transaction, which ends before the first row is sent. So a slow client never holds
+/// up the database.
 public final class SnapshotService: SnapshotTaking {
     public struct Settings: Sendable {
-        /// The hub's own login.
+        /// Connection target of the hub's own login.
         var database: ConnectionTarget
-        /// Whose connections run policies; nil is the hub's own login, if it is fit for that.
+        /// Connection target of the login that runs policies. Nil means the hub's own login, if it is fit for that.
         var policies: ConnectionTarget?
-        /// Those that tokens may name: the login has to be able to become one of them.
+        /// Roles that tokens may name. The login must be able to become one of them.
         public var clientRoles = ["anon", "authenticated"]
         public var metrics = ProjectMetrics()
         var openLog: @Sendable () throws(SystemError) -> any StorageDirectory
@@ -55,12 +55,12 @@ public final class SnapshotService: SnapshotTaking {
         return ticket
     }
 
-    /// Ends the threads and what they tell just now. Once, by the owner, on a thread with the descriptors of the one that
-    /// started it.
+    /// Ends the threads and their current snapshots. The owner calls it once, on a thread with the descriptors of the
+    /// thread that started them.
     public func stop() { threads.stop() }
 }
 
-/// A snapshot that somebody waits for. It has one end, whatever becomes of it.
+/// Snapshot whose asker waits for it. It ends exactly once, whatever happens.
 final class SnapshotJob: AskedJob {
     let request: SnapshotRequest
     let ticket: SnapshotTicket
@@ -89,7 +89,7 @@ final class SnapshotJob: AskedJob {
         then(event)
     }
 
-    /// There is no room, or all ends.
+    /// Ends the job, because there is no room or the service stops.
     func giveUp() { end(.failed(.busy)) }
 
     deinit {
@@ -100,7 +100,7 @@ final class SnapshotJob: AskedJob {
     }
 }
 
-/// First come, first served, one for each thread.
+/// First-come, first-served line with one job for each thread.
 struct SnapshotLine: WaitingLine {
     private var jobs: [SnapshotJob] = []
 

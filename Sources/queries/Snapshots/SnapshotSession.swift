@@ -6,16 +6,16 @@ import Diagnostics
 import Postgres
 import System
 
-/// The conversation with PostgreSQL about one snapshot. One transaction, in the subscriber's role and with its claims, reads
-/// all rows into cursors that outlive it; then they are taken from those.
+/// Session with PostgreSQL for one snapshot. One transaction, in the subscriber's role and with its claims, reads all
+/// rows into cursors that outlive it. The rows are then fetched from the cursors.
 ///
-/// It belongs to one thread, and is used once.
+/// A session belongs to one thread and is used once.
 final class SnapshotSession: CommitTail.Asking {
     struct Opened {
         let visible: VisibleTransactions
-        /// Behind all that is visible, in PostgreSQL's log.
+        /// Position in PostgreSQL's WAL after all visible changes.
         let end: LSN
-        /// Microseconds since 1970.
+        /// Time in microseconds since 1970.
         let time: Int64
         let rowCount: Int
     }
@@ -23,7 +23,7 @@ final class SnapshotSession: CommitTail.Asking {
     let session: PolicySession
     private let runsPolicies: Bool
 
-    /// One that runs no policies is told by the server where a policy would decide.
+    /// Connects. With `runsPolicies` false, PostgreSQL reports an error if a policy would decide.
     init(_ target: ConnectionTarget, runsPolicies: Bool, interrupt: Wake) throws(PostgresError) {
         let milliseconds = Limits.snapshotStatementTimeout.wholeMilliseconds
         self.runsPolicies = runsPolicies
@@ -42,7 +42,7 @@ final class SnapshotSession: CommitTail.Asking {
         set { session.isStillWanted = newValue }
     }
 
-    /// What is lost on the way is the database's absence, or nobody's wish any more, or took too long.
+    /// Runs a query and converts its error: a lost connection may mean a cancelled request or a timeout.
     private func asking<Answer>(_ ask: () throws(PostgresError) -> Answer) throws(SnapshotRefusal) -> Answer {
         let began = Clock.monotonicNanoseconds()
         do throws(PostgresError) {
@@ -83,7 +83,7 @@ final class SnapshotSession: CommitTail.Asking {
         }
     }
 
-    /// SQLSTATE of a standby, which lets nobody write: `feature_not_supported`.
+    /// SQLSTATE `feature_not_supported`, with which a standby refuses a transaction that may write.
     private static let isInRecovery = "0A000"
 
     // MARK: Reading
@@ -93,7 +93,7 @@ final class SnapshotSession: CommitTail.Asking {
         guard isRole, try mayBecome(request.role) else { throw .roleRefused }
         for _ in 0..<Limits.snapshotTries {
             guard let reading = try read(request) else { continue }
-            // Its snapshots do not say which transactions run.
+            // Snapshots of a standby do not contain the running transactions.
             guard !reading.isStandby else { throw .standby }
             let end = try asking { () throws(PostgresError) in try session.durableEnd(from: reading.position) }
             guard end >= reading.position else { throw .notWritten }
@@ -122,7 +122,8 @@ final class SnapshotSession: CommitTail.Asking {
         let isStandby: Bool
     }
 
-    /// Nil where a table was written anew in the moment between the snapshot and the lock on it, and so may look empty.
+    /// Reads all rows. Returns nil if a table was rewritten between the snapshot and the table's lock, so that it may
+    /// look empty.
     private func read(_ request: SnapshotRequest) throws(SnapshotRefusal) -> Reading? {
         let answers = try asking { () throws(PostgresError) in
             try session.pipeline(head(request) + cursors(request) + checks(request) + [PipelinedStatement("COMMIT")])
@@ -162,9 +163,9 @@ final class SnapshotSession: CommitTail.Asking {
         ]
     }
 
-    /// They are filled as the transaction ends.
+    /// Returns the statements that declare the cursors. PostgreSQL fills them when the transaction ends.
     private func cursors(_ request: SnapshotRequest) -> [PipelinedStatement] {
-        // One more than there may be: so it is known that there are too many.
+        // One row more than allowed, which shows that there are too many.
         let most = request.maximumRows + 1
         return request.selections.enumerated().map { index, selection in
             PipelinedStatement(
@@ -177,11 +178,12 @@ final class SnapshotSession: CommitTail.Asking {
 
     private static func cursor(_ index: Int) -> String { "tidewire_\(index)" }
 
-    /// `division_by_zero`.
+    /// SQLSTATE `division_by_zero`, with which a check fails.
     private static let isOther = "22012"
 
-    /// Each fails where its table, or one of its parts, is not what the snapshot shows: TRUNCATE and what else writes a table
-    /// anew are seen by everybody at once, so that a snapshot from before finds it empty. By now it is locked.
+    /// Returns one check per table. A check fails if its table, or a part of it, was rewritten after the snapshot.
+    /// TRUNCATE and other rewrites are visible to all at once, so an older snapshot finds the table empty. The table is
+    /// locked by now.
     private func checks(_ request: SnapshotRequest) -> [PipelinedStatement] {
         request.selections.map { selection in
             PipelinedStatement(
@@ -201,8 +203,8 @@ final class SnapshotSession: CommitTail.Asking {
         }
     }
 
-    /// From here on nothing is read of tables: the cursors hold what there is, and how long they are read does not matter.
-    /// Texts are as the replication stream has them, whatever the role's own session is set to.
+    /// Counts the rows. From here on only the cursors are read, not the tables, so the time of reading does not matter.
+    /// The text format is that of the replication stream, whatever settings the role has.
     private func count(_ request: SnapshotRequest) throws(SnapshotRefusal) -> Int {
         let settings = [
             PipelinedStatement(
