@@ -113,7 +113,8 @@ public final class Inbox<Line: WaitingLine>: Sendable {
     public let interrupt: Wake
     private let limit: InboxLoad
     private let state = Mutex(State())
-    /// No descriptors, because askers and answering threads may have different descriptor tables.
+    /// Bells of the lanes. They are not descriptors, because askers and answering threads may have different descriptor
+    /// tables.
     private let bells = (0..<Line.Lane.bellCount).map { _ in Pulse() }
 
     public init(holding limit: InboxLoad) throws(SystemError) {
