@@ -128,7 +128,7 @@ public final class PolicySession {
     public static let spoiled = "2F003"
 
     /// True if the session has exactly the prepared statements of this object. Throws a lost connection if the settings
-    /// of a database or a role have changed since the session began: the question must then be asked in a new session.
+    /// of a database or a role have changed since the session began. The question then needs a new session.
     public func isClean(_ answer: Result<Rows, PostgresError>?) throws(PostgresError) -> Bool {
         if case .success(let rows)? = answer, let row = rows.first, row.count == 4, row[1] == "0",
             row[2] == String(prepared.count)

@@ -2,8 +2,8 @@ import Diagnostics
 import Postgres
 import System
 
-/// Replacement for `tidewire.keep_messages`, with a login that has the rights of the table's owner: for databases whose
-/// operator gave the hub such a login instead of applying Tidewire's SQL files.
+/// Replacement for `tidewire.keep_messages`, with a login that has the rights of the table's owner. It serves databases
+/// whose operator gave the hub such a login instead of applying Tidewire's SQL files.
 struct PartitionKeeping {
     private let connection: Connection
     private let hours: Int

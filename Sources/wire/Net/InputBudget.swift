@@ -3,8 +3,8 @@ import Synchronization
 
 /// Limit of the memory for incomplete messages and requests of all clients: bytes that are kept until the rest arrives.
 ///
-/// All loops share one budget. A budget for some of the clients is part of a larger one and also counts against it, so
-/// that these clients cannot use up the memory of the others.
+/// All loops share one budget. A budget for some of the clients also counts against a larger one. So these clients
+/// cannot use up the memory of the others.
 public final class InputBudget: Sendable {
     private let limit: Int
     private let whole: InputBudget?
@@ -23,7 +23,7 @@ public final class InputBudget: Sendable {
     }
 
     /// True if a connection that holds `bytes` must be closed. A connection that holds little is closed only at twice
-    /// the limit, so that many clients with small messages do not suffer from a few clients with large ones.
+    /// the limit, so that a few large messages do not harm many clients with small ones.
     func isExceeded(byHolderOf bytes: Int) -> Bool {
         let allowed = bytes <= Self.little ? 2 * limit : limit
         return used.load(ordering: .relaxed) > allowed || whole?.isExceeded(byHolderOf: bytes) ?? false

@@ -23,6 +23,7 @@ extension SocketLoop {
         }
     }
 
-    /// True if one connection has got enough output in this turn. More could exceed the outbox limit at once.
+    /// True if some connection has so much output in this turn that it should get no more. This is the amount by which
+    /// a turn may exceed the size of a filled backlog.
     public var hasQueuedEnough: Bool { largestQueue > settings.outboxBytes / 8 }
 }

@@ -14,8 +14,8 @@ extension SocketLoop {
     /// Stores three consecutive parts from different places as one piece.
     public func share(_ head: RawSpan, _ body: RawSpan, _ tail: RawSpan) -> Piece { arena.add(head, body, tail) }
 
-    /// Queues a piece. `continues`: the piece belongs to the same frame as the piece queued before it in the same turn,
-    /// so that a queue is only ever cut between frames.
+    /// Queues a piece. `continues`: the piece belongs to the same frame as the piece queued before it in the same turn.
+    /// Queues are only ever cut between frames.
     public func send(_ piece: Piece, to connection: ConnectionID, continues: Bool = false) {
         precondition(arena.isValid(piece), "a piece is valid in the turn that it was shared in")
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }

@@ -5,8 +5,8 @@ public struct DeflateAgreement: Equatable, Sendable {
     /// True if the client asked for a window, so that the answer must name it.
     let saysServerWindow: Bool
 
-    /// True if a deflater with any window may compress a message of `messageBytes` bytes: a message not longer than the
-    /// client's window refers back no further than that window. The hub may send any message uncompressed instead.
+    /// True if a deflater with any window may compress a message of `messageBytes` bytes. A message not longer than the
+    /// client's window never refers back further than that. The hub may send any message uncompressed instead.
     public func allows(messageBytes: Int) -> Bool {
         serverWindowBits == 15 || messageBytes <= 1 << serverWindowBits
     }
