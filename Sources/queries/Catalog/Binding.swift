@@ -2,14 +2,14 @@ import Diagnostics
 import Policy
 import Protocol
 
-/// One `postgres_changes` entry of a join, together with the role that asks.
+/// One `postgres_changes` entry of a join, together with the role that the client has.
 public struct BindingRequest: Sendable, Hashable {
     public var role: String
-    /// `*` in schema and table stands for any text.
+    /// Schema name, in which `*` stands for any text; the same holds for `table`.
     public var schema: String
     public var table: String
     public var filter: String?
-    /// Columns; nil is all.
+    /// Names of the columns that the client wants; nil means all.
     public var select: [String]?
     public var operations: RowOperations
 
@@ -25,31 +25,32 @@ public struct BindingRequest: Sendable, Hashable {
         self.operations = operations
     }
 
-    /// A name that PostgreSQL could have, and no pattern.
+    /// True if schema and table are names that PostgreSQL could have, without a pattern.
     var namesOneTable: Bool {
         [schema, table].allSatisfy { !NamePattern.isPattern($0) && !$0.utf8.contains(0) }
     }
 
-    /// Small enough to be remembered, with what it came to.
+    /// True if the request is small enough to be cached together with its outcome.
     var isSmall: Bool { BindingParameters.parts(of: filter) <= Limits.rememberedFilterParts }
 
-    /// Of its texts: what it takes to hold it.
+    /// Size of the request's texts in bytes.
     var byteCount: Int {
         let texts = [role, schema, table, filter ?? ""] + (select ?? [])
         return texts.reduce(0) { $0 + $1.utf8.count }
     }
 }
 
-/// What a request means.
+/// Result of resolving a binding request against the catalog.
 public enum BindingOutcome: Sendable {
     case tables([TableBinding])
-    /// The `system` message with status `error`. Asking again without a change does not help.
+    /// The binding is refused with this `system` message of status `error`. The same request fails again unless
+    /// something changes.
     case failed(ClientText)
-    /// The database is away, or too much is asked at once: to be asked again later.
+    /// The database cannot be reached, or too many requests are waiting. The client should try again later.
     case unavailable
 }
 
-/// A request on one of the tables that it means.
+/// A binding request applied to one of the tables that it matches.
 public struct TableBinding: Sendable {
     public enum Access: Sendable, Hashable {
         case readable
@@ -60,19 +61,21 @@ public struct TableBinding: Sendable {
     }
 
     public var table: CatalogTable
-    /// Nil: every row matches.
+    /// Condition of the filter; nil if every row matches.
     public var predicate: Predicate?
-    /// Slots of the columns that are sent, in order: those asked for and those of the primary key, as far as the role
-    /// may SELECT them.
+    /// Slots of the columns that are sent, in order: the requested columns and those of the primary key, as far as the
+    /// role may SELECT them.
     public var delivered: [Int]
-    /// Asked for and published.
+    /// Operations that the client asks for and the publication publishes.
     public var operations: RowOperations
-    /// Asked for and never to come.
+    /// Operations that the client asks for but the publication does not publish. They never arrive.
     public var unpublished: RowOperations
     public var access: Access
-    /// Which rows the role may read; nil where row level security is not active for it: all of them.
+    /// Policy that decides which rows the role may read; nil if row level security is not active for the role, so that
+    /// it may read all rows.
     public var policy: PolicyBinding?
 
-    /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
+    /// True if the table has policies and the role may not read its key. A refusal for each change would then reveal
+    /// that a change exists.
     public var isKeptSecret: Bool { policy != nil && access == .unauthorized }
 }

@@ -4,8 +4,8 @@ import Policy
 import Postgres
 import Protocol
 
-/// The `system` messages that tell a client why a binding failed. Clients show them, and people search for them: they
-/// are the reference's to the letter.
+/// The `system` messages that tell a client why a binding failed. Clients show them and people search for them, so they
+/// match Supabase's texts to the letter.
 public enum BindingMessages {
     private static let cannotSubscribe = "Unable to subscribe to changes with given parameters. "
 
@@ -15,7 +15,7 @@ public enum BindingMessages {
 
     private static let undefinedColumn = "42703"
 
-    /// `other`: as rows of which table the publication has those of this one.
+    /// - Parameter other: the table under whose name the publication publishes the rows of this table.
     static func nothingMatches(
         _ request: BindingRequest, _ filter: Filter?, _ other: String?, _ publication: String
     ) -> ClientText {
@@ -29,8 +29,8 @@ public enum BindingMessages {
                 + dump(request, filter) + (hint ?? ""))
     }
 
-    /// `kind`: of the relation that has the name, as `pg_class` has it; nil where there is none that the role may read, which
-    /// is as much as it may know.
+    /// - Parameter kind: the `relkind` in `pg_class` of the relation with this name. It is nil if the role may read no
+    ///   such relation, so that the message reveals no more than the role may know.
     static func cause(of request: BindingRequest, _ kind: String?, _ publication: String) -> ClientText {
         let name = SQLName.quoted(request.schema) + "." + SQLName.quoted(request.table)
         func without(_ what: String) -> ClientText {
@@ -56,7 +56,7 @@ public enum BindingMessages {
         }
     }
 
-    /// An SQL error, or what the reference raises as one.
+    /// Returns the message for an SQL error, or for an error that Supabase reports as one.
     static func refusal(
         _ refusal: FilterRefusal, _ request: BindingRequest, _ filter: Filter?, _ code: TextCode = .invalidFilter
     ) -> ClientText {
@@ -108,7 +108,7 @@ public enum BindingMessages {
                 + "changes do not carry of deleted rows \(wholeIdentity(table))")
     }
 
-    /// What makes changes keep the whole of the rows that they end.
+    /// Returns the SQL that makes PostgreSQL include all columns of the old row in updates and deletes.
     private static func wholeIdentity(_ table: CatalogTable) -> String {
         let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
         guard table.hasMixedIdentity else { return "(ALTER TABLE \(name) REPLICA IDENTITY FULL)" }
@@ -116,7 +116,7 @@ public enum BindingMessages {
             "(ALTER TABLE … REPLICA IDENTITY FULL, for \(name) and for each of its partitions: they have different ones)"
     }
 
-    /// `column`: nil where the role may not read it, and only a policy does.
+    /// - Parameter column: nil if the role may not read the column and only a policy reads it.
     public static func couldNotCompute(_ column: String?, of table: CatalogTable) -> ClientText {
         let name = column.map { "Generated column \(SQLName.quoted($0))" } ?? "A generated column that a policy reads"
         return ClientText(
@@ -126,7 +126,7 @@ public enum BindingMessages {
                 + "pg_catalog?)")
     }
 
-    /// Of a filter or a selection: rows never have the column.
+    /// Returns the refusal of a filter or column selection that names a column which published rows never contain.
     static func isLeftOut(_ column: CatalogColumn, of table: CatalogTable, _ publication: String) -> FilterRefusal {
         let why =
             column.isGenerated
@@ -140,7 +140,7 @@ public enum BindingMessages {
                 + "ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))")
     }
 
-    /// Of a filter on a generated column that nobody can compute.
+    /// Returns the refusal of a filter on a generated column that the hub has no login to compute.
     public static func isNotComputed(_ column: CatalogColumn, of table: CatalogTable) -> FilterRefusal {
         FilterRefusal(
             sqlState: undefinedColumn, condition: SQLCondition.name(of: undefinedColumn),
@@ -149,7 +149,7 @@ public enum BindingMessages {
                 + "and the server has no login to compute it with (policy_database_url)")
     }
 
-    /// `columns`: those that the role may read.
+    /// - Parameter columns: those that the role may read.
     public static func areNotComputed(_ columns: [CatalogColumn], of table: CatalogTable) -> ClientText {
         let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
         let list = names.isEmpty ? "" : " (\(names))"
@@ -216,7 +216,8 @@ public enum BindingMessages {
             "\(table.quotedName) was out of the publication for a while: changes may be missing, fetch them again")
     }
 
-    /// Somebody had a row's values removed from the event log: of whose row it was nothing is known.
+    /// Returns the message after an operator removed a row's values from the event log. The hub no longer knows which
+    /// row it was.
     public static func hasForgotten(_ table: CatalogTable) -> ClientText {
         ClientText(
             .changesMissing,
@@ -240,8 +241,8 @@ public enum BindingMessages {
                 + "SELECT its primary key")
     }
 
-    /// Who is told of each change that there is one, and not which: `role` may not read them, or the table has no key. Nil
-    /// where rows are told.
+    /// Returns the warning for clients that learn of each change but not which row changed: `role` may not read the
+    /// primary key, or there is none. Nil if the client receives rows.
     public static func rowsAreRefused(
         _ table: CatalogTable, _ access: TableBinding.Access, _ role: String
     ) -> ClientText? {

@@ -3,15 +3,15 @@ import Policy
 import Postgres
 import Protocol
 
-/// What the hub knows at one moment: the snapshot, and what roles may do in it. Values all through, so that any thread
-/// can take it along and decide by it.
+/// The hub's knowledge of the database at one moment: the catalog snapshot, and the rights of roles in it. All parts
+/// are values, so any thread can keep a copy and decide by it.
 public struct CatalogView: Sendable {
     public internal(set) var snapshot: CatalogSnapshot
     public var roles: RoleBook
-    /// Where row level security is active.
+    /// Policies for each role and table for which row level security is active.
     var policies: [AccessKey: PolicyBinding] = [:]
 
-    /// Combines what is known; what stays as it was remains the object it was.
+    /// Combines the known policies for each role and table. A binding equal to its predecessor remains the same object.
     mutating func combinePolicies(after before: CatalogView?) {
         let combiner = PolicyCombiner(snapshot: snapshot, roles: roles)
         policies = [:]
@@ -26,12 +26,13 @@ public struct CatalogView: Sendable {
         }
     }
 
-    /// Something of it means something else than before.
+    /// True if any part of the view has another meaning than before.
     func differs(from before: CatalogView?) -> Bool {
         judgesOtherwise(than: before) || snapshot.privilegedRoles != before?.snapshot.privilegedRoles
     }
 
-    /// Of somebody who is let in. Who is not depends on roles of the whole server, which come and go with what is none of ours.
+    /// True if the view may decide differently about a client that has been admitted. Privileged roles only matter for
+    /// admission. They belong to the whole server, and change for reasons that do not concern this database.
     func judgesOtherwise(than before: CatalogView?) -> Bool {
         guard let before else { return true }
         return snapshot.tables != before.snapshot.tables || roles != before.roles
@@ -49,8 +50,8 @@ extension CatalogView {
         combinePolicies(after: before)
     }
 
-    /// What a request means; nil where more has to be known of the role. `canonical` brings a filter's texts to the form in
-    /// which their types' values are written.
+    /// Returns the outcome of a request; nil if the role's rights must be queried first. `canonical` converts a
+    /// filter's literals to the form in which PostgreSQL writes values of their types.
     public func outcome(of request: BindingRequest, canonical: (Literal) -> String) -> BindingOutcome? {
         switch BindingResolver(view: self).step(request) {
         case .final(let outcome), .outcome(let outcome): outcome
@@ -61,19 +62,19 @@ extension CatalogView {
     }
 }
 
-/// From a request to what it means, as far as that goes without asking the server.
+/// Resolves a request to an outcome, as far as possible without querying the server.
 ///
-/// In: a request and a view. Out: the outcome, or what has to be asked for first.
+/// Input: a request and a view. Output: the outcome, or the facts that must be queried first.
 struct BindingResolver {
     let view: CatalogView
 
     enum Step {
-        /// Nothing in the catalog could change it.
+        /// An outcome that no change of the catalog can alter.
         case final(BindingOutcome)
         case outcome(BindingOutcome)
-        /// The role's rights to these tables are not known, or it is not known to exist.
+        /// The role's rights to these tables are unknown, or the role is not known to exist.
         case needsAccess(Set<AccessKey>, Filter?)
-        /// The tables are found, the filter fits them; its literals have yet to be brought to canonical form.
+        /// The tables exist and the filter fits them. Only the canonical forms of its literals are missing.
         case drafts([BindingDraft])
     }
 
@@ -156,7 +157,7 @@ struct BindingResolver {
         return known
     }
 
-    /// Nobody waits for what no row will ever have.
+    /// Throws if no row will ever contain the column, so that a client does not wait for it in vain.
     private func mustBeKnown(_ slot: Int, _ table: CatalogTable) throws(FilterRefusal) {
         let column = table.columns[slot]
         if !column.isKnown { throw BindingMessages.isLeftOut(column, of: table, view.snapshot.publication) }
@@ -186,7 +187,7 @@ struct BindingResolver {
     }
 }
 
-/// A binding on one table that lacks nothing but its literals' canonical forms.
+/// A binding on one table, complete except for the canonical forms of its literals.
 struct BindingDraft {
     var request: BindingRequest
     var filter: Filter?
@@ -198,11 +199,11 @@ struct BindingDraft {
 
     var literals: [Literal] { check?.literals ?? [] }
 
-    /// For a literal that the server gave no text for.
+    /// Refusal of a literal for which the server returned no text.
     static let unanswered = FilterRefusal(
         sqlState: "XX000", condition: SQLCondition.name(of: "XX000"), message: "the value could not be read")
 
-    /// `canonical` has the text of each literal.
+    /// - Parameter canonical: the canonical text of each literal.
     func binding(_ canonical: [String]) throws(FilterRefusal) -> TableBinding {
         precondition(canonical.count == literals.count, "each value of a filter has its own text")
         precondition(policy.map { $0.table == table.oid } ?? true, "rows are judged by their own table's policies")
@@ -215,12 +216,13 @@ struct BindingDraft {
             policy: policy)
     }
 
-    /// The outcome of all of a request's drafts, whose literals have been answered in order. One that fails fails all.
+    /// Returns the outcome of all of a request's drafts from the answers to their literals, in order. One failure fails
+    /// the whole request.
     static func outcome(
         _ drafts: [BindingDraft], _ answers: [[Result<String, FilterRefusal>]]
     ) -> BindingOutcome {
         guard drafts.count == answers.count, zip(drafts, answers).allSatisfy({ $0.literals.count == $1.count }) else {
-            // Without one of its tables, or with another's value, a request would mean something else.
+            // Without one of its tables, or with another table's value, the request would have another meaning.
             Impossible.happened("each value of each table was asked about", in: .catalog)
             return .unavailable
         }

@@ -1,16 +1,17 @@
 import Policy
 import Protocol
 
-/// What somebody who subscribes may not expect of a table: clients are told it at the join, operators by `tidewire doctor`.
+/// Warnings about unexpected limits of a subscribed table. Clients see them at the join, operators in `tidewire
+/// doctor`.
 extension TableBinding {
-    /// What a hub can do about what changes lack.
+    /// Means by which the hub can supply data that changes lack.
     public struct Means: Sendable {
         public var publication: String
-        /// PostgreSQL computes generated columns for it.
+        /// True if PostgreSQL computes generated columns for the hub.
         public var mayCompute: Bool
-        /// PostgreSQL may not be asked about rows that only it can decide on.
+        /// True if the hub has no login to ask PostgreSQL about rows that only PostgreSQL can decide on.
         public var nobodyDecides: Bool
-        /// Of a deleted row only those are told who could see it.
+        /// True if a delete is sent only to clients that could see the deleted row.
         public var deletesAreStrict: Bool
 
         public init(publication: String, mayCompute: Bool, nobodyDecides: Bool, deletesAreStrict: Bool) {
@@ -21,7 +22,7 @@ extension TableBinding {
         }
     }
 
-    /// `asksPostgres`: of rows by its policy, for whoever is told.
+    /// - Parameter asksPostgres: true if the hub asks PostgreSQL to decide the policy for this client's rows.
     public func warnings(for role: String, by means: Means, asksPostgres: Bool) -> [ClientText] {
         var warnings = publicationWarnings(means)
         if !isKeptSecret, let refused = BindingMessages.rowsAreRefused(table, access, role) { warnings.append(refused) }
@@ -30,7 +31,7 @@ extension TableBinding {
         if isKeptSecret { return warnings + [BindingMessages.nothingIsReadable(table)] }
         if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
         if asksPostgres, means.nobodyDecides { warnings.append(BindingMessages.nobodyDecides(table)) }
-        // Who sees nothing anyway has been told.
+        // A client that sees no rows at all has already received a warning.
         guard policy.rowPolicy.term != .never else { return warnings }
         let judged = table.sources(of: Set(policy.row.columns.filter(\.isNeeded).map(\.slot)))
         if operations.contains(.delete), !table.identifies(judged), means.deletesAreStrict {
@@ -41,7 +42,7 @@ extension TableBinding {
         return warnings
     }
 
-    /// What the publication does not give, or what of it is not made up for.
+    /// Returns warnings about operations, rows and columns that the publication omits and the hub cannot supply.
     private func publicationWarnings(_ means: Means) -> [ClientText] {
         if isKeptSecret { return [] }
         var warnings: [ClientText] = []
@@ -58,7 +59,8 @@ extension TableBinding {
         return warnings
     }
 
-    /// Of a filter that looks at what deletes do not say of their row.
+    /// Warning about a filter on columns that deletes do not contain; nil if deletes contain all of the filter's
+    /// columns.
     private var warningAboutFilteredDeletes: ClientText? {
         guard operations.contains(.delete), !isKeptSecret, let filter = predicate,
             !table.identifies(Set(filter.slots))
@@ -67,7 +69,7 @@ extension TableBinding {
             ? BindingMessages.filteredDeletesAreRecalled(table) : BindingMessages.filteredDeletesAreHidden(table)
     }
 
-    /// A policy reads the column.
+    /// True if a policy reads the column.
     public func isJudged(by slot: Int) -> Bool {
         policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false
     }

@@ -1,25 +1,28 @@
 import Synchronization
 
-/// Where in the log those who judge by the catalog began to judge by what it said: each loop hears of a version on its own.
+/// Offsets in the log at which each socket loop began to use a catalog version. Each loop learns of a version
+/// separately.
 final class CatalogAdoptions: Sendable {
     enum Standing: Equatable {
-        /// Nobody judges by it.
+        /// No loop uses a version yet.
         case unheard
-        /// Some judge by an older version still.
+        /// Some loops still use an older version.
         case underWay
-        /// From `last` on all judge by it; between the two some did so, or judged by a version that was not noted.
+        /// All loops use the version from `last` on. Between `first` and `last`, some did so, or used a version that
+        /// has no record in the log.
         case whole(first: UInt64, last: UInt64)
     }
 
     private struct State {
         var loops: [Int: (version: UInt64, offset: UInt64)] = [:]
         var count = 0
-        /// Where the first of them took a version that was not noted.
+        /// Lowest offset at which a loop adopted a version that has no record in the log yet.
         var first: UInt64?
-        /// The newest version by which others are judged than by the one before.
+        /// Newest version whose decisions differ from those of the version before it.
         var step: UInt64?
 
-        /// The version that first judged as this one does; of what is older than the step nothing is known.
+        /// Returns the oldest version that decides exactly as this one does. Nothing is known about versions before the
+        /// step.
         func judging(as version: UInt64) -> UInt64 {
             guard let step, version >= step else { return version }
             return step
@@ -28,7 +31,7 @@ final class CatalogAdoptions: Sendable {
 
     private let state = Mutex(State())
 
-    /// By this version, which nobody has heard of yet, others are judged than by the one before.
+    /// Notes that this version, which no loop uses yet, decides differently from the version before it.
     func step(at version: UInt64) {
         state.withLock { state in
             assert(state.step.map { $0 < version } ?? true, "versions only grow")
@@ -58,7 +61,7 @@ final class CatalogAdoptions: Sendable {
         }
     }
 
-    /// All of them judge by this version, which is noted.
+    /// True if all loops use this version and the log has its record.
     func areNoted(of version: UInt64) -> Bool {
         state.withLock { state in
             let version = state.judging(as: version)
@@ -67,6 +70,6 @@ final class CatalogAdoptions: Sendable {
         }
     }
 
-    /// What all of them judge by is noted.
+    /// Marks the version that all loops use as recorded in the log.
     func noted() { state.withLock { $0.first = nil } }
 }

@@ -4,12 +4,14 @@ import Diagnostics
 import Postgres
 import System
 
-/// Whom the catalog's questions are asked: a server, a server within somebody's transaction, or what a server once said.
+/// Source of answers to the catalog's queries: a server, a transaction that the caller has open, or a recorded catalog.
 protocol CatalogAnswering: AnyObject {
     var serverVersion: Int { get }
-    /// Whether transactions of others count, which may know of a table what is not in the log.
+    /// True if other transactions run at the same time. They may have changed a table in ways that are not yet in the
+    /// log.
     var sharesTime: Bool { get }
-    /// In the order of the statements, which do not depend on each other, but for those from BEGIN to ROLLBACK.
+    /// Returns the answers in the order of the statements. Statements do not depend on each other, except those between
+    /// BEGIN and ROLLBACK.
     func answers(to statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>]
 }
 
@@ -36,7 +38,7 @@ final class AskedServer: CatalogAnswering {
         return answers
     }
 
-    /// Those for which there is no room beside the prepared ones are asked as if it were the only time.
+    /// Returns the statements, of which those beyond the limit of prepared statements are sent unprepared.
     private func withinBounds(_ statements: [PipelinedStatement]) -> [PipelinedStatement] {
         var kept = prepared
         return statements.map { statement in
@@ -48,8 +50,8 @@ final class AskedServer: CatalogAnswering {
     }
 }
 
-/// The same within a transaction that somebody began and will end. What would be transactions of their own are savepoints, and a
-/// statement that fails takes nothing with it. Nothing is left behind in the session.
+/// The server's answers within a transaction that the caller began and will end. Savepoints replace the queries' own
+/// transactions, and a failed statement undoes nothing else. The session keeps no traces.
 final class AskedTransaction: CatalogAnswering {
     private let server: AskedServer
 
@@ -93,7 +95,7 @@ final class AskedTransaction: CatalogAnswering {
     private static let release = PipelinedStatement("RELEASE SAVEPOINT tidewire_catalog")
 }
 
-/// Notes what a server answers.
+/// Answers of another source, each noted for a catalog record.
 final class NotedAnswers: CatalogAnswering {
     private let server: any CatalogAnswering
     private var noted: [UInt64: CatalogRecord.Answer] = [:]
@@ -103,7 +105,7 @@ final class NotedAnswers: CatalogAnswering {
     var serverVersion: Int { server.serverVersion }
     var sharesTime: Bool { false }
 
-    /// By their questions.
+    /// Noted answers, ordered by the fingerprints of their questions.
     var answers: [CatalogRecord.Answer] { noted.keys.sorted().compactMap { noted[$0] } }
 
     func answers(to statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
@@ -112,7 +114,7 @@ final class NotedAnswers: CatalogAnswering {
             switch answer {
             case .success(let rows): noted[question] = CatalogRecord.Answer(question: question, rows: rows.values)
             case .failure(let error):
-                // What says nothing of the question is not to be kept.
+                // A temporary failure says nothing about the catalog, so it is not recorded.
                 guard let state = error.sqlState, !SQLState.isPassing(state) else { throw error }
                 noted[question] = CatalogRecord.Answer(question: question, failure: state)
             }
@@ -121,7 +123,7 @@ final class NotedAnswers: CatalogAnswering {
     }
 }
 
-/// What a server once said.
+/// Answers read from a catalog record.
 final class RecordedAnswers: CatalogAnswering {
     let serverVersion: Int
     private let answers: [UInt64: CatalogRecord.Answer]
@@ -143,7 +145,7 @@ final class RecordedAnswers: CatalogAnswering {
         }
     }
 
-    /// A version of the hub that asks something else cannot read what another one wrote.
+    /// Error for a record that another version of the hub wrote, with different queries.
     private static let unasked = PostgresError(
         operation: "catalog", message: "the record has no answer to a question of this version")
 }
@@ -160,7 +162,7 @@ extension PipelinedStatement {
         }
     }
 
-    /// What is asked again and again, in always the same words: they are planned once on a connection.
+    /// Returns a statement for a query that is asked often in the same words. A connection plans the query only once.
     static func kept(_ sql: String, _ parameters: [String?] = []) -> PipelinedStatement {
         var statement = PipelinedStatement(sql, parameters)
         if statement.verb == .other {
@@ -171,7 +173,8 @@ extension PipelinedStatement {
 
     var askedOnce: PipelinedStatement { PipelinedStatement(sql, parameters) }
 
-    /// One for each; what is asked within a transaction is another question behind other statements.
+    /// Returns one fingerprint for each statement. Within a transaction, the fingerprint also depends on the statements
+    /// before it.
     static func fingerprints(_ statements: [PipelinedStatement]) -> [UInt64] {
         var before: UInt64?
         return statements.map { statement in

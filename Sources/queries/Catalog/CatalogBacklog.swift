@@ -1,7 +1,7 @@
 import Asking
 
-/// What the catalog's thread was asked and has not answered: as much as its inbox holds, and no more. In: jobs. Out: jobs to
-/// be answered, in their order.
+/// Unanswered jobs of the catalog's thread, within the limits of its inbox. Input: jobs. Output: jobs to answer, in
+/// their order.
 struct CatalogBacklog {
     private(set) var resolves: [CatalogJob.ResolveJob] = []
     private(set) var refreshes: [CatalogJob.RefreshJob] = []
@@ -10,7 +10,7 @@ struct CatalogBacklog {
 
     init(holding room: InboxLoad = CatalogJob.room) { self.room = room }
 
-    /// What finds no room is given up: whoever asked for it asks again.
+    /// Adds jobs. A job that exceeds the limits is given up; its caller asks again.
     mutating func take(_ jobs: [CatalogJob]) {
         for job in jobs {
             let more = load + job.load
@@ -29,14 +29,14 @@ struct CatalogBacklog {
 
     var isEmpty: Bool { resolves.isEmpty && refreshes.isEmpty }
 
-    /// The first ones, which are answered now.
+    /// Removes the first jobs, which the caller answers now.
     mutating func removeResolves(_ count: Int) {
         precondition(count <= resolves.count, "who is answered has asked")
         for job in resolves.prefix(count) { load = load - CatalogJob.resolve(job).load }
         resolves.removeFirst(count)
     }
 
-    /// Those are answered now.
+    /// Removes and returns the refreshes that `isDone` selects. The caller answers them now.
     mutating func takeRefreshes(where isDone: (CatalogJob.RefreshJob) -> Bool) -> [CatalogJob.RefreshJob] {
         let done = refreshes.filter(isDone)
         let before = refreshes.count

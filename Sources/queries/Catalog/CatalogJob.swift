@@ -1,27 +1,27 @@
 import Asking
 import Diagnostics
 
-/// What the catalog's thread is asked.
+/// Job for the catalog's thread.
 enum CatalogJob: AskedJob {
     case resolve(ResolveJob)
     case refresh(RefreshJob)
 
-    /// What bindings mean.
+    /// Request to resolve bindings.
     struct ResolveJob: Sendable {
         let requests: [BindingRequest]
         let reply: Reply<Resolution>
     }
 
     struct Resolution: Sendable {
-        /// In the order of the requests.
+        /// Outcomes in the order of the requests.
         let outcomes: [BindingOutcome]
-        /// Of the snapshot that they hold for.
+        /// Version of the snapshot for which the outcomes hold.
         let version: UInt64
     }
 
-    /// A snapshot that was read after it was asked for.
+    /// Request for a snapshot that is read after the request.
     struct RefreshJob: Sendable {
-        /// The snapshot must know what this transaction did.
+        /// Transaction whose effects the snapshot must include; nil if any new snapshot will do.
         let xid: UInt32?
         let deadline: UInt64
         let reply: Reply<CatalogSnapshot?>
@@ -31,7 +31,7 @@ enum CatalogJob: AskedJob {
         jobs: Limits.maximumWaitingRefreshes, parts: Limits.maximumWaitingBindings,
         bytes: Limits.maximumWaitingBindingBytes)
 
-    /// Refreshes are counted; what is to be resolved is counted by its requests.
+    /// Refreshes count as jobs, and resolve jobs by the number of their requests.
     var load: InboxLoad {
         switch self {
         case .refresh: InboxLoad(jobs: 1)

@@ -1,9 +1,9 @@
 import Policy
 import Postgres
 
-/// Values as clients write them, in the form in which PostgreSQL itself writes them.
+/// Conversion of values from the form in which clients write them to the form in which PostgreSQL writes them.
 extension CatalogReader {
-    /// For each literal its text, or what is wrong with it in PostgreSQL's own words. One that fails leaves the others be.
+    /// Returns each literal's text, or PostgreSQL's own error for it. A literal that fails does not affect the others.
     func canonical(_ literals: Set<Literal>) throws(PostgresError) -> [Literal: Result<String, FilterRefusal>] {
         let literals = Array(literals)
         let answers = try ask(literals.map { PipelinedStatement($0.sql, [$0.text]) })
@@ -12,7 +12,7 @@ extension CatalogReader {
         return texts
     }
 
-    /// What each request means whose drafts lack nothing but their values' own texts.
+    /// Returns the outcomes of requests whose drafts lack only the canonical forms of their literals.
     func outcomes(
         of drafts: [BindingRequest: [BindingDraft]]
     ) throws(PostgresError) -> [BindingRequest: BindingOutcome] {

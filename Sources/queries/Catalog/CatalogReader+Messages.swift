@@ -1,16 +1,16 @@
 import Postgres
 
-/// What says who may read and write in private channels.
+/// Queries for the rules that decide who may read and write in private channels.
 extension CatalogReader {
-    /// Another text whenever something has changed that may decide about rows of `realtime.messages`: its policies, rights
-    /// and flags, those of the tables that its policies read, functions, roles. Empty where there is no such table.
+    /// Returns a text that changes with everything that may decide about rows of `realtime.messages`: its policies,
+    /// rights and flags, those of the tables that its policies read, functions, roles. Empty if there is no such table.
     func messageRules() throws(PostgresError) -> String {
         let rows = try query("SELECT \(CatalogReader.messageRulesText)")
         let own = rows.first?.first.flatMap(\.self) ?? ""
         return own.isEmpty ? "" : try own + "|" + surroundings()
     }
 
-    /// Part of the fingerprint, so that it is asked for all the time: NULL where there is no such table.
+    /// SQL for a part of the catalog's fingerprint, so it runs at every poll. NULL if there is no such table.
     static let messageRulesText = """
         (WITH concerned AS (
             SELECT m.oid FROM pg_class m JOIN pg_namespace n ON n.oid = m.relnamespace

@@ -6,8 +6,8 @@ import Postgres
 import Replication
 import System
 
-/// Reads what the catalog says: a fingerprint, cheap enough to ask for all the time, the published tables, and what a
-/// role may see of them.
+/// Reader of PostgreSQL's catalog: a fingerprint that is cheap enough to query continually, the published tables, and
+/// the rights of roles to them.
 struct CatalogReader {
     let asked: any CatalogAnswering
     let publication: String
@@ -15,11 +15,11 @@ struct CatalogReader {
     let bench: TrialBench
     let coverage: CoverageWatch
     let definitions: DefinitionBook
-    /// Slot that the log is fed from.
+    /// Replication slot that feeds the log.
     let slot: String
     let metrics: ProjectMetrics
 
-    /// Statements that do not depend on each other.
+    /// Sends statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         try asked.answers(to: statements)
     }
@@ -31,9 +31,10 @@ struct CatalogReader {
 
     // MARK: Has anything changed?
 
-    /// Another text whenever something of what is read below has changed: the rows' own transaction numbers say so.
+    /// Returns a text that changes whenever anything that this reader reads has changed. The text contains the catalog
+    /// rows' own transaction numbers.
     ///
-    /// `snapshot`: the last one, which knows what tables policies read.
+    /// - Parameter snapshot: the last snapshot, which knows the tables that policies read.
     func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> Fingerprint {
         let began = Clock.monotonicNanoseconds()
         let read = PostgresArray.literal((snapshot?.policies.tables.keys.sorted() ?? []).map { String($0) })
@@ -48,31 +49,31 @@ struct CatalogReader {
 
     struct Fingerprint {
         var text: String
-        /// Transactions whose work it knows.
+        /// Transactions whose effects the fingerprint includes.
         var visible: VisibleTransactions
-        /// Published tables of which the stream does not say that their policies or rights may have changed.
+        /// Published tables for which the stream does not announce that their policies or rights may have changed.
         var unannounced: Set<UInt32>
-        /// Nanoseconds that asking took.
+        /// Duration of the query in nanoseconds.
         var took: UInt64
     }
 
     private static func numbers(_ list: String?) throws(PostgresError) -> Set<UInt32> {
         let texts = list?.split(separator: ",") ?? []
         let numbers = texts.compactMap { UInt32($0) }
-        // One that could not be read would not be waited for.
+        // The hub would not wait for a number that it could not read.
         guard numbers.count == texts.count else { throw CatalogReader.unreadable }
         return Set(numbers)
     }
 
-    /// Another text whenever something has changed that policies may mean more by than their text says.
+    /// Returns a text that changes whenever something outside a policy's own text may change the policy's meaning.
     func surroundings() throws(PostgresError) -> String {
         let rows = try query("SELECT \(CatalogReader.surroundingsText)")
         guard let text = rows.first?.first ?? nil else { throw CatalogReader.unreadable }
         return text
     }
 
-    /// Functions, operators, types, schemas and settings. Not what lives in temporary schemas: it comes and goes with
-    /// sessions, our own among them.
+    /// Functions, operators, types, schemas and settings. Temporary schemas are excluded, because they come and go with
+    /// sessions, including the hub's own.
     private static let surroundingsText = """
         concat_ws('|',
             (SELECT count(*) || ':' || sum(hashtextextended(f.oid || ':' || f.xmin, 0)) FROM pg_proc f
@@ -89,7 +90,7 @@ struct CatalogReader {
                 OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())))
         """
 
-    /// Of publication `p`.
+    /// SQL for the tables of publication `p`.
     var publishedTables: String { PublishedTables.of(serverVersion: asked.serverVersion) }
 
     private var fingerprintText: String {
@@ -133,16 +134,18 @@ struct CatalogReader {
         """
     }
 
-    /// Before its next change PostgreSQL announces a table again whose policies or rights may be others. A partitioned one that
-    /// is published as itself is not: there the partition is announced, which says nothing of the table above. Where definitions
-    /// are told of in the stream (`sql/050_ddl_messages.sql`), none is.
+    /// SQL for the published tables whose policy and rights changes the stream does not announce. PostgreSQL describes
+    /// a table again before its next change if its policies or rights may have changed. For a partitioned table that is
+    /// published as itself, PostgreSQL only describes the partition. The list is empty where event triggers announce
+    /// definitions (`sql/050_ddl_messages.sql`).
     private static let unannouncedText = """
         SELECT string_agg(c.oid::text, ',' ORDER BY c.oid) FROM published JOIN pg_class c ON c.oid = published.relid
         WHERE c.relkind = 'p' AND (SELECT count(*) FROM pg_event_trigger e
             WHERE e.evtname IN ('tidewire_definitions_made', 'tidewire_definitions_dropped') AND e.evtenabled IN ('O', 'A')) < 2
         """
 
-    /// Somebody else has the table for himself, or waits for that: whoever writes out an expression that names it waits, too.
+    /// Returns SQL that is true if another session has locked the table exclusively, or waits for that lock. A query
+    /// that prints an expression naming the table would then wait too.
     static func isLocked(_ table: String) -> String {
         """
         EXISTS (SELECT FROM pg_locks l
@@ -164,8 +167,8 @@ struct CatalogReader {
 
     // MARK: The tables
 
-    /// Everything anew, at one moment but for the rights, which have none. Tables that are as they were are the objects
-    /// they were; the rights are those that were known before.
+    /// Reads everything again, at one moment except for the rights, which have no common moment. Unchanged tables keep
+    /// their objects. Rights are read for the roles and tables that were known before.
     func view(after before: CatalogView?) throws(PostgresError) -> CatalogView {
         let known = before?.snapshot
         let version = (known?.version ?? 0) + 1
@@ -245,7 +248,7 @@ struct CatalogReader {
         return rows.values.compactMap { TableHead($0) }
     }
 
-    /// Of partitioned tables: those above and below the published ones.
+    /// Returns, for partitions and partitioned tables, the name of the published table that contains their rows.
     private func publishedAs() throws(PostgresError) -> [QualifiedName: String] {
         let rows = try query(
             """
@@ -268,8 +271,8 @@ struct CatalogReader {
         return names
     }
 
-    /// Of `pg_class c`: the identity that all have who hold the table's rows, where they have different ones or another
-    /// than the table itself. All but an index and nothing at all keep the primary key.
+    /// SQL over `pg_class c`: the replica identity that is certain for all partitions, if their identities differ from
+    /// each other or from the table's. All identities except an index and "nothing" include the primary key.
     private static let sureIdentity = """
         CASE WHEN c.relkind = 'p' THEN (
             SELECT CASE WHEN bool_and(k.relreplident IN ('d', 'f')) THEN 'd' ELSE 'n' END
@@ -281,13 +284,13 @@ struct CatalogReader {
                 WHERE i.indrelid = k.oid AND i.indisreplident) ELSE '' END) > 1) END
         """
 
-    /// Of `pg_class c`.
+    /// SQL over `pg_class c` that is true for a permanent table without partitions or inheritance.
     private static let isOrdinary = """
         c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND NOT EXISTS (
             SELECT FROM pg_inherits i WHERE i.inhparent = c.oid OR i.inhrelid = c.oid)
         """
 
-    /// Of the relations that the requests name: what they are, where the role may read them.
+    /// Returns the kinds of the relations that the requests name, as far as the role may read them.
     func kinds(of requests: [BindingRequest]) throws(PostgresError) -> [BindingRequest: String] {
         let rows = try query(
             """
@@ -307,7 +310,7 @@ struct CatalogReader {
         return kinds
     }
 
-    /// Of tables that policies read, which nobody can subscribe to.
+    /// Returns facts about tables that policies read. Clients cannot subscribe to these tables.
     func heads(_ oids: Set<UInt32>) throws(PostgresError) -> [TableHead] {
         let rows = try query(
             """
@@ -353,7 +356,7 @@ struct CatalogReader {
         return Dictionary(grouping: rows.values.compactMap { TableAttribute($0) }, by: \.table)
     }
 
-    /// Of tables' columns, and others.
+    /// Returns the types of the tables' columns, and the types in `others`.
     func types(of tables: String = "{}", and others: [UInt32] = []) throws(PostgresError) -> TypeBook {
         let rows = try query(
             """
@@ -410,7 +413,7 @@ struct CatalogReader {
         return fields
     }
 
-    /// Of tables' columns.
+    /// Returns the collations of the tables' columns.
     private func collations(of tables: String) throws(PostgresError) -> CollationBook {
         let database = try query(
             """
@@ -433,9 +436,9 @@ struct CatalogReader {
     }
 }
 
-/// Lists as parameters.
+/// Conversion of lists to and from PostgreSQL's array text.
 enum PostgresArray {
-    /// `{"a","b"}`.
+    /// Returns an array literal such as `{"a","b"}`.
     static func literal(_ elements: [String]) -> String {
         var text = "{"
         for (index, element) in elements.enumerated() {
@@ -450,7 +453,7 @@ enum PostgresArray {
         return text + "}"
     }
 
-    /// The numbers of `{1,2}` or, of a vector, `1 2`.
+    /// Returns the numbers of an array such as `{1,2}`, or of a vector such as `1 2`.
     static func numbers(_ text: String) -> [Int] {
         text.split { $0 == "," || $0 == " " || $0 == "{" || $0 == "}" }.compactMap { Int($0) }
     }

@@ -2,25 +2,25 @@ import Asking
 import Change
 import Policy
 
-/// What the catalog has of a table besides its columns.
+/// Facts that the catalog has about a table, apart from its columns.
 struct TableHead {
     var oid: UInt32
     var schema: String
     var name: String
     var hasRowSecurity: Bool
     var forcesRowSecurity: Bool
-    /// `pg_class.relreplident`.
+    /// Value of `pg_class.relreplident`.
     var identity: String
-    /// Column numbers.
+    /// Column numbers of the primary key.
     var primaryKey: [Int]
     var identityIndex: [Int]
     var hasPolicies: Bool
     var operations: RowOperations
-    /// Column numbers; nil is all that are not generated.
+    /// Column numbers in the publication; nil means all columns that are not generated.
     var published: [Int]?
     var isOrdinary: Bool
     var hasRowFilter: Bool
-    /// Of a partitioned table whose partitions have other identities.
+    /// Replica identity that is certain for all partitions; nil unless the partitions' identities differ.
     var sureIdentity: String?
     var publishedBy: String
     /// True if the table is in the publication, not only read by policies.
@@ -86,7 +86,7 @@ struct TableHead {
         published?.contains(attribute.number) ?? !attribute.isGenerated
     }
 
-    /// Nil where the column comes with changes, or could not be computed of what does.
+    /// Returns how to compute the column; nil if changes carry it, or lack a column that its expression reads.
     private func generation(of attribute: TableAttribute, _ all: [TableAttribute]) -> ColumnGeneration? {
         guard let generation = attribute.generation, !isPublished(attribute) else { return nil }
         let carried = Set(all.filter { !$0.isGenerated && isPublished($0) }.map(\.number))
@@ -103,7 +103,7 @@ struct TableHead {
     }
 }
 
-/// A column as `pg_attribute` has it.
+/// A column as `pg_attribute` describes it.
 struct TableAttribute {
     var table: UInt32
     var number: Int

@@ -3,11 +3,11 @@ import Diagnostics
 import Postgres
 import System
 
-/// Where records of the catalog go.
+/// Callbacks through which the catalog's thread writes records to the log.
 public struct CatalogRecording: Sendable {
-    /// False where it cannot be kept now.
+    /// Writes a record to the log. Returns false if the record cannot be kept now.
     public var record: @Sendable (CatalogRecord) -> Bool
-    /// Of the log: its next offset, and its oldest one, which may take a moment to find out.
+    /// Returns the log's next offset. `oldest` returns its oldest offset, which may take a moment.
     public var end: @Sendable () -> UInt64?
     public var oldest: @Sendable () -> UInt64?
 
@@ -21,18 +21,19 @@ public struct CatalogRecording: Sendable {
     }
 }
 
-/// Sees to it that the log has what the catalog says, each time that it says something else, and for as long as changes are
-/// kept that were judged by it. The catalog's thread owns it.
+/// Writer of catalog records. Keeps the current catalog in the log after each change, for as long as the log has
+/// changes that were decided by it. The catalog's thread owns the writer.
 final class CatalogScribe {
     private let recording: CatalogRecording?
     private let publication: String
     private let adoptions: CatalogAdoptions
-    /// Where nobody judges: the log's end when the newest version came, and when the first did that was not noted.
+    /// Log end when the newest version arrived, used while no loop has adopted a version. `unknownFrom` is the log end
+    /// when the first unrecorded version arrived.
     private var since: UInt64?
     private var unknownFrom: UInt64?
     private var last: (record: CatalogRecord, at: UInt64)?
     private var hasNews = false
-    /// Monotonic time.
+    /// Monotonic time at which the next record is due.
     private(set) var due = UInt64.max
 
     init(_ recording: CatalogRecording?, _ adoptions: CatalogAdoptions, publication: String) {
@@ -41,7 +42,7 @@ final class CatalogScribe {
         self.publication = publication
     }
 
-    /// A version that others are about to judge by, and by which others are judged than before.
+    /// Notes a version that loops are about to use, and that decides differently from the version before it.
     func publishing(_ version: UInt64) {
         guard let recording else { return }
         adoptions.step(at: version)
@@ -51,21 +52,22 @@ final class CatalogScribe {
         comeSoon()
     }
 
-    /// More is known of roles.
+    /// Notes that the hub has learned more about roles.
     func learned() {
         guard recording != nil else { return }
         hasNews = true
         comeSoon()
     }
 
-    /// No later for what comes meanwhile: a catalog that becomes another all the time is written down all the same.
+    /// Makes a record due soon. Later news does not postpone it, so that a catalog that changes continually is still
+    /// recorded.
     private func comeSoon() {
         due = min(due, Clock.monotonicNanoseconds() + Limits.catalogRecordDelay.wholeNanoseconds)
     }
 
     private func wait(_ delay: Duration) { due = Clock.monotonicNanoseconds() + delay.wholeNanoseconds }
 
-    /// Asks for everything anew, noting the answers. `isBusy`: others wait, and it can be done a moment later.
+    /// Repeats all queries and records the answers. If `isBusy` (jobs wait), postpones the record briefly.
     func work(
         _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String, isBusy: Bool
     ) throws(PostgresError) {
@@ -79,7 +81,7 @@ final class CatalogScribe {
             }
             keep(record, recording)
         } catch {
-            // What cannot be asked now is asked later; nobody is served by it.
+            // A query that fails now is repeated later. No client waits for a record.
             if error.isConnectionLost { throw error }
         }
     }
@@ -100,7 +102,8 @@ final class CatalogScribe {
         adoptions.noted()
     }
 
-    /// From where on it may have been that somebody judged by the version, and from where on all did. Nil while some do not.
+    /// Returns the offset from which some loop may have used the version, and the offset from which all loops did. Nil
+    /// while some do not use it yet.
     private func span(of view: CatalogView, _ recording: CatalogRecording) -> (unknownFrom: UInt64, since: UInt64)? {
         switch adoptions.standing(of: view.snapshot.version) {
         case .whole(let first, let last): return (first, last)
@@ -114,13 +117,13 @@ final class CatalogScribe {
 
     private func roles(_ view: CatalogView) -> [String] { view.roles.tables.keys.sorted() }
 
-    /// The log is close to letting go of what stands there.
+    /// True if retention is about to delete the entry at this offset.
     private func isAboutToGo(_ place: UInt64, _ recording: CatalogRecording) -> Bool {
         guard let oldest = recording.oldest(), let end = recording.end() else { return false }
         return end > oldest + 1000 && place < oldest + (end - oldest) / 4
     }
 
-    /// Nil where the catalog became another meanwhile: that is noticed at the next look.
+    /// Returns the record; nil if the catalog changed during the queries. The next poll notices that change.
     private func record(
         _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String,
         _ span: (unknownFrom: UInt64, since: UInt64)

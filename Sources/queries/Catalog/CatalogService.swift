@@ -4,31 +4,32 @@ import Postgres
 import Replication
 import System
 
-/// Answers what a binding means: which tables, which rows of them, which columns, and whether the role may have them.
+/// Resolver of bindings: their tables, rows and columns, and whether the role may read them.
 ///
-/// In: requests from any thread. Out: outcomes, at once where what is known suffices, else from the catalog's own thread.
-/// That thread keeps an immutable snapshot of the published tables, asks the database all the time whether it still
-/// holds, and tells its listeners when it does not. It owns one connection, and makes another when that is lost.
+/// Input: requests from any thread. Output: outcomes, at once if the known facts suffice, otherwise from the catalog's
+/// own thread. That thread keeps an immutable snapshot of the published tables. It polls the database for changes and
+/// notifies listeners of each new snapshot. It owns one connection, and replaces the connection if it is lost.
 public final class CatalogService: Sendable {
     public struct Settings: Sendable {
         public var target: ConnectionTarget
         public var publication: String
         public var pollInterval: Duration
         public var idlePollInterval: Duration
-        /// Shared with the stream: whether the hub's own publication is in it.
+        /// Coverage shared with the replication stream: whether the stream includes the hub's own publication.
         public var coverage = StreamCoverage()
-        /// Slot that the log is fed from; empty if it is unknown.
+        /// Replication slot that feeds the log; empty if it is unknown.
         public var slot = ""
-        /// Directory of the file that records since when definitions are as they are; nil keeps that in memory only.
+        /// Directory of the file that records since when definitions have been unchanged; nil keeps that in memory
+        /// only.
         public var definitions: (@Sendable () throws(SystemError) -> any StorageDirectory)?
-        /// Puts tables that policies read into the hub's own publication.
+        /// True if the hub adds tables that policies read to its own publication.
         public var tendsPublication = true
         public var compiling = PolicyCompiling.real
-        /// Nil: what the catalog says is not kept.
+        /// Callbacks that record the catalog in the log; nil disables the records.
         public var recording: CatalogRecording?
-        /// Shared by all who connect to the database.
+        /// Reachability of the database, shared by all users of its connections.
         public var reachability = Reachability()
-        /// Of the project whose catalog it is.
+        /// Metrics of the project that has this catalog.
         public var metrics = ProjectMetrics()
 
         public init(
@@ -54,35 +55,38 @@ public final class CatalogService: Sendable {
         threads = try AskingThreads(inbox, [("catalog", { CatalogWorker(settings, known, adoptions, inbox) })])
     }
 
-    /// Ends the thread and what it asks just now; what waits is answered `.unavailable`. Once, by the owner, on a thread
-    /// with the descriptors of the one that started it: all else may be called from any thread.
+    /// Stops the thread and its running query. Waiting requests are answered `.unavailable`. The owner calls this once,
+    /// on a thread that shares descriptors with the thread that created the service. Any thread may call all other
+    /// methods.
     public func stop() { threads.stop() }
 
     // MARK: What is known
 
-    /// The newest; nil until the database has been reached once.
+    /// Newest snapshot; nil until the hub has read the database once.
     public var snapshot: CatalogSnapshot? { known.snapshot }
 
-    /// Whether the database has said lately that the snapshot holds. Where it has not, nothing may be decided by it.
+    /// True if the database has recently confirmed the snapshot. If false, the snapshot must not decide anything.
     public var isCurrent: Bool { known.isCurrent }
 
-    /// Whether the newest snapshot knows what transaction `xid`, whose changes came down the stream, did.
+    /// True if the newest snapshot includes the effects of transaction `xid`, whose changes came down the stream.
     public func hasSeen(_ xid: UInt32) -> Bool { known.hasSeen(xid) }
     public var unannounced: Set<UInt32> { known.unannounced }
 
-    /// `body` is called on the catalog's thread with each new snapshot. Whatever was resolved with an older one is to be
-    /// resolved again: roles may have other rights. It must not wait for anything.
+    /// Registers a listener that the catalog's thread calls with each new snapshot. Bindings resolved with an older
+    /// snapshot must be resolved again, because rights may have changed. `body` must not block.
     public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { known.listen(body) }
 
-    /// From `last` of the log on, this one of `loops` judges by that version, and perhaps from `first` on: the log is to say so.
+    /// Notes that one of `loops` socket loops uses this version from offset `last` on, and perhaps already from `first`
+    /// on, so that the log can record it.
     public func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int) {
         adoptions.adopt(version, from: first, to: last, by: loop, of: loops)
     }
 
-    /// All loops judge by the newest version, and the log has it, or is about to.
+    /// True if all loops use the newest version and the log has its record, or is about to.
     var isNoted: Bool { adoptions.areNoted(of: known.version) }
 
-    /// How many bindings were made, or ended, on whose behalf the catalog is watched.
+    /// Adds to the number of live bindings; negative if bindings ended. The hub polls the catalog more often while
+    /// there are any.
     public func addBindings(_ count: Int) {
         if known.addBindings(count) { requestRefresh() }
     }
@@ -95,9 +99,10 @@ public final class CatalogService: Sendable {
         threads.inbox.ring()
     }
 
-    /// A snapshot read after this call, and after transaction `xid`, whose changes came down the stream, can be seen;
-    /// nil when that cannot be had now: the database is away, or the transaction stays hidden for too long. `then` is
-    /// called on the catalog's thread, or at once on the caller's when too many wait; it must not wait for anything.
+    /// Calls `then` with a snapshot that is read after this call and after transaction `xid`, whose changes came down
+    /// the stream, has become visible. Passes nil if the database cannot be reached or the transaction stays invisible
+    /// for too long. `then` runs on the catalog's thread, or at once on the caller's if too many requests wait. It must
+    /// not block.
     public func refresh(seeing xid: UInt32? = nil, then: @escaping @Sendable (CatalogSnapshot?) -> Void) {
         let deadline = Clock.monotonicNanoseconds() + Limits.maximumVisibilityWait.wholeNanoseconds
         let reply = Reply<CatalogSnapshot?>(in: .catalog, unanswered: nil, then: then)
@@ -106,8 +111,8 @@ public final class CatalogService: Sendable {
 
     // MARK: What bindings mean
 
-    /// The outcome, where it follows from what is known; nil where the database has to be asked, and where the outcome
-    /// would be bad news, which must not be given on old knowledge.
+    /// Returns the outcome if the known facts determine it. Nil if the database must be queried, or if the outcome
+    /// would be a refusal, because a refusal must not rest on old facts.
     public func resolved(_ request: BindingRequest) -> BindingOutcome? {
         guard let (view, remembered) = known.look(up: request) else { return nil }
         if let remembered { return remembered }
@@ -119,7 +124,7 @@ public final class CatalogService: Sendable {
             let outcome = BindingDraft.outcome(drafts, drafts.map { _ in [] })
             guard outcome.isGoodNews else { return nil }
             assert(view.roles.existing.contains(request.role), "good news is for a role that exists")
-            // Filters are as many as there are users: what costs nothing to find out is not worth remembering.
+            // Filters are as numerous as users. An outcome that costs nothing to find is not worth caching.
             if request.filter == nil {
                 known.remember(outcome, of: request, version: view.snapshot.version)
             }
@@ -127,8 +132,9 @@ public final class CatalogService: Sendable {
         }
     }
 
-    /// The outcomes in the order of the requests, with the version of the snapshot that they hold for. `then` is called
-    /// on the catalog's thread, or at once on the caller's when too many wait; it must not wait for anything.
+    /// Resolves the requests. `then` receives the outcomes in their order, and the version of the snapshot for which
+    /// they hold. It runs on the catalog's thread, or at once on the caller's if too many requests wait. It must not
+    /// block.
     public func resolve(
         _ requests: [BindingRequest],
         then: @escaping @Sendable (_ outcomes: [BindingOutcome], _ version: UInt64) -> Void
@@ -150,7 +156,7 @@ public final class CatalogService: Sendable {
 }
 
 extension BindingOutcome {
-    /// Every table can be read as it was asked for.
+    /// True if the role may read every matched table as requested.
     var isGoodNews: Bool {
         guard case .tables(let bindings) = self else { return false }
         return bindings.allSatisfy { $0.access == .readable }

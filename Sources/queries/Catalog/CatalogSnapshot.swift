@@ -1,24 +1,26 @@
 import Change
 import Policy
 
-/// What the catalog says of the published tables at one moment. Nothing in it ever changes: who holds one can ask it on
-/// any thread.
+/// The published tables as the catalog describes them at one moment. A snapshot never changes, so any thread may use
+/// it.
 public final class CatalogSnapshot: Sendable {
-    /// Grows by one with each snapshot that differs from the one before, also where only a role's rights differ.
+    /// Version that grows by one with each snapshot that differs from the one before, even if only a role's rights
+    /// differ.
     public let version: UInt64
     public let publication: String
-    /// By schema and name.
+    /// Published tables, ordered by schema and name.
     public let tables: [CatalogTable]
     public let text: TextRules
     public let policies: PolicyBook
-    /// Tables whose every change is in the log, from some position on, so that memberships can live on them.
+    /// Tables whose every change is in the log, with the position from which that holds. Only these can hold
+    /// memberships.
     public let followable: [UInt32: LSN]
-    /// Positions at which the members of a table cannot be determined any more.
+    /// Positions at which a table's members can no longer be determined.
     public let unknownPasts: UnknownPasts
     public let privilegedRoles: PrivilegedRoles
-    /// Another text whenever private channels may be for others than before.
+    /// Text that changes whenever the rules of private channels may have changed.
     public let messageRules: String
-    /// Partitions and partitioned tables whose rows are published as those of another table: that one's name as SQL.
+    /// SQL name of the published table that contains the rows of a partition or partitioned table.
     let publishedAs: [QualifiedName: String]
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
@@ -53,19 +55,19 @@ public final class CatalogSnapshot: Sendable {
         byName[QualifiedName(schema, name)]
     }
 
-    /// Those that are not published.
+    /// Tables that policies read and that are not published.
     public var tablesOfPolicies: [CatalogTable] { policies.tables.values.sorted { $0.oid < $1.oid } }
 
-    /// A published table, or one that policies read.
+    /// Returns a published table, or one that policies read.
     public func related(_ oid: UInt32) -> CatalogTable? { byOID[oid] ?? policies.tables[oid] }
 
-    /// A table that memberships live on.
+    /// Returns the table if it can hold memberships; nil otherwise.
     public func followed(_ oid: UInt32) -> CatalogTable? { isFollowed(oid) ? related(oid) : nil }
 
-    /// Whether memberships may live on the table: all of its changes come down the stream.
+    /// True if the table can hold memberships, because all of its changes come down the stream.
     public func isFollowed(_ table: UInt32) -> Bool { followable[table] != nil }
 
-    /// The tables that a binding means. `*` stands for any text; `%` and `_` are characters as any other.
+    /// Returns the tables that a binding matches. `*` stands for any text; `%` and `_` have no special meaning.
     public func tables(schema: String, table: String) -> [CatalogTable] {
         if !NamePattern.isPattern(schema), !NamePattern.isPattern(table) {
             return self.table(schema, table).map { [$0] } ?? []
@@ -86,7 +88,8 @@ struct NamePattern {
         pieces = text.utf8.split(separator: UInt8(ascii: "*"), omittingEmptySubsequences: false).map { Array($0) }
     }
 
-    /// The pieces between the stars in order, each as early as it goes: no choice made that way can hide a match.
+    /// True if the name matches. Finds the pieces between the stars in order, each as early as possible; an early
+    /// choice never hides a match.
     func matches(_ name: String) -> Bool {
         var rest = Array(name.utf8)[...]
         guard let first = pieces.first, let last = pieces.last, rest.starts(with: first) else { return false }

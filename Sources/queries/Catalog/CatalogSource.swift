@@ -1,30 +1,33 @@
 import Replication
 
-/// The catalog as those see it who are served by it: what is known, and whom to ask for more.
+/// The catalog from the view of its users: the known facts, and requests for more.
 ///
-/// Everything may be called from any thread. Whoever takes an answer must not wait for anything.
+/// Any thread may call any method. Callbacks must not block.
 public protocol CatalogSource: AnyObject, Sendable {
-    /// The newest; nil until the database has been reached once.
+    /// Newest snapshot; nil until the hub has read the database once.
     var snapshot: CatalogSnapshot? { get }
-    /// Whether the database has said lately that the snapshot holds. Where it has not, nothing may be decided by it.
+    /// True if the database has recently confirmed the snapshot. If false, the snapshot must not decide anything.
     var isCurrent: Bool { get }
-    /// Whether the newest snapshot knows what transaction `xid` did.
+    /// True if the newest snapshot includes the effects of transaction `xid`.
     func hasSeen(_ xid: UInt32) -> Bool
-    /// Tables of which the stream does not say that their policies or rights may have changed: before a row of theirs is
-    /// judged, the newest snapshot has to have seen its transaction.
+    /// Tables for which the stream does not announce that their policies or rights may have changed. Before the hub
+    /// judges a row of such a table, the newest snapshot must include the row's transaction.
     var unannounced: Set<UInt32> { get }
     /// Calls `body` with each new snapshot.
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void)
-    /// From `last` of the log on, this one of `loops` judges by that version, and perhaps from `first` on.
+    /// Notes that one of `loops` socket loops uses this version from offset `last` on, and perhaps already from `first`
+    /// on.
     func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int)
-    /// How many bindings were made, or ended, on whose behalf the catalog is watched.
+    /// Adds to the number of live bindings; negative if bindings ended. The hub polls the catalog more often while
+    /// there are any.
     func addBindings(_ count: Int)
-    /// Calls `then` when a snapshot read after this call, and after transaction `xid`, can be seen; with nil when that
-    /// cannot be had now.
+    /// Calls `then` with a snapshot that is read after this call and after transaction `xid` has become visible; with
+    /// nil if that is not possible now.
     func refresh(seeing xid: UInt32?, then: @escaping @Sendable (CatalogSnapshot?) -> Void)
-    /// What a request means, where that follows from what is known and is good news.
+    /// Returns the outcome of a request if the known facts determine it and it is not a refusal.
     func resolved(_ request: BindingRequest) -> BindingOutcome?
-    /// What requests mean, in their order, with the version of the snapshot that this holds for.
+    /// Resolves requests. `then` receives the outcomes in their order, and the version of the snapshot for which they
+    /// hold.
     func resolve(
         _ requests: [BindingRequest],
         then: @escaping @Sendable (_ outcomes: [BindingOutcome], _ version: UInt64) -> Void

@@ -12,7 +12,7 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
     public static let delete = RowOperations(rawValue: 4)
     public static let all: RowOperations = [.insert, .update, .delete]
 
-    /// Of a binding's `event`: whatever is none of the three is `*`.
+    /// Parses a binding's `event`. Any text except the three operations counts as `*`.
     public init(event: String) {
         switch event.uppercased() {
         case "INSERT": self = .insert
@@ -26,7 +26,7 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
         [(RowOperations.insert, "INSERT"), (.update, "UPDATE"), (.delete, "DELETE")].filter { contains($0.0) }.map(\.1)
     }
 
-    /// As clients write it.
+    /// Operations in the form in which clients write them.
     public var event: String {
         switch self {
         case .insert: "INSERT"
@@ -37,7 +37,7 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
     }
 }
 
-/// What `old` images hold of a row.
+/// Columns of the old row that updates and deletes contain.
 public enum ReplicaIdentity: Sendable, Hashable {
     /// The columns of the primary key.
     case primaryKey
@@ -47,35 +47,35 @@ public enum ReplicaIdentity: Sendable, Hashable {
     case nothing
 }
 
-/// A column as the catalog has it. Its place in the table's list is its *slot*.
+/// A column as the catalog describes it. Its index in the table's list is its *slot*.
 public struct CatalogColumn: Sendable, Hashable {
     public var facts: ColumnFacts
-    /// `pg_attribute.attnum`: it stays when other columns go.
+    /// Column number `pg_attribute.attnum`. It stays the same when other columns are dropped.
     public var number: Int
-    /// The declared type's own oid, also of a domain: by it a stored row's column is known to be this one. Its name is
-    /// not, for pgoutput names a domain by its base type.
+    /// Oid of the declared type, also for a domain. It identifies the column in a stored row. The type's name does not,
+    /// because pgoutput names a domain by its base type.
     public var typeOID: UInt32
-    /// The declared type's name in `pg_type`: `int4`, `_text`, a domain's own. What clients find in `columns`.
+    /// Name of the declared type in `pg_type`: `int4`, `_text`, a domain's own. Clients find it in `columns`.
     public var typeName: String
-    /// The declared type in full, as a cast needs it: `character varying(20)`, a domain's own name.
+    /// Full SQL of the declared type, as a cast needs it: `character varying(20)`, a domain's own name.
     public var declaredType: String
-    /// Where it is not the type's own: quoted, fit for COLLATE.
+    /// Declared collation, quoted for use with COLLATE; nil if it is the type's default.
     public var declaredCollation: String?
     public var rendering: ColumnRendering
-    /// PostgreSQL computes it from other columns.
+    /// True if PostgreSQL computes the column from other columns.
     public var isGenerated: Bool
-    /// False where a column list leaves it out, or where it is generated: changes do not carry it then.
+    /// True if changes carry the column. False if a column list omits it, or if it is generated and not published.
     public var isPublished: Bool
-    /// How to compute it, where changes do not carry it but all that it is made of.
+    /// Expression that computes the column; nil if changes carry the column, or lack one of the expression's inputs.
     public var generation: ColumnGeneration?
-    /// The transaction that last defined it. One that writes the column anew in all rows (`ALTER … TYPE … USING`) may leave
-    /// everything else as it was, and no change of a row tells of it.
+    /// Transaction that last defined the column. It changes even if `ALTER … TYPE … USING` rewrites the column in all
+    /// rows and keeps everything else. No change of a row reports such a rewrite.
     var definedBy: UInt32 = 0
-    /// Position behind which committed rows have the column under its present name and type.
+    /// Position after which committed rows have the column under its present name and type.
     public var since: LSN
     /// Labels of the column's type, if it is an enumeration.
     public var labels: [LabelAge]
-    /// Position behind which the enumerations or fields that the column's type is made of are as they are now.
+    /// Position after which the enumerations or fields that the column's type consists of are as they are now.
     public var partsSince: LSN
 
     public init(
@@ -101,50 +101,51 @@ public struct CatalogColumn: Sendable, Hashable {
     }
 
     public var name: String { facts.name }
-    /// Changes carry it, or it can be computed of what they carry.
+    /// True if changes carry the column, or if it can be computed from columns that they carry.
     public var isKnown: Bool { isPublished || generation != nil }
 }
 
-/// What makes a generated column's value.
+/// Expression that computes a generated column.
 public struct ColumnGeneration: Sendable, Hashable {
-    /// As `pg_get_expr` writes it for a search path that has nothing but PostgreSQL's own.
+    /// Expression as `pg_get_expr` writes it while the search path contains only `pg_catalog`.
     public var expression: String
-    /// The numbers of the columns that it reads.
+    /// Numbers of the columns that the expression reads.
     public var inputs: [Int]
 }
 
-/// A published table. It stays the same object from one snapshot to the next for as long as nothing of it changes.
+/// A published table. The object remains the same in later snapshots for as long as none of its properties changes.
 public final class CatalogTable: Sendable {
     public let oid: UInt32
     public let schema: String
     public let name: String
-    /// In the order of their numbers, without dropped ones.
+    /// Columns in the order of their numbers, without dropped ones.
     public let columns: [CatalogColumn]
-    /// The columns as filters see them, by slot.
+    /// Columns as filters see them, by slot.
     public let facts: [ColumnFacts]
-    /// Slots. Empty: there is no primary key.
+    /// Slots of the primary key; empty if there is none.
     public let primaryKey: [Int]
     public let identity: ReplicaIdentity
     public let hasRowSecurity: Bool
     public let forcesRowSecurity: Bool
     public let hasPolicies: Bool
     public let operations: RowOperations
-    /// The publication leaves out some of the rows.
+    /// True if the publication omits some of the rows.
     public let hasRowFilter: Bool
-    /// It is permanent and all of its rows are its own: no partition, no parent, no view.
+    /// True if the table is permanent and holds all of its rows itself: no partition, no parent, no view.
     public let isOrdinary: Bool
-    /// Its partitions keep other parts of old rows than it does itself: `identity` is what is sure of all of them.
+    /// True if its partitions have other replica identities than the table itself. `identity` is then the common
+    /// minimum.
     public let hasMixedIdentity: Bool
-    /// The catalog's rows that put it into the publication: one that was taken out and put in again has others.
+    /// Catalog entries that put the table into the publication. They differ after the table is removed and added again.
     public let publishedBy: String
-    /// Version of the catalog's row of the publication; it changes with each change of the options.
+    /// Version of the publication's row in the catalog; it changes with each change of the options.
     public let publicationVersion: String
-    /// Position behind which the log has every change of the table that the publication includes.
+    /// Position after which the log has every change of the table that the publication includes.
     public let publishedSince: LSN
-    /// Position behind which PostgreSQL has sent the columns that are published now, for rows that had them.
+    /// Position after which PostgreSQL has sent the columns that are published now, for rows that had them.
     public let listedSince: LSN
     public let dropped: [DroppedColumn]
-    /// It is locked, and how its generated columns are computed could not be read.
+    /// True if the table is locked, so that the expressions of its generated columns could not be read.
     let isUnsettled: Bool
     private let slots: [String: Int]
 
@@ -187,13 +188,13 @@ public final class CatalogTable: Sendable {
 
     public func slot(named name: String) -> Int? { slots[name] }
 
-    /// `schema.name`, quoted where it must be: for SQL that is shown to people.
+    /// `schema.name`, quoted where necessary, for SQL that people read.
     public var quotedName: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
 
-    /// Slots of columns that have to be computed.
+    /// Slots of columns that PostgreSQL must compute for the hub.
     public var computed: [Int] { columns.indices.filter { columns[$0].generation != nil } }
 
-    /// The same columns, and instead of those that have to be computed what they are made of.
+    /// Returns the slots, with each computed column replaced by the columns that its expression reads.
     public func sources(of slots: Set<Int>) -> Set<Int> {
         slots.reduce(into: []) { sources, slot in
             guard columns.indices.contains(slot), let generation = columns[slot].generation else {
@@ -206,11 +207,11 @@ public final class CatalogTable: Sendable {
         }
     }
 
-    /// Whether the newest change of a row in the log tells what the row is: all of them are published, and no rows come or
-    /// go but by changes.
+    /// True if the newest change of a row in the log contains the present row: the publication has all operations, and
+    /// rows come and go only by changes.
     public var isRecallable: Bool { isOrdinary && operations.isSuperset(of: [.insert, .update, .delete]) }
 
-    /// Whether changes tell what stood in these columns before and stands there now.
+    /// True if changes contain both the old and the new values of these columns.
     public func identifies(_ slots: Set<Int>) -> Bool {
         guard slots.allSatisfy({ columns.indices.contains($0) && columns[$0].isPublished }) else { return false }
         switch identity {

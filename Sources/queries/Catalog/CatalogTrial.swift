@@ -6,12 +6,11 @@ import Postgres
 import Replication
 import System
 
-/// The catalog by itself, without anybody who follows it: within a transaction that somebody else began, or as it was when it
-/// was recorded.
+/// The catalog read once, without followers: within a transaction that the caller began, or from a record of the log.
 public struct CatalogTrial {
     private let reader: CatalogReader
 
-    /// As the session's transaction has made it, and nobody else sees it.
+    /// Reads the catalog as the session's open transaction has changed it; other sessions do not see these changes.
     public init(_ session: PolicySession, publication: String, interrupt: Wake) {
         self.init(AskedTransaction(session.connection, interrupt: interrupt), publication)
     }
@@ -27,22 +26,23 @@ public struct CatalogTrial {
             metrics: ProjectMetrics())
     }
 
-    /// The published tables, and what these roles may see of them.
+    /// Returns the published tables and the rights of these roles to them.
     public func view(for roles: [String]) throws(PostgresError) -> CatalogView {
         var view = try reader.view(after: nil)
-        // What a policy reads has policies, which read more.
+        // Tables that a policy reads have policies, which may read further tables.
         for _ in 0..<8 {
             let wanted = wanted(roles, view)
             if wanted.isEmpty { break }
             view.roles.add(try reader.roles(wanted, of: view.snapshot))
             view.combinePolicies(after: view)
-            // Whoever does not exist will not the next time.
+            // A role that does not exist now will not exist in the next round either.
             if wanted.keys.allSatisfy({ !view.roles.existing.contains($0) }) { break }
         }
         return view
     }
 
-    /// What a request means there, with its values in the form that PostgreSQL gives them; nil where the role has no view.
+    /// Returns the outcome of a request, with its literals in PostgreSQL's canonical form; nil if the role's rights are
+    /// unknown.
     public func outcome(of request: BindingRequest, in view: CatalogView) throws(PostgresError) -> BindingOutcome? {
         switch BindingResolver(view: view).step(request) {
         case .final(let outcome), .outcome(let outcome): return outcome
@@ -64,17 +64,17 @@ public struct CatalogTrial {
 }
 
 extension CatalogView {
-    /// Nil where row level security does not bind the role.
+    /// Returns the role's policy; nil if row level security does not apply to the role.
     public func policy(of role: String, on table: CatalogTable) -> PolicyBinding? {
         policies[AccessKey(role: role, table: table.oid)]
     }
 
-    /// Nil where the role, or the table, does not exist.
+    /// Returns the role's rights to the table; nil if the role or the table does not exist.
     public func access(of role: String, to table: CatalogTable) -> TableAccess? {
         roles.access[AccessKey(role: role, table: table.oid)]
     }
 
-    /// Whether the role is sent rows of the table at all: its key has to be readable.
+    /// True if the role receives rows of the table: it may read the whole primary key.
     public func isReadable(_ table: CatalogTable, by role: String) -> Bool {
         guard let access = access(of: role, to: table), !table.primaryKey.isEmpty else { return false }
         return table.primaryKey.allSatisfy(access.selectable.contains)

@@ -1,29 +1,32 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal tuning of the room's time and memory, not part of any promise. The maxima are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// The part of a second, at most, that is spent on asking whether the catalog changed: one in so many.
+    /// Maximum share of time spent on polling the catalog, as a divisor: one part in this many.
     static let catalogPollShare = 20
 
-    /// Rights that change become visible a moment before the server's own caches know: they are read again after this.
+    /// Delay before rights are read again after a change. PostgreSQL's own caches see a change of rights a moment
+    /// later.
     public static let catalogSettlingDelay = Duration.milliseconds(100)
-    /// Where something that a policy needs is locked, and each try takes long.
+    /// Maximum of that delay while something that a policy needs is locked and each reading takes long.
     static let maximumCatalogSettlingDelay = Duration.seconds(1)
 
-    /// How often it is looked whether others can see a transaction whose changes came down the stream.
+    /// Interval at which the hub checks whether a transaction that came down the stream is visible to other sessions.
     static let visibilityInterval = Duration.milliseconds(2)
 
-    /// What the catalog says is noted in the log a moment after it says something else, and it is looked whether the log still
-    /// has that.
+    /// Delay between a change of the catalog and its record in the log. `catalogRecordInterval` is the interval at
+    /// which the hub checks that the log still has the record.
     static let catalogRecordDelay = Duration.seconds(1)
     static let catalogRecordInterval = Duration.seconds(60)
 
-    /// Texts that PostgreSQL is asked about in one go.
+    /// Maximum number of texts that the hub asks PostgreSQL about in one batch.
     static let policyTrialBatch = 64
 
-    /// Requests answered at once, so that nobody waits for all the others.
+    /// Maximum number of binding requests in one batch, so that no caller waits for all the others.
     static let bindingBatch = 512
-    /// Where answering them took longer, the next wait so many times as long, but no longer than the rest.
+    /// CPU time of a batch above which the thread rests for `bindingBatchRests` times as long, at most
+    /// `bindingBatchRest`.
     static let bindingBatchAtOnce = Duration.milliseconds(4)
     static let bindingBatchRests = 3
     static let bindingBatchRest = Duration.milliseconds(60)

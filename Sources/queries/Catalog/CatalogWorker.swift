@@ -6,7 +6,7 @@ import Protocol
 import Replication
 import System
 
-/// The catalog's thread: connects, reads, asks again and again whether what it read still holds, and answers.
+/// The catalog's thread: connects, reads the catalog, polls for changes, and answers requests.
 final class CatalogWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<CatalogJob>>
     var link: Link<CatalogReader>
@@ -16,11 +16,12 @@ final class CatalogWorker: ConnectedWorker {
     private var view: CatalogView?
     private var fingerprint = ""
     private var backlog = CatalogBacklog()
-    /// Whoever asks for much that takes long to read has a quarter of a processor for it.
+    /// Time of the next batch of bindings. Expensive batches are spaced so that they use about a quarter of a
+    /// processor.
     private var nextResolve: UInt64 = 0
     private var nextLook: UInt64 = 0
     private var settleAt: UInt64?
-    /// Outlives connections: what the stream carries does not depend on ours.
+    /// Coverage of the stream. It outlives connections, because the stream does not depend on this thread's connection.
     private let coverage: CoverageWatch
     private let definitions: DefinitionBook
     private let scribe: CatalogScribe
@@ -44,7 +45,7 @@ final class CatalogWorker: ConnectedWorker {
     let connectsUnasked = true
 
     static var sessionSettings: [String] {
-        // Planning these questions takes longer than answering them, and they are asked all the time.
+        // PostgreSQL takes longer to plan these frequent queries than to answer them.
         OwnSession.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds)
             + ["plan_cache_mode=force_generic_plan"]
     }
@@ -53,7 +54,7 @@ final class CatalogWorker: ConnectedWorker {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            // With its settings kept, the server still reports what a client's session would have.
+            // Because the settings are kept, the server still reports those that a client's session would have.
             settings: CatalogWorker.sessionSettings, keepsSettings: true, interrupt: inbox.interrupt)
         var none: Set<String> = []
         _ = try connection.pipeline(
@@ -63,7 +64,7 @@ final class CatalogWorker: ConnectedWorker {
             asked: AskedServer(connection, interrupt: inbox.interrupt), publication: settings.publication,
             compiling: settings.compiling, bench: TrialBench(), coverage: coverage,
             definitions: definitions, slot: settings.slot, metrics: settings.metrics)
-        // Another connection may lead to another server: everything is read anew.
+        // Another connection may lead to another server, so everything is read again.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         answered()
         Log.shared.info(
@@ -96,10 +97,10 @@ final class CatalogWorker: ConnectedWorker {
         backlog.giveUp()
     }
 
-    // MARK: Does it still hold?
+    // MARK: Polling for changes
 
     var nextWake: UInt64 {
-        // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
+        // The thread answers one batch at a time, so that a caller with many requests does not delay the polling.
         var next = min(nextLook, scribe.due, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
         if !backlog.refreshes.isEmpty {
             next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
@@ -116,7 +117,7 @@ final class CatalogWorker: ConnectedWorker {
         }
     }
 
-    /// Asks whether anything has changed, and reads it if so. True when there is a new version.
+    /// Polls the catalog and reads it again if it has changed. True if there is a new version.
     @discardableResult
     private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
@@ -131,15 +132,15 @@ final class CatalogWorker: ConnectedWorker {
         let now = Clock.monotonicNanoseconds()
         assert(began <= now, "what holds was asked before it was answered")
         let interval = known.isWatched ? settings.pollInterval : settings.idlePollInterval
-        // A catalog that takes long to ask is asked less often. One that just had to be read is not left alone for that:
-        // the next change may be of a right that somebody lost.
+        // A catalog that is slow to poll is polled less often. A slow full reading does not delay the next poll,
+        // because the next change may revoke a right.
         let wait = max(interval.wholeNanoseconds, fingerprint.took * UInt64(Limits.catalogPollShare), now - began)
         nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
         known.verified(
             until: nextLook + 3 * settings.pollInterval.wholeNanoseconds, seeing: fingerprint.visible)
     }
 
-    /// Reads everything anew. What turns out to be as it was keeps its version.
+    /// Reads everything again. Keeps the version if nothing has changed.
     @discardableResult
     private func rebuild(
         _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint, isSettling: Bool = false
@@ -163,7 +164,8 @@ final class CatalogWorker: ConnectedWorker {
         return isChanged
     }
 
-    /// What is locked may be so for long, and costs a read each time.
+    /// Returns the delay before the next reading. It grows with the reading's cost while something is locked, because a
+    /// lock can last long.
     private func settlingDelay(_ snapshot: CatalogSnapshot, took: UInt64) -> UInt64 {
         let shortest = Limits.catalogSettlingDelay.wholeNanoseconds
         guard snapshot.policies.isUnfinished else { return shortest }
@@ -171,8 +173,8 @@ final class CatalogWorker: ConnectedWorker {
         return max(shortest, min(share, Limits.maximumCatalogSettlingDelay.wholeNanoseconds))
     }
 
-    /// What the catalog says, and the fingerprint from before it was read: if it changed meanwhile, the next look finds
-    /// another, and reads again.
+    /// Returns the view, with a fingerprint from before it was read. If the catalog changed during the reading, the
+    /// next poll finds another fingerprint and reads again.
     private func read(
         _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint
     ) throws(PostgresError) -> (CatalogView, CatalogReader.Fingerprint) {
@@ -195,13 +197,14 @@ final class CatalogWorker: ConnectedWorker {
         if new.judgesOtherwise(than: view) { scribe.publishing(new.snapshot.version) }
         view = new
         known.publish(new)
-        // Also if what follows fails: whoever listens must know that the old rights do not count any more.
+        // Listeners are told even if the rest fails, because the old rights no longer hold.
         defer { known.tell(new.snapshot) }
         settings.metrics.catalogVersion.set(new.snapshot.version)
         Log.shared.debug(
             "the catalog changed",
             [.catalogVersion(new.snapshot.version), .count(new.snapshot.tables.count)])
-        // Listeners find what was remembered before. More than this would keep them waiting: they ask for it again.
+        // Listeners find the formerly cached outcomes already renewed. A larger number would delay the listeners, and
+        // they ask again themselves.
         if remembered.count <= Limits.bindingBatch { remember(try attempt(remembered, reader)) }
     }
 
@@ -212,7 +215,7 @@ final class CatalogWorker: ConnectedWorker {
         }
     }
 
-    // MARK: Those who wait for news
+    // MARK: Answering refreshes
 
     private func answerRefreshes(_ reader: CatalogReader) throws(PostgresError) {
         guard !backlog.refreshes.isEmpty else { return }
@@ -221,14 +224,15 @@ final class CatalogWorker: ConnectedWorker {
         let isReady = { (job: CatalogJob.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
         if backlog.refreshes.contains(where: isReady) {
             try look(reader)
-            // A GRANT becomes visible a moment after its transaction, and holds nobody up: so once more.
+            // A GRANT becomes visible a moment after its transaction and does not delay anything, so the thread polls
+            // once more.
             nextLook = min(nextLook, Clock.monotonicNanoseconds() + Limits.catalogSettlingDelay.wholeNanoseconds)
         }
         for job in backlog.takeRefreshes(where: isReady) { job.reply.give(view?.snapshot) }
         for job in backlog.takeRefreshes(where: { now >= $0.deadline }) { job.reply.giveUp() }
     }
 
-    // MARK: What bindings mean
+    // MARK: Resolving bindings
 
     private func answerSomeResolves(_ reader: CatalogReader) throws(PostgresError) {
         if backlog.resolves.isEmpty || Clock.monotonicNanoseconds() < nextResolve { return }
@@ -243,7 +247,7 @@ final class CatalogWorker: ConnectedWorker {
         }
         let requests = Array(Set(batch.flatMap(\.requests)))
         var outcomes = try attempt(requests, reader)
-        // Bad news is given on fresh knowledge only: somebody may just have made the table, or granted the right.
+        // A refusal requires fresh facts, because the table or the right may just have been created.
         if !outcomes.values.allSatisfy(\.isGoodNews), try look(reader) {
             outcomes = try attempt(requests, reader)
         }
@@ -267,7 +271,7 @@ final class CatalogWorker: ConnectedWorker {
             + min(used * UInt64(Limits.bindingBatchRests), Limits.bindingBatchRest.wholeNanoseconds)
     }
 
-    /// Says which it is where no published table is found, as far as the role may know.
+    /// Explains a refusal that found no published table: names the cause, as far as the role may know it.
     private func explain(
         _ outcomes: inout [BindingRequest: BindingOutcome], _ reader: CatalogReader
     ) throws(PostgresError) {
@@ -297,7 +301,7 @@ final class CatalogWorker: ConnectedWorker {
             case .final(let outcome), .outcome(let outcome): outcomes[request] = outcome
             case .drafts(let found): drafts[request] = found
             case .needsAccess(_, let filter):
-                // The server was asked just now. A table that it does not know any more is gone at the next look.
+                // The server was queried just now. If it no longer knows the table, the next poll notices that.
                 let exists = view.roles.existing.contains(request.role)
                 outcomes[request] = exists ? .unavailable : .failed(BindingMessages.unknownRole(request, filter))
             }
@@ -306,7 +310,7 @@ final class CatalogWorker: ConnectedWorker {
         return outcomes
     }
 
-    /// Asks for the rights that the requests need and that are not known.
+    /// Queries the rights that the requests need and that are unknown.
     private func learnAccess(_ requests: [BindingRequest], _ reader: CatalogReader) throws(PostgresError) {
         guard var view else { return }
         var wanted = neededAccess(requests, view)
@@ -324,7 +328,7 @@ final class CatalogWorker: ConnectedWorker {
         sayWhatIsUnreadable(reader)
     }
 
-    /// Whoever runs the hub is to know what keeps memberships from being followed, and what to do about it.
+    /// Warns operators about tables that the hub may not read for memberships, with the SQL that changes that.
     private func sayWhatIsUnreadable(_ reader: CatalogReader) {
         for reading in view?.ownReadings() ?? [] {
             guard let hint = reading.hint, reader.bench.isNews(hint) else { continue }

@@ -26,7 +26,7 @@ public struct ColumnIdentities: Sendable, Hashable {
         let isOptional: Bool
     }
 
-    /// `lsn` is the commit of the transaction that wrote the rows; zero where nothing is known of it.
+    /// - Parameter lsn: commit position of the transaction that wrote the rows; zero if unknown.
     public init(of relation: Relation, in table: CatalogTable, at lsn: LSN) {
         let count = relation.columns.count
         var places = [Identity?](repeating: nil, count: count)
@@ -109,7 +109,7 @@ extension CatalogColumn {
 }
 
 extension CatalogTable {
-    /// Positions behind which a part of the table's rows means something else than before.
+    /// Positions after which a part of the table's rows means something else than before.
     public var turningPoints: Set<LSN> {
         var points = Set(columns.flatMap { [$0.since, $0.partsSince] + $0.labels.map(\.since) })
         points.formUnion(dropped.map(\.since))

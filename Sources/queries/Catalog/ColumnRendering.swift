@@ -1,9 +1,9 @@
 import Change
 import Protocol
 
-/// How the text of a column's values becomes JSON, as a tree over PostgreSQL's own types.
+/// Conversion of a column's text to JSON, as a tree over PostgreSQL's own types.
 ///
-/// It says what a type is made of and nothing of how JSON is written; domains are resolved to what they are over.
+/// The tree describes a type's structure, not the JSON syntax. Domains are replaced by their base types.
 public indirect enum ColumnRendering: Sendable, Hashable {
     public struct Field: Sendable, Hashable {
         public var name: String
@@ -17,18 +17,18 @@ public indirect enum ColumnRendering: Sendable, Hashable {
 
     /// A type that is rendered by its OID alone, as `BuiltInType.rendering(of:)` does; unknown ones are strings.
     case scalar(oid: UInt32)
-    /// `delimiter` separates the elements: a comma, but for `box`.
+    /// Array whose elements are separated by `delimiter`: a comma, except for `box`.
     case array(of: ColumnRendering, delimiter: UInt8)
     case composite([Field])
     case hstore
 }
 
 extension ColumnRendering {
-    /// As the encoder wants it.
+    /// Rendering in the form that the encoder uses.
     public var value: ValueRendering {
         switch self {
         case .scalar(let oid): .plain(BuiltInType.rendering(of: oid))
-        // A box array separates its elements by semicolons: it is left as the text PostgreSQL wrote.
+        // The elements of a box array are separated by semicolons. The array is sent as PostgreSQL's own text.
         case .array(_, let delimiter) where delimiter != UInt8(ascii: ","): .plain(.scalar(.text))
         case .array(let element, _):
             if case .plain(.scalar(let scalar)) = element.value {

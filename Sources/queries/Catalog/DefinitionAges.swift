@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import Postgres
 
-/// Label of an enumeration, with the position of PostgreSQL's log behind which rows with its text mean this label.
+/// Label of an enumeration, with the position of PostgreSQL's log after which rows with its text mean this label.
 public struct LabelAge: Sendable, Hashable {
     public var text: String
     public var since: LSN
@@ -14,7 +14,7 @@ public struct LabelAge: Sendable, Hashable {
     }
 }
 
-/// Number of a dropped column, and the position of PostgreSQL's log behind which no row has it.
+/// Number of a dropped column, and the position of PostgreSQL's log after which no row has it.
 public struct DroppedColumn: Sendable, Hashable {
     public var number: Int
     public var since: LSN
@@ -25,7 +25,8 @@ public struct DroppedColumn: Sendable, Hashable {
     }
 }
 
-/// Positions since when the definitions of some tables' rows are as they are. Empty if no time is shared with other processes.
+/// Positions after which the definitions of some tables' rows are unchanged. Empty for a transaction or a recorded
+/// catalog.
 struct DefinitionAges {
     struct Column {
         var number: Int
@@ -38,7 +39,7 @@ struct DefinitionAges {
     fileprivate(set) var columns: [UInt32: [Column]] = [:]
     /// Labels by the enumeration's oid.
     fileprivate(set) var labels: [UInt32: [LabelAge]] = [:]
-    /// Positions behind which composite types have their present fields.
+    /// Positions after which composite types have their present fields.
     fileprivate(set) var composites: [UInt32: LSN] = [:]
     fileprivate(set) var publications: [UInt32: LSN] = [:]
     /// Position before which no definition is known.
@@ -58,10 +59,10 @@ struct DefinitionAges {
 }
 
 extension CatalogReader {
-    /// `types` are all that the tables' columns are made of; `published` are those of them that the publication has.
+    /// Returns the ages of the tables' definitions. `types` contains all types of the tables' columns.
     func ages(of heads: [TableHead], _ types: TypeBook) throws(PostgresError) -> DefinitionAges {
         var ages = DefinitionAges()
-        // An open transaction or a record is never used to judge rows.
+        // The hub never judges rows by an open transaction or a record, so these need no ages.
         guard asked.sharesTime else { return ages }
         let tables = PostgresArray.literal(heads.map { String($0.oid) })
         let kinds = PostgresArray.literal(types.oids.map { String($0) })
@@ -112,7 +113,7 @@ extension CatalogReader {
         return ages
     }
 
-    /// Returns SQL that is true if the row's version is older than every transaction that the slot has still to send.
+    /// Returns SQL that is true if the row's version is older than every transaction that the slot has not sent yet.
     private func isFinished(_ row: String) -> String {
         "COALESCE(age(\(row).xmin) > (SELECT age(s.catalog_xmin) FROM pg_replication_slots s WHERE s.slot_name = $1::text), false)"
     }
@@ -139,7 +140,7 @@ extension CatalogReader {
         """
     }
 
-    /// Query whose position comes after everything that the statements before it saw.
+    /// SQL for a position after everything that the statements before it saw.
     private var momentText: String {
         """
         SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,

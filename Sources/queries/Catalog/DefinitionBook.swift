@@ -5,18 +5,19 @@ import System
 
 /// A row of PostgreSQL's catalog that gives stored values their meaning.
 enum Definition: Hashable {
-    /// A column, including a dropped one: PostgreSQL never gives its number again.
+    /// A column, including a dropped one. PostgreSQL never reuses its number.
     case column(table: UInt32, number: Int)
     /// A label of an enumeration, by its oid.
     case label(UInt32)
-    /// The table's membership of the publication.
+    /// Membership of the table in the publication.
     case publication(table: UInt32)
 }
 
-/// Positions of PostgreSQL's log behind which each definition is known to be the present one.
+/// Positions of PostgreSQL's log after which each definition is known to be the present one.
 ///
-/// A name in the log has the catalog's meaning only behind that position. The book outlives the process. A definition that is
-/// not in it, or in another version, counts from the reading that found it. The catalog's thread owns the book.
+/// A name in the log has the catalog's meaning only after that position. The file outlives the process. A definition
+/// that is missing in it, or has another version, counts from the reading that found it. The catalog's thread owns the
+/// book.
 final class DefinitionBook {
     /// Moment at which definitions were read.
     struct Reading {
@@ -30,7 +31,7 @@ final class DefinitionBook {
 
     private struct Entry: Equatable {
         var version: String
-        /// Position since when the version counts; nil while transactions run that may have used the version before.
+        /// Position after which the version counts; nil while running transactions may have used the version before.
         var since: LSN?
         /// First transaction that cannot have used the earlier version; nil if another process noticed the version.
         var firstUnassigned: UInt64?
@@ -40,10 +41,11 @@ final class DefinitionBook {
     /// Definitions found by the present reading.
     private var seen: Set<Definition> = []
     private var written: [Definition: Entry] = [:]
-    /// Position behind which unpublished tables returned, if the book no longer remembers their publications.
+    /// Position after which a table may return to the publication, for tables whose publications the book has
+    /// forgotten.
     private var forgotten = LSN.zero
     private var position = LSN.zero
-    /// Position behind which the book knows the definitions; nil until the first reading.
+    /// Position after which the book knows the definitions; nil until the first reading.
     private var begin: LSN?
     private var waiting: Set<Definition> = []
     private let openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)?
@@ -67,7 +69,7 @@ final class DefinitionBook {
 
     // MARK: Readings
 
-    /// - Parameter position: where a new book begins.
+    /// - Parameter position: the position where a new book begins.
     func beginning(at position: LSN) -> LSN {
         let known = begin ?? position
         begin = known
@@ -80,10 +82,10 @@ final class DefinitionBook {
         waiting = []
     }
 
-    /// Returns the position behind which the column has been as it is. ALTER TABLE waits until nobody uses the table; whoever
-    /// uses it afterwards knows the new column.
+    /// Returns the position after which the column is unchanged. ALTER TABLE waits until no transaction uses the table,
+    /// and transactions that use it afterwards know the new column.
     ///
-    /// `finishedBefore` is set if the version is older than all transactions to come behind this position.
+    /// `finishedBefore` is set if the version is older than all transactions after this position.
     func sinceOfColumn(
         _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
     ) -> LSN {
@@ -105,7 +107,8 @@ final class DefinitionBook {
         return isOver ? reading.position : .never
     }
 
-    /// Returns the same position for a table's publication. A table seen for the first time has no earlier changes in the log.
+    /// Returns the same position for a table's publication. The log has no earlier changes of a table seen for the
+    /// first time.
     func sinceOfPublication(of table: UInt32, version: String, _ reading: Reading) -> LSN {
         let definition = Definition.publication(table: table)
         return sinceOfOther(
@@ -123,8 +126,8 @@ final class DefinitionBook {
         return entry.since ?? .never
     }
 
-    /// Ends the reading. Forgets definitions that were not seen, except those of tables that left the publication: these may
-    /// return.
+    /// Ends the reading. Forgets definitions that were not seen, except those of tables that left the publication,
+    /// because these may return.
     func finishReading() {
         let absent = entries.keys.filter { !seen.contains($0) }
         let publications = absent.filter { if case .publication = $0 { true } else { false } }
@@ -217,6 +220,6 @@ final class DefinitionBook {
 }
 
 extension LSN {
-    /// Position behind all others.
+    /// Position after all others.
     static let never = LSN(.max)
 }

@@ -1,10 +1,10 @@
 import Change
 import Postgres
 
-/// What PostgreSQL's catalog says of which table's rows refer to which other table's: asked of a server, or found in what
-/// the log has of the catalog. Nobody judges by it; it is an order to fill tables in.
+/// Foreign keys between tables, from a server or from a catalog record in the log. They only give an order for filling
+/// tables; no policy decision depends on them.
 public struct ForeignKeys: Sendable {
-    /// A table with a reference, and the one that it refers to.
+    /// A table with a foreign key, and the table that the key refers to.
     public struct Reference: Sendable, Hashable {
         public var schema: String
         public var table: String
@@ -21,7 +21,7 @@ public struct ForeignKeys: Sendable {
 
     public let references: [Reference]
 
-    /// Partitions have constraints of their own, on either side.
+    /// Query for foreign keys. Partitions have constraints of their own, on either side.
     static let statement = PipelinedStatement(
         """
         SELECT DISTINCT n.nspname COLLATE "C", c.relname COLLATE "C", m.nspname COLLATE "C", r.relname COLLATE "C"
@@ -46,7 +46,7 @@ public struct ForeignKeys: Sendable {
         ForeignKeys(try connection.query(statement.sql).values)
     }
 
-    /// Nil of records by versions that did not ask.
+    /// Reads the foreign keys from a record; nil if an older version of the hub wrote the record without them.
     public init?(of record: CatalogRecord) {
         let question = CatalogRecord.question(Self.statement.sql, Self.statement.parameters, behind: nil)
         guard let answer = record.answers.first(where: { $0.question == question }), answer.failure == nil else {

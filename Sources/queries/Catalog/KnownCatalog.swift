@@ -2,16 +2,16 @@ import Diagnostics
 import Synchronization
 import System
 
-/// What is known of the catalog: written by its thread, read by any.
+/// The catalog's known facts. The catalog's thread writes them; any thread reads them.
 public final class KnownCatalog: Sendable {
     private struct Known {
         var view: CatalogView?
         var outcomes = RecentCache<BindingRequest, BindingOutcome>(capacity: Limits.maximumCachedBindings)
-        /// Until then the view is as good as asked for just now.
+        /// Time until which the view may be used without another poll.
         var staleAt: UInt64 = 0
-        /// What the database showed when it was last asked whether the view holds.
+        /// Transactions that were visible when the database last confirmed the view.
         var seen: VisibleTransactions?
-        /// Tables of which nobody says that their policies or rights may have changed.
+        /// Tables for which the stream does not announce that their policies or rights may have changed.
         var unannounced: Set<UInt32> = []
     }
 
@@ -22,13 +22,13 @@ public final class KnownCatalog: Sendable {
 
     // MARK: What is wanted
 
-    /// Whether the snapshot still holds is to be asked soon.
+    /// Requests that the catalog be polled soon.
     func wantLook() { mustLook.store(true, ordering: .releasing) }
 
-    /// True once for those who wanted it.
+    /// Returns and clears the request: true if a poll was requested.
     func takeWish() -> Bool { mustLook.exchange(false, ordering: .acquiring) }
 
-    /// Bindings that live on this catalog: with any, it is watched more closely. True for the first.
+    /// Adds to the number of live bindings. The hub polls more often while there are any. True for the first binding.
     func addBindings(_ count: Int) -> Bool {
         let (before, after) = bindings.add(count, ordering: .relaxed)
         assert(count > 0 || after <= before, "what ends makes no more")
@@ -54,7 +54,7 @@ public final class KnownCatalog: Sendable {
 
     func hasSeen(_ xid: UInt32) -> Bool { known.withLock { $0.seen?.contains(xid) ?? false } }
 
-    /// The view and what it says of a request, if that was asked before. Nil when there is none that can be trusted.
+    /// Returns the view and its cached outcome for the request, if any. Nil if no view can be trusted now.
     public func look(up request: BindingRequest) -> (view: CatalogView, outcome: BindingOutcome?)? {
         let now = Clock.monotonicNanoseconds()
         return known.withLock { known in
@@ -63,7 +63,7 @@ public final class KnownCatalog: Sendable {
         }
     }
 
-    /// Remembers an outcome, unless the view it comes from is no longer the newest.
+    /// Caches an outcome, unless the view that produced it is no longer the newest.
     func remember(_ outcome: BindingOutcome, of request: BindingRequest, version: UInt64) {
         known.withLock { known in
             guard known.view?.snapshot.version == version else { return }
@@ -73,12 +73,13 @@ public final class KnownCatalog: Sendable {
 
     // MARK: For the catalog's thread
 
-    /// Before the view that has these tables is published: whoever has it waits for them.
+    /// Sets the unannounced tables. The caller does so before publishing the view that has these tables, so that users
+    /// of the view wait for them.
     func learn(unannounced tables: Set<UInt32>) { known.withLock { $0.unannounced = tables } }
 
     var rememberedRequests: [BindingRequest] { known.withLock { $0.outcomes.keys } }
 
-    /// A view that says something else than the one before: what was remembered no longer holds.
+    /// Publishes a view that differs from the one before, and clears the cached outcomes.
     func publish(_ view: CatalogView) {
         known.withLock { known in
             assert(known.view.map { $0.snapshot.version <= view.snapshot.version } ?? true, "versions only grow")
@@ -88,7 +89,7 @@ public final class KnownCatalog: Sendable {
         }
     }
 
-    /// The same view with more known of roles.
+    /// Replaces the view by the same snapshot with more known about roles.
     func learn(_ view: CatalogView) {
         known.withLock { known in
             assert(known.view?.snapshot === view.snapshot, "what is learned of roles is of the snapshot that is known")

@@ -3,16 +3,16 @@ import Change
 import Postgres
 import System
 
-/// Where PostgreSQL's log stands, as a session sees it.
+/// End of PostgreSQL's log, as a session sees it.
 extension PolicySession {
-    /// Behind everything that was visible when it was asked.
+    /// Query for a position after everything that was visible when the query ran.
     public static let position = PipelinedStatement(
         """
         SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
             ELSE pg_catalog.pg_current_wal_insert_lsn() END
         """, preparedAs: "position")
 
-    /// Where what the server has on disk ends, and how long it may take to write what it has not.
+    /// Query for the end of the log on the server's disk, and for the maximum delay before PostgreSQL writes the rest.
     private static let durable = PipelinedStatement(
         """
         SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
@@ -20,17 +20,18 @@ extension PolicySession {
             (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'wal_writer_delay')
         """, preparedAs: "durable")
 
-    /// Readers write WAL too (they tidy pages), and where nobody commits the WAL writer leaves its last page alone for as long as
-    /// nothing else happens. A commit that changed nothing has it see to that.
+    /// Commit without changes, which makes PostgreSQL flush its last WAL page. Reading transactions write WAL too,
+    /// because they prune pages. While nobody commits, the WAL writer does not flush the last page.
     private static let emptyCommit = [
         PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement("SELECT pg_catalog.txid_current()"),
         PipelinedStatement("COMMIT"),
     ]
 
-    /// A position behind all that was visible when the server had written up to `position`, and one that no crash takes back:
-    /// what is behind it after a crash would be other transactions, some with the numbers of lost ones.
+    /// Returns a position that no crash takes back, after everything that was visible when the server had written up to
+    /// `position`. After a crash, PostgreSQL may put other transactions at lost positions, some with the same numbers.
     ///
-    /// Transactions can be seen before they are on disk (`synchronous_commit = off`), for three times the writer's delay at most.
+    /// Transactions can be visible before they are on disk (`synchronous_commit = off`), for at most three times the
+    /// writer's delay.
     public func durableEnd(from position: LSN) throws(PostgresError) -> LSN {
         let began = Clock.monotonicNanoseconds()
         var hasCommitted = false

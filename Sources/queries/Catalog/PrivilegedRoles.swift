@@ -1,26 +1,27 @@
 import Asking
 import Postgres
 
-/// Roles that are more than a client's, as the catalog has them.
+/// Roles with more rights than a client's, as the catalog lists them.
 public struct PrivilegedRoles: Sendable, Equatable {
     var superusers: Set<String> = []
-    /// Row level security does not bind them.
+    /// Roles to which row level security does not apply.
     var bypassing: Set<String> = []
-    /// They may replicate, and so read everything.
+    /// Roles that may replicate and can thus read everything.
     var replicating: Set<String> = []
-    /// Who the hub itself is there.
+    /// Role with which the hub itself is logged in.
     var login = ""
 
     public init() {}
 }
 
-/// Which roles tokens may name. Whoever signs tokens is trusted with people's names, and not with the server's.
+/// Rules for the roles that tokens may name. Issuers of tokens are trusted with users' names, but not with the server's
+/// own roles.
 public struct RoleRules: Sendable {
-    /// Nil: any that the other rules let pass.
+    /// Roles that tokens may name; nil permits every role that the other rules permit.
     var allowed: Set<String>?
-    /// Those that may bypass row level security.
+    /// Roles that tokens may name although they bypass row level security.
     var bypassing: Set<String> = ["service_role"]
-    /// Under whose names the hub logs in.
+    /// Roles with which the hub logs in.
     public var logins: Set<String> = []
 
     public init(allowed: Set<String>? = nil, bypassing: Set<String> = ["service_role"], logins: Set<String> = []) {
@@ -29,15 +30,16 @@ public struct RoleRules: Sendable {
         self.logins = logins
     }
 
-    /// Names between commas.
+    /// Parses a list of names separated by commas.
     public static func names(_ text: String) -> Set<String> {
         Set(text.split(separator: ",").map { String($0.trimmingBlanks) }.filter { !$0.isEmpty })
     }
 
-    /// `known` is nil for as long as the catalog was never read; what it says is looked at as soon as it is.
+    /// True if a token may name the role. While the hub has not read the catalog yet, `known` is nil; the role is
+    /// checked again after the first reading.
     public func permits(_ role: String, _ known: PrivilegedRoles?) -> Bool {
         if let allowed, !allowed.contains(role) { return false }
-        // PostgreSQL's own: they read, write or end what they like, or belong to nobody.
+        // PostgreSQL's predefined roles can read, write or terminate anything, or belong to nobody.
         if role.hasPrefix("pg_") || logins.contains(role) { return false }
         guard let known else { return true }
         return !known.superusers.contains(role) && !known.replicating.contains(role) && role != known.login

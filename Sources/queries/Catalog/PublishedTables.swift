@@ -1,13 +1,14 @@
-/// What a publication publishes, as SQL that takes no locks on tables.
+/// SQL for the contents of a publication, without locks on tables.
 ///
-/// PostgreSQL's own functions (`pg_get_publication_tables`, `pg_partition_tree`) open the tables that they speak of: one
-/// that somebody rewrites for minutes would keep the catalog from being read, and with it everybody who follows others.
+/// PostgreSQL's own functions (`pg_get_publication_tables`, `pg_partition_tree`) open the tables. A table that another
+/// session rewrites for minutes would block the reading of the catalog, and thereby all clients.
 enum PublishedTables {
-    /// The tables of publication `p`: `relid`, the listed columns' numbers as `attrs` and whether rows are filtered.
+    /// Returns SQL for the tables of publication `p`: `relid`, the numbers of the listed columns as `attrs`, and
+    /// whether rows are filtered.
     ///
-    /// NULL is all columns that are not generated.
+    /// `attrs` is NULL if all columns that are not generated are published.
     static func of(serverVersion: Int) -> String {
-        // Lists of columns, filters of rows and whole schemas came with PostgreSQL 15, generated columns with 18.
+        // Column lists, row filters and whole schemas came with PostgreSQL 15, generated columns with 18.
         let hasLists = serverVersion >= 150_000
         let columns = hasLists ? "r.prattrs::text" : "NULL::text"
         let all = serverVersion >= 180_000 ? "CASE WHEN p.pubgencols = 's' THEN (\(sentColumns)) END" : "NULL::text"
@@ -33,8 +34,8 @@ enum PublishedTables {
             """
     }
 
-    /// What puts `pg_class c` into publication `p`, itself or what it is a part of: other text when it was taken out and put in
-    /// again.
+    /// Returns SQL for the entries that put `pg_class c`, or a table that it is a part of, into publication `p`. The
+    /// text differs after the table was removed and added again.
     static func entries(serverVersion: Int) -> String {
         let schemas = """
              UNION ALL SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace
@@ -48,7 +49,7 @@ enum PublishedTables {
             """
     }
 
-    /// A table and all of its partitions, below each other: `relid`.
+    /// Returns SQL for a table and all of its partitions at all levels: `relid`.
     static func partitions(of table: String) -> String {
         """
         (
@@ -62,7 +63,7 @@ enum PublishedTables {
         """
     }
 
-    /// Of `pg_class c`. Lower numbers are PostgreSQL's own.
+    /// SQL over `pg_class c` that is true if the table can be published. Lower oids belong to PostgreSQL itself.
     private static let isPublishable = "c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384"
 
     private static func listed(hasSchemas: Bool) -> String {

@@ -1,11 +1,11 @@
-/// What was asked for lately, up to a bound: an older half and a newer half, of which the older is dropped when the
-/// newer is full. What is asked for again moves to the newer half.
+/// Cache of recent values with a bounded size. It has an older and a newer half. When the newer half is full, the older
+/// half is dropped. A value that is used again moves to the newer half.
 struct RecentCache<Key: Hashable, Value> {
     private var newer: [Key: Value] = [:]
     private var older: [Key: Value] = [:]
     private let half: Int
 
-    /// `capacity` is at least two.
+    /// - Parameter capacity: at least two.
     init(capacity: Int) {
         precondition(capacity >= 2, "a cache holds something")
         half = capacity / 2

@@ -2,21 +2,22 @@ import Asking
 import Diagnostics
 import Postgres
 
-/// What a role may do with a table, as the server decides it.
+/// Rights of a role to a table, as the server decides them.
 public struct TableAccess: Sendable, Hashable {
-    /// Slots of the columns that the role may SELECT, in order. None without USAGE of the schema.
+    /// Slots of the columns that the role may SELECT, in order. Empty without USAGE on the schema.
     public var selectable: [Int]
-    /// The others: to a filter they do not exist.
+    /// Slots of the other columns. A filter of the role cannot see that they exist.
     public var hidden: Set<Int>
-    /// The table's policies are applied to what the role reads: it is neither superuser nor BYPASSRLS, nor may it act
-    /// for the owner where that is enough.
+    /// True if the table's policies apply to the role. The role is then neither superuser nor BYPASSRLS, nor does it
+    /// have the owner's exemption.
     public var rowSecurityIsActive: Bool
-    /// Slots of the columns that a policy may read for the role: a schema without USAGE does not keep it from that.
+    /// Slots of the columns that a policy may read for the role. A policy needs no USAGE on the schema.
     var readable: Set<Int> = []
     public var hasUsage = true
-    /// The table's policies that apply to the role, by oid.
+    /// Oids of the table's policies that apply to the role.
     var policies: Set<UInt32> = []
-    /// Those of them that read what the role may not. PostgreSQL asks for the right before it looks at a row.
+    /// Policies of the table that read something the role may not. PostgreSQL checks such rights before it reads rows.
+    /// reads rows.
     var forbidding: Set<UInt32> = []
 
     public init(
@@ -46,12 +47,12 @@ public struct AccessKey: Sendable, Hashable {
     }
 }
 
-/// What is known of roles.
+/// Known facts about roles.
 public struct RoleBook: Sendable, Equatable {
-    /// Roles that exist, of those that were asked for.
+    /// Roles that exist, among those that were queried.
     public var existing: Set<String> = []
     public var access: [AccessKey: TableAccess] = [:]
-    /// Functions that policies may call and the role may not.
+    /// Functions that policies may call but the role may not, by role.
     var forbidden: [String: Set<UInt32>] = [:]
 
     public init() {}
@@ -63,7 +64,7 @@ public struct RoleBook: Sendable, Equatable {
         forbidden.merge(other.forbidden) { _, newest in newest }
     }
 
-    /// The tables that were asked for, by role.
+    /// Tables whose rights were queried, by role.
     var tables: [String: Set<UInt32>] {
         var tables: [String: Set<UInt32>] = [:]
         for key in access.keys { tables[key.role, default: []].insert(key.table) }
@@ -71,18 +72,19 @@ public struct RoleBook: Sendable, Equatable {
     }
 }
 
-/// Asks the server what roles may do.
+/// Queries for the rights of roles.
 ///
-/// It is asked of its own functions and with the role's own number, so that memberships, INHERIT, column grants and
-/// PUBLIC mean what they mean to it.
+/// The server's own functions answer for the role's oid, so that memberships, INHERIT, column grants and PUBLIC keep
+/// PostgreSQL's meaning.
 extension CatalogReader {
-    /// For each role, the tables that are asked for. A role that does not exist, or a table that is gone, is not in the
-    /// answer.
+    /// Returns the rights of each role to the tables listed for it. Roles and tables that do not exist are missing in
+    /// the result.
     func roles(_ wanted: [String: Set<UInt32>], of snapshot: CatalogSnapshot) throws(PostgresError) -> RoleBook {
         var book = RoleBook()
         let functions = PostgresArray.literal(snapshot.policies.functions.sorted().map { String($0) })
         for (role, tables) in wanted {
-            // One by one: a name that the server's encoding does not know must not spoil the others' answers.
+            // Each role is queried separately, so that a name outside the server's encoding does not spoil the others'
+            // answers.
             let answers = try ask([
                 .kept("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
                 .kept(CatalogReader.accessText, [role, PostgresArray.literal(tables.sorted().map { String($0) })]),
@@ -123,11 +125,11 @@ extension CatalogReader {
             forbidding: row.oids(5))
     }
 
-    /// Class 22: the text is not one that a name in this database could have.
+    /// True for SQLSTATE class 22: no name in this database could have such a text.
     private static func isAboutTheName(_ error: PostgresError) -> Bool { error.sqlState?.hasPrefix("22") ?? false }
 
-    /// Whether row security is active is `row_security_active` for another role than one's own: the server's
-    /// `check_enable_rls`, in the words that its catalog has for it.
+    /// SQL for a role's rights. The test for row security is the server's `row_security_active` (`check_enable_rls`)
+    /// for another role than the session's, written over the catalog.
     private static let accessText = """
         SELECT c.oid, has_schema_privilege(r.oid, c.relnamespace, 'USAGE'),
             c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls

@@ -1,4 +1,4 @@
-/// The names that PostgreSQL gives its error codes (appendix A), as far as a binding can meet them.
+/// PostgreSQL's names for its error codes (appendix A), limited to those that a binding can cause.
 enum SQLCondition {
     static func name(of sqlState: String) -> String { names[sqlState] ?? "unknown" }
 

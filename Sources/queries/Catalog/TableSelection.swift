@@ -2,28 +2,28 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// The rows of a table that a binding wants, as PostgreSQL is asked for all of them: the columns that are delivered, under the
-/// binding's filter, in the order of the primary key. Whoever asks does so in the subscriber's role, so that policies and
-/// privileges are the table's own.
+/// Query for all rows of a table that a binding selects: the delivered columns, under the binding's filter, in the
+/// order of the primary key. The caller runs the query in the subscriber's role, so that the table's policies and
+/// privileges apply.
 public struct TableSelection: Sendable {
     public enum Refusal: Error, Sendable, Hashable {
-        /// The role may not read the primary key, or nothing of the table.
+        /// The role may not read the primary key, or may not read the table at all.
         case notReadable
         case noPrimaryKey
-        /// It is no filter of this table any more.
+        /// The filter no longer fits the table.
         case otherTable
     }
 
     public let table: CatalogTable
-    /// Slots, in their order.
+    /// Slots of the selected columns, in order.
     public let columns: [Int]
-    /// Of the filter's values: `$1` and so on.
+    /// Values of the filter, for `$1` and so on.
     public let constants: [String]
-    /// A policy decides on its rows.
+    /// True if a policy decides on the table's rows.
     public let isJudged: Bool
     private let condition: String?
 
-    /// - Parameter filter: as the client wrote it; it was checked when the binding was made.
+    /// - Parameter filter: the filter as the client wrote it, checked when the binding was made.
     public init(_ binding: TableBinding, filter: String?, text: TextRules) throws(Refusal) {
         switch binding.access {
         case .readable: break
@@ -43,7 +43,7 @@ public struct TableSelection: Sendable {
     }
 
     private static func check(_ filter: String, _ table: CatalogTable, _ text: TextRules) -> FilterCheck? {
-        // What the role may not read PostgreSQL refuses itself.
+        // PostgreSQL itself refuses columns that the role may not read.
         let settings = FilterCheck.Settings(
             maximumListElements: Limits.maximumFilterListElements, maximumKeys: Limits.maximumFilterKeys,
             maximumWork: Limits.maximumFilterWork, text: text)
@@ -51,13 +51,13 @@ public struct TableSelection: Sendable {
         return try? FilterCheck(parsed, columns: table.facts, settings: settings)
     }
 
-    /// It calls nothing that did not come with PostgreSQL, whoever asks.
+    /// True if the query calls only functions that come with PostgreSQL, in any role.
     public var callsNothing: Bool { !isJudged && !columns.contains { table.columns[$0].isGenerated } }
 
     // MARK: As SQL
 
-    /// A first column tells of each large column whether its text is longer than `longest`, by a digit for each; such values
-    /// are left out.
+    /// Returns the SELECT statement. Its first column has one digit for each large column: 1 if the text is longer than
+    /// `longest`. Such values are omitted.
     public func sql(longest: Int, atMost count: Int) -> String {
         let large = largeColumns.map { "CASE WHEN \(length(of: $0)) > \(longest) THEN '1' ELSE '0' END" }
         let marks = large.isEmpty ? "''" : "pg_catalog.concat(\(large.joined(separator: ", ")))"
@@ -72,7 +72,7 @@ public struct TableSelection: Sendable {
             """
     }
 
-    /// In the order of `columns`.
+    /// Slots of the columns whose values can be large, in the order of `columns`.
     public var largeColumns: [Int] { columns.filter(isLarge) }
 
     public func isLarge(_ slot: Int) -> Bool { !SmallTypes.oids.contains(table.columns[slot].facts.type.oid) }
@@ -85,7 +85,7 @@ public struct TableSelection: Sendable {
         "tw." + Quoted.identifier(table.columns[slot].name)
     }
 
-    /// What makes a table another for whoever reads it: its columns' numbers and types.
+    /// Text that changes with the numbers or types of the selected columns.
     public var shape: String {
         columns.map { "\(table.columns[$0].number):\(table.columns[$0].typeOID)" }.joined(separator: ",")
     }
@@ -95,7 +95,7 @@ public struct TableSelection: Sendable {
     }
 }
 
-/// Types whose values' texts are always short.
+/// Types whose values always have short texts.
 private enum SmallTypes {
     static let oids: Set<UInt32> = [
         16, 18, 19, 20, 21, 23, 26, 650, 700, 701, 774, 790, 829, 869, 1082, 1083, 1114, 1184, 1186, 1266, 2950,

@@ -2,22 +2,23 @@ import Change
 import Policy
 import Postgres
 
-/// The types of the published columns, and what they are made of: rows of the catalog in, facts about columns out.
+/// Types of the published columns and their components. Input: rows of the catalog. Output: facts about columns.
 struct TypeBook {
     struct Entry {
         var oid: UInt32
-        /// In `pg_type`.
+        /// Name of the type in `pg_type`.
         var name: String
-        /// As `format_type` writes it.
+        /// Name of the type as `format_type` writes it.
         var written: String
         var kind: String
-        /// The base type of a domain, else 0.
+        /// Oid of a domain's base type, else 0.
         var base: UInt32
-        /// The element type of a true array, else 0. Its text is in braces, other than that of `point` or `oidvector`.
+        /// Oid of a true array's element type, else 0. True arrays are written in braces, unlike `point` or
+        /// `oidvector`.
         var element: UInt32
-        /// Of the elements.
+        /// Delimiter between the array's elements.
         var delimiter: UInt8
-        /// The extension that brought it.
+        /// Extension that created the type; nil if none did.
         var fromExtension: String?
     }
 
@@ -25,7 +26,7 @@ struct TypeBook {
     private let labels: [UInt32: [String]]
     private let fields: [UInt32: [(name: String, type: UInt32)]]
 
-    /// A type made of types made of types … : deeper than anybody needs, and the end of a catalog that runs in circles.
+    /// Maximum nesting of types. It is deeper than any real type, and stops at a catalog with circular references.
     private static let maximumDepth = 32
     /// `FirstNormalObjectId`: types below it are PostgreSQL's own.
     private static let firstOfUsers: UInt32 = 16_384
@@ -36,14 +37,14 @@ struct TypeBook {
         self.fields = fields
     }
 
-    /// The type of arrays of this one; nil where it is not known.
+    /// Returns the type of arrays with these elements; nil if it is unknown.
     func array(of element: UInt32) -> UInt32? { entries.values.first { $0.element == element }?.oid }
 
     var oids: [UInt32] { entries.keys.sorted() }
 
-    // MARK: Since when
+    // MARK: Ages
 
-    /// The labels of an enumeration, or of a domain of one; empty for every other type.
+    /// Returns the labels of an enumeration, or of a domain over one; empty for every other type.
     func labels(_ oid: UInt32, _ ages: DefinitionAges) -> [LabelAge] {
         var entry = entries[oid]
         for _ in 0..<TypeBook.maximumDepth {
@@ -54,7 +55,7 @@ struct TypeBook {
         return ages.labels[entry.oid] ?? []
     }
 
-    /// Returns the position behind which all labels and fields that values of the type are made of are as they are.
+    /// Returns the position after which all labels and fields that the type consists of are unchanged.
     func since(_ oid: UInt32, _ ages: DefinitionAges, depth: Int = 0) -> LSN {
         guard let entry = entries[oid], depth < TypeBook.maximumDepth else { return .zero }
         if entry.base != 0 { return since(entry.base, ages, depth: depth + 1) }
@@ -66,7 +67,7 @@ struct TypeBook {
 
     func name(_ oid: UInt32) -> String { entries[oid]?.name ?? "unknown" }
 
-    // MARK: For comparing
+    // MARK: Comparison
 
     func facts(_ oid: UInt32) -> TypeFacts { facts(oid, depth: 0) }
 
@@ -85,13 +86,13 @@ struct TypeBook {
         }
         switch entry.kind {
         case "e": return .enumeration(labels: labels[entry.oid] ?? [])
-        // What an extension means by equality is its own affair.
+        // An extension's type may define equality in its own way.
         case "b": return entry.oid < TypeBook.firstOfUsers ? .base : .other
         default: return .other
         }
     }
 
-    // MARK: For writing as JSON
+    // MARK: JSON
 
     func rendering(_ oid: UInt32) -> ColumnRendering { rendering(oid, depth: 0) }
 
@@ -109,7 +110,7 @@ struct TypeBook {
     }
 }
 
-/// How the database's collations compare.
+/// Comparison rules of the database's collations.
 struct CollationBook {
     struct Entry {
         var oid: UInt32
@@ -125,7 +126,7 @@ struct CollationBook {
     private let entries: [UInt32: Entry]
     private let defaultIsBytewise: Bool
 
-    /// `locale` is what the database was made with.
+    /// - Parameter databaseLocale: the locale with which the database was created.
     init(entries: [Entry], databaseProvider: String, databaseLocale: String) {
         self.entries = Dictionary(entries.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         defaultIsBytewise = CollationBook.isBytewise(databaseProvider, databaseLocale)
@@ -134,7 +135,7 @@ struct CollationBook {
     func collation(_ oid: UInt32) -> Collation {
         if oid == 0 { return .none }
         if oid == CollationBook.defaultOID { return defaultIsBytewise ? .bytewise : .deterministic(name: nil) }
-        // One that is not in the book may be anything: the strictest view of it is that PostgreSQL must be asked.
+        // An unknown collation may do anything, so the hub treats it as nondeterministic and asks PostgreSQL.
         guard let entry = entries[oid] else { return .nondeterministic(name: nil) }
         guard entry.isDeterministic else { return .nondeterministic(name: entry.quotedName) }
         let isBytewise =
@@ -143,7 +144,7 @@ struct CollationBook {
     }
 
     private static func isBytewise(_ provider: String, _ locale: String) -> Bool {
-        // The builtin provider's C is the C library's; its C.UTF-8 knows more than bytes.
+        // The builtin provider's C is bytewise like the C library's; its C.UTF-8 is not.
         switch provider {
         case "c": locale == "C" || locale == "POSIX"
         case "b": locale == "C"

@@ -2,7 +2,7 @@ import Asking
 import Policy
 import Postgres
 
-/// A function as `pg_proc` has it.
+/// A function as `pg_proc` describes it.
 struct FunctionRow {
     var oid: UInt32
     var name: QualifiedName
@@ -15,7 +15,7 @@ struct FunctionRow {
     var isSecurityDefiner: Bool
     var owner: UInt32
     var ownerName: String
-    /// Of a function in SQL that could be read as one SELECT.
+    /// Body of an SQL function that consists of one SELECT; nil for other functions.
     var body: FunctionBody?
 
     init?(_ row: [String?]) {
@@ -47,7 +47,7 @@ struct FunctionRow {
 }
 
 extension FunctionBody {
-    /// What follows the fields of a `FunctionRow`.
+    /// Reads the columns that follow those of a `FunctionRow`.
     init?(_ row: [String?]) {
         guard row.flag(12), let source = row[14] else { return nil }
         if let resolved = row[13] {
@@ -63,7 +63,7 @@ extension FunctionBody {
         argumentNames = row[17]?.split(separator: "\u{1f}", omittingEmptySubsequences: false).map { String($0) } ?? []
     }
 
-    /// Of `RETURN …` or `BEGIN ATOMIC … END`, as PostgreSQL writes them.
+    /// Returns the SELECT of `RETURN …` or `BEGIN ATOMIC … END`, as PostgreSQL writes them.
     private static func select(_ body: String) -> String? {
         if body.hasPrefix("RETURN ") { return "SELECT " + body.dropFirst("RETURN ".count) }
         let words = body.split(whereSeparator: \.isWhitespace)
@@ -74,7 +74,7 @@ extension FunctionBody {
     }
 }
 
-/// An operator as `pg_operator` has it.
+/// An operator as `pg_operator` describes it.
 struct OperatorRow {
     var oid: UInt32
     var name: QualifiedName
@@ -114,7 +114,7 @@ extension FunctionFacts.Volatility {
     }
 }
 
-/// What names turned out to be, and the types that it takes to say so.
+/// Results of looking up names, with the oids of the types involved.
 struct PolicyTypeRows {
     var named: [String: UInt32] = [:]
     var functions: [FunctionRow] = []
@@ -134,7 +134,7 @@ extension CatalogReader {
     ) throws(PostgresError) -> PolicyTypeRows {
         var rows = PolicyTypeRows()
         let written = types.sorted()
-        // One by one: what is no type's name must not spoil the others' answers.
+        // Each type is looked up separately, so that an invalid name does not spoil the others' answers.
         let answers = try ask(written.map { .kept("SELECT to_regtype($1::text)::oid", [$0]) })
         for (name, answer) in zip(written, answers) {
             if case .success(let found) = answer, let oid = found.first?.number(0) { rows.named[name] = oid }
@@ -164,7 +164,7 @@ extension CatalogReader {
         return rows.values.compactMap { FunctionRow($0) }
     }
 
-    /// Of argument `a` of function `f`.
+    /// SQL for the name of argument `a` of function `f`.
     private static let argumentName = "COALESCE(NULLIF(f.proargnames[a.place], ''), '$' || a.place)"
 
     private func operators(_ names: Set<QualifiedName>) throws(PostgresError) -> [OperatorRow] {
@@ -188,8 +188,8 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0.number(0) })
     }
 
-    /// Custom settings that databases and roles bring to their sessions. The sessions' TimeZone is not among what is told:
-    /// the configuration file gives it as well, and may give another one without the catalog's knowing.
+    /// Returns the custom settings that databases and roles give their sessions. TimeZone is not included, because the
+    /// configuration file can also set it, and the catalog does not show that.
     func presetSettings() throws(PostgresError) -> Set<String> {
         let rows = try query(
             """
@@ -200,7 +200,7 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0[0] }.filter { $0.contains(".") })
     }
 
-    /// Casts by functions that users or extensions made.
+    /// Returns casts by functions that users or extensions defined.
     func madeCasts() throws(PostgresError) -> Set<CastPair> {
         let rows = try query(
             "SELECT c.castsource, c.casttarget FROM pg_cast c WHERE c.oid >= 16384 AND c.castmethod = 'f'")
@@ -210,8 +210,8 @@ extension CatalogReader {
             })
     }
 
-    /// Types that somebody made a function for, to cast text to them: what text is cast to is not what the type's own input
-    /// makes of it. Extensions are believed.
+    /// Returns types for which a user defined a function that casts text to them. Such a cast may differ from the
+    /// type's own input. Casts of extensions are trusted.
     func typesCastFromText() throws(PostgresError) -> Set<UInt32> {
         let rows = try query(
             """
@@ -222,7 +222,7 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0.number(0) })
     }
 
-    /// Types of extensions that are text under another name.
+    /// Returns the types of extensions that are binary-compatible with text.
     func textTwins() throws(PostgresError) -> Set<UInt32> {
         let rows = try query(
             """
@@ -232,8 +232,8 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0.number(0) })
     }
 
-    /// Search paths that an application's session may have: databases and roles set some; else it is PostgreSQL's own, or
-    /// what PostgREST sets.
+    /// Returns the search paths that a client's session may have: those set for databases and roles, PostgreSQL's
+    /// default, and the one that PostgREST sets.
     func searchPaths() throws(PostgresError) -> [String] {
         let rows = try query(
             """
@@ -249,7 +249,7 @@ extension CatalogReader {
 }
 
 extension Set<QualifiedName> {
-    /// Schemas and names, as two lists of one length.
+    /// Schemas and names as two arrays of equal length.
     var arrays: [String?] {
         let sorted = self.sorted { ($0.schema, $0.name) < ($1.schema, $1.name) }
         return [PostgresArray.literal(sorted.map(\.schema)), PostgresArray.literal(sorted.map(\.name))]

@@ -3,12 +3,12 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Reads policies and everything that they speak of.
+/// Queries for policies and everything that they refer to.
 ///
-/// Statement by statement: PostgreSQL writes their texts from the newest catalog, whatever a transaction sees. That it
-/// all belongs together is for the fingerprint to say, which is asked for before and after.
+/// The statements need no common transaction, because PostgreSQL prints policies from the newest catalog regardless of
+/// snapshots. The fingerprint, queried before and after, shows whether the answers belong together.
 extension CatalogReader {
-    /// The policies of the tables, compiled. What is as it was before is not compiled again.
+    /// Returns the compiled policies of the tables. Unchanged policies are not compiled again.
     func policyBook(
         version: UInt64, of tables: [CatalogTable], _ text: TextRules, after before: PolicyBook?
     ) throws(PostgresError) -> PolicyBook {
@@ -19,7 +19,7 @@ extension CatalogReader {
         try survey.readPolicies(of: Set(tables.filter(\.hasPolicies).map(\.oid)), self)
         try survey.follow(self)
         var book = survey.book
-        // What nobody speaks of may change.
+        // Without policies, a change of functions or types has no effect.
         if book.policies.isEmpty { book.surroundings = "" }
         try compile(survey, of: tables, into: &book)
         if let before, book.isSame(as: before) {
@@ -30,9 +30,9 @@ extension CatalogReader {
         return book
     }
 
-    /// Reports the settings under which policies are judged otherwise than usual, or not at all.
+    /// Reports settings under which policies are judged differently than usual, or not at all.
     private func report(_ settings: ValueSettings.Differences, _ text: TextRules) {
-        // A question in an open transaction, or to a record of the past, reports nothing: it was reported before.
+        // A query in an open transaction or to a record reports nothing, because the warning was logged before.
         guard asked.sharesTime else { return }
         if text.encoding != .utf8, bench.isNews("encoding") {
             Log.shared.warning(
@@ -80,7 +80,7 @@ extension CatalogReader {
         book.functions = book.policies.values.joined().reduce(into: []) { $0.formUnion($1.functions) }
     }
 
-    /// What a policy reads is judged by policies, too: where those are not known, neither is what it comes to.
+    /// Marks policies as unsettled if they read tables whose own policies are unsettled.
     private func unsettleReaders(_ survey: PolicySurvey, _ book: inout PolicyBook) {
         if book.unsettled.isEmpty { return }
         for policy in book.policies.values.joined()
@@ -89,10 +89,10 @@ extension CatalogReader {
         }
     }
 
-    // MARK: Is it what the policy says?
+    // MARK: Confirmation by PostgreSQL
 
-    /// PostgreSQL reads the policy and what was made of it, and must read the same. Where it does not, or may not be
-    /// asked, the policy is left to it.
+    /// Compares PostgreSQL's reading of each policy with its reading of the compiled term. If they differ, or
+    /// PostgreSQL may not be asked, PostgreSQL decides the policy itself.
     private func confirm(_ survey: PolicySurvey, _ book: inout PolicyBook) throws(PostgresError) {
         let compiled = book.policies.values.joined().filter {
             $0.compiled.term != .undecided && !survey.kept.contains($0.oid)
@@ -110,7 +110,7 @@ extension CatalogReader {
         if isForbidden { reportForbidden() }
     }
 
-    /// The original's and the reading's, in this order.
+    /// Returns the trials of the original text and of the compiled term, in this order.
     private func trials(_ policy: CatalogPolicy, _ survey: PolicySurvey) -> [ViewTrial] {
         guard let rendering = policy.compiled.rendering, let table = survey.relation(policy.table) else { return [] }
         let name = Quoted.identifier(table.name.schema) + "." + Quoted.identifier(table.name.name)
@@ -136,8 +136,8 @@ extension CatalogReader {
 
     // MARK: Reading
 
-    /// Policies that count for SELECT. One without USING lets nobody see anything. One that names a table that is locked has
-    /// no text.
+    /// Returns the policies that count for SELECT. A policy without USING shows no rows and is left out. A policy that
+    /// names a locked table has no text.
     func policies(of tables: Set<UInt32>) throws(PostgresError) -> [CatalogPolicy] {
         let rows = try query(
             """

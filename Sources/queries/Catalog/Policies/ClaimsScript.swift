@@ -1,33 +1,34 @@
 import Policy
 import Postgres
 
-/// Something that PostgreSQL is asked under many claims of one role, one after the other: as a function that loops over
-/// the claims, or, where no function can be made, as a statement for each.
+/// Query that PostgreSQL runs under many claims of one role, one after the other: as a function that loops over the
+/// claims, or, where no function can be created, as one statement for each.
 ///
-/// The claims and the role are set again for each, and whatever a policy's functions do is undone before the next:
-/// every step is a subtransaction that is rolled back.
+/// Each step sets the claims and the role again. Each step is a subtransaction that is rolled back, so that effects of
+/// a policy's functions do not reach the next step.
 public struct ClaimsScript: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
-        /// One row for each claims. Where it fails with many elements in the inputs, each element is tried by itself.
+        /// One row for each claims. If the query fails and the inputs have several elements, each element is tried
+        /// separately.
         case whole
-        /// Any number of rows.
+        /// Any number of rows for each claims.
         case rows
     }
 
-    /// Nil stays who the connection is.
+    /// Role of the query; nil keeps the connection's role.
     public let role: String?
     public let shape: Shape
-    /// Arrays of texts.
+    /// Number of inputs, each an array of texts.
     public let inputCount: Int
-    /// Texts.
+    /// Number of outputs, each a text.
     public let outputCount: Int
-    /// What is made of the inputs once and is the same under all claims, as an expression.
+    /// SQL expression for a value that is computed once from the inputs and is the same under all claims.
     private let held: String?
-    /// With the inputs as the function's variables …
+    /// SQL of the query with the inputs as the function's variables.
     private let inFunction: String
-    /// … restricted to one element …
+    /// SQL of the query in the function, restricted to one element of the inputs.
     private let inFunctionByElement: String
-    /// … and as parameters.
+    /// SQL of the query with the inputs as parameters of a statement.
     public let asStatement: String
 
     private init(
@@ -56,10 +57,11 @@ public struct ClaimsScript: Sendable, Hashable {
     }
 }
 
-// MARK: What is asked
+// MARK: Queries
 
 extension ClaimsScript {
-    /// For each row, in order, whether it may be read: `1` or `0`, without the noughts at the end; NULL when none may.
+    /// Creates the query whether each row may be read. The answer has one digit a row, in order: `1` or `0`, without
+    /// trailing zeros; NULL if no row may be read.
     ///
     /// The rows are made of their texts once for all claims.
     init(judging sql: String, _ row: JudgedRow, as role: String) {
@@ -78,14 +80,15 @@ extension ClaimsScript {
         }
     }
 
-    /// Each term's text.
+    /// Creates the query for the texts of terms.
     public init(evaluating terms: [AskedTerm], as role: String) {
         self.init(as: role, .whole, inputs: 0, outputs: terms.count) { _ in
             "SELECT " + terms.map(ClaimsScript.text).joined(separator: ", ")
         }
     }
 
-    /// Moments are written as the replication stream writes them, in UTC; the session's zone is the client's.
+    /// Returns SQL for the term's text. Timestamps are written in UTC as in the replication stream, because the session
+    /// has the client's time zone.
     private static func text(_ term: AskedTerm) -> String {
         guard term.type.oid == momentType else { return "CAST((\(term.sql)\n) AS pg_catalog.text)" }
         return """
@@ -100,7 +103,7 @@ extension ClaimsScript {
     /// `timestamptz`.
     private static let momentType: UInt32 = 1184
 
-    /// Keys and how often each is there.
+    /// Creates the query for membership keys and their numbers of occurrences.
     public init(filling sql: String, as role: String?, limit: Int) {
         self.init(as: role, .rows, inputs: 0, outputs: 2) { _ in
             """
@@ -116,8 +119,8 @@ extension ClaimsScript {
 // MARK: The function
 
 extension ClaimsScript {
-    /// Rows: the claims' number from 1, the element's number where elements were tried by themselves, the error's code
-    /// or NULL, and the outputs.
+    /// Returns the SQL that creates the function. Its rows contain the claims' number from 1, the element's number if
+    /// elements were tried separately, the error code or NULL, and the outputs.
     public func function(named name: String) -> String {
         let inputs = (0..<inputCount).map { ", \(ClaimsScript.variable($0)) pg_catalog.text[]" }.joined()
         let outputs = (0..<outputCount).map { ", \"tw$output\($0)\" pg_catalog.text" }.joined()
@@ -147,7 +150,8 @@ extension ClaimsScript {
             """
     }
 
-    /// Where the first few all fail it is the claims that fail: element 0 says so of all.
+    /// SQL that tries each element separately after a failure. If the first few all fail, the claims are the cause, and
+    /// a row with element 0 reports the failure for all elements.
     private var stepsByElement: String {
         guard shape == .whole, inputCount > 0 else { return "" }
         return """
@@ -169,7 +173,8 @@ extension ClaimsScript {
 
     private static let elementsTried = 8
 
-    /// In the first step that can: made under a client's role, and kept where no rollback reaches.
+    /// SQL that computes the held value in the first step where that succeeds. It runs under a client's role, and the
+    /// value survives the rollback.
     private var hold: String {
         guard let held else { return "" }
         return """
@@ -180,7 +185,7 @@ extension ClaimsScript {
             """
     }
 
-    /// One subtransaction, rolled back in any case. Its last word is an exception, which also ends it when all is well.
+    /// Returns SQL for one subtransaction that is always rolled back. It ends with an exception even after success.
     private func step(_ sql: String, after first: String = "") -> String {
         let outputs = (0..<outputCount).map { "\"tw$output\($0)\"" }.joined(separator: ", ")
         let none = (0..<outputCount).map { "\"tw$output\($0)\" := NULL; " }.joined()
@@ -212,7 +217,7 @@ extension ClaimsScript {
     private var isReturned: String {
         let outputs = (0..<outputCount).map { ", \"tw$output\($0)\"" }.joined()
         return switch shape {
-        // Nothing but NULL is not worth a row.
+        // A row of NULLs only would say nothing.
         case .whole:
             """
             IF pg_catalog.num_nonnulls("tw$error"\(outputs)) > 0 THEN
@@ -233,7 +238,7 @@ extension ClaimsScript {
         return "PERFORM pg_catalog.set_config('request.jwt.claims', \"tw$one\", true)\(role);"
     }
 
-    /// Of no class that PostgreSQL uses.
+    /// SQLSTATE of a class that PostgreSQL does not use.
     private static let undo = "TWUND"
 
     private static func dollarQuote(notIn text: String) -> String {

@@ -5,10 +5,11 @@ import Postgres
 import Replication
 import System
 
-/// Which tables' changes come down the stream whole: all of them, with all columns.
+/// Tables whose changes arrive complete in the stream: all changes, with all columns.
 ///
-/// A transaction that was running when a table was put into a publication may have changed it before: that change is
-/// not sent, though it is committed later. So a table counts when all of those are over. One thread's.
+/// A transaction that was running when a table was added to the publication may have changed the table before, and
+/// PostgreSQL never sends that change. So a table counts only after all such transactions have ended. Only the
+/// catalog's thread uses the watch.
 final class CoverageWatch {
     private struct Sighting {
         var mark: MembershipNotes.Mark
@@ -16,21 +17,21 @@ final class CoverageWatch {
         var horizon: UInt64
     }
 
-    /// Entries for which transactions may still run that began before they were published.
+    /// Entries for which transactions from before the publication may still be running.
     private var unsettled: [MembershipNotes.Entry: Sighting] = [:]
     private(set) var isWaiting = false
     let stream: StreamCoverage
     private var since: LSN?
     private var hasFailed = false
-    /// Tables that were put into the hub's own publication here.
+    /// Tables that this process added to the hub's own publication.
     fileprivate var added: Set<UInt32> = []
-    /// Tables that could not be put into it, which was said.
+    /// Tables that could not be added to the hub's own publication, with a warning logged.
     fileprivate var refused: Set<UInt32> = []
 
     init(_ stream: StreamCoverage) { self.stream = stream }
 
-    /// Returns the publications that the stream carries. After a break of the hub's own one, its tables must be seen in it
-    /// again.
+    /// Returns the publications that the stream carries. After a break in the hub's own publication, its tables must be
+    /// seen in it again.
     fileprivate func publications(_ clients: String) -> [String] {
         let now = stream.followedSince
         if now != since { unsettled = unsettled.filter { !$0.key.isOwn } }
@@ -38,8 +39,8 @@ final class CoverageWatch {
         return now == nil ? [clients] : [clients, stream.publication]
     }
 
-    /// Records the tables published in the snapshot that ends below; `position` is the end of the server's log after it.
-    /// Returns what is known of tables then.
+    /// Records the tables published in the snapshot, and returns all that is then known about tables. `position` is the
+    /// end of the server's log after the snapshot.
     func take(
         _ published: [MembershipNotes.Entry: MembershipNotes.Mark], firstRunning: UInt64, firstUnassigned: UInt64,
         at position: LSN
@@ -59,7 +60,7 @@ final class CoverageWatch {
             tell(error)
         }
         var notes = stream.record.notes
-        // A new table is not relied on unless it is written down; a table that has ended stays ended.
+        // A new table counts only once it is on disk. A table that is no longer covered stays so even if writing fails.
         if hasFailed { notes.take(published, settled: [], at: position) }
         isWaiting = published.contains { !notes.follows($0.key, $0.value) }
         return notes
@@ -76,9 +77,9 @@ final class CoverageWatch {
 }
 
 extension CatalogReader {
-    /// Returns the tables that memberships may live on, and since when.
+    /// Returns the tables that can hold memberships, with the positions from which they are followed.
     func followed() throws(PostgresError) -> MembershipNotes {
-        // A single question knows of no other tables.
+        // A single reading has no history.
         guard asked.sharesTime else { return .always(try publishedWhole()) }
         let published = try query(
             """
@@ -90,7 +91,7 @@ extension CatalogReader {
             [
                 PostgresArray.literal(coverage.publications(publication)), publication, String(coverage.stream.number),
             ])
-        // This is asked afterwards: transactions that begin from here on see the tables published.
+        // This query runs afterwards, because transactions that begin from here on see the tables published.
         let transactions = try visibleTransactions()
         var marks: [MembershipNotes.Entry: MembershipNotes.Mark] = [:]
         for row in published.values {
@@ -127,7 +128,7 @@ extension CatalogReader {
         return position
     }
 
-    /// A publication's table of which not everything is sent: a column list or a row filter.
+    /// SQL for a published table whose changes are incomplete because of a column list or a row filter.
     private static let cutText = """
         SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = g.relid
             AND (to_jsonb(r) ->> 'prattrs' IS NOT NULL OR to_jsonb(r) ->> 'prqual' IS NOT NULL)
@@ -135,7 +136,8 @@ extension CatalogReader {
 
     // MARK: The hub's own publication
 
-    /// Puts tables that make members into it, where the hub may, and takes out those that it put there for nothing.
+    /// Adds tables that hold memberships to the hub's own publication, where the hub may, and removes those that it
+    /// added and no longer needs.
     func tendInternalPublication(_ snapshot: CatalogSnapshot) throws(PostgresError) {
         var wanted: Set<UInt32> = []
         for policy in snapshot.policies.policies.values.joined() {
@@ -144,7 +146,8 @@ extension CatalogReader {
         let present = try internalTables()
         if let present, let position = present.position { coverage.stream.saw(present.number, at: position) }
         if present == nil { coverage.stream.missed() }
-        // What the clients' publication sends whole is there already; what it sends in part must not be sent otherwise.
+        // Tables that the clients' publication sends completely need no second one. Tables that it sends in part must
+        // stay partial.
         let other = try query(
             """
             SELECT DISTINCT g.relid FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
@@ -171,7 +174,7 @@ extension CatalogReader {
         return (number, Set((row.numbers(0) ?? []).compactMap { UInt32(exactly: $0) }), row[1].flatMap { LSN($0) })
     }
 
-    /// Whoever did what the hint said is to know that it was enough.
+    /// Logs that a table is published now, after the operator followed the logged hint.
     private func sayWhatIsPublishedNow(_ published: Set<UInt32>, _ snapshot: CatalogSnapshot) {
         for oid in coverage.refused.intersection(published).sorted() {
             coverage.refused.remove(oid)
@@ -213,7 +216,7 @@ extension CatalogReader {
         _ = try change("ALTER PUBLICATION \(Quoted.identifier(coverage.stream.publication)) DROP TABLE ONLY \(name)")
     }
 
-    /// What PostgreSQL has against it; nil when it is done.
+    /// Runs the statement. Returns PostgreSQL's error, or nil after success.
     private func change(_ sql: String) throws(PostgresError) -> PostgresError? {
         let answers = try ask([
             PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement(sql), PipelinedStatement("COMMIT"),

@@ -1,19 +1,19 @@
 import Policy
 import Postgres
 
-/// A function's body as its author wrote it, on its way to what PostgreSQL reads in it.
+/// Body of a function as its author wrote it, before PostgreSQL has parsed it.
 struct FunctionBody {
     var text: String
-    /// Written with every name in full already, by PostgreSQL.
+    /// True if PostgreSQL stored the body parsed, with every name fully qualified.
     var isResolved: Bool
-    /// Nil: the caller's own.
+    /// Search path of the function; nil if it runs with its caller's.
     var searchPath: String?
     /// `NULL::uuid AS "team"` for each argument; empty without arguments.
     var arguments: String
-    /// What `$1` and so on are called among `arguments`, not quoted.
+    /// Unquoted names of `$1` and so on among `arguments`.
     var argumentNames: [String]
 
-    /// The texts under the search paths that may count: they have to come to the same.
+    /// Returns a trial of the body for each search path that may apply. All of them must have the same outcome.
     func trials(_ function: FunctionRow, _ searchPaths: [String]) -> [ViewTrial] {
         guard let body = numbered(function.name.name) else { return [] }
         let query = (function.returnsSet ? "SELECT ARRAY(\n" : "SELECT (\n") + body + "\n) AS result"
@@ -24,14 +24,14 @@ struct FunctionBody {
         return paths.map { ViewTrial(searchPath: $0, companion: companion, query: query) }
     }
 
-    /// The view's text without the relation that the arguments came from: its names are known to whoever reads it.
+    /// Returns the view's text without the relation of the arguments; the compiler knows their names.
     static func canonical(_ view: String) -> String {
         let suffix = "\n   FROM argument;"
         return view.hasSuffix(suffix) ? String(view.dropLast(suffix.count)) : view
     }
 
-    /// With `$1` as a column of the relation that the arguments come from; nil where it is not certain what is a text and
-    /// what is not.
+    /// Returns the body with `$1` and so on replaced by columns of the arguments' relation. Nil if it is uncertain
+    /// where string literals begin and end.
     private func numbered(_ function: String) -> String? {
         var body = text[...]
         while let last = body.last, last.isWhitespace || last == ";" { body.removeLast() }
@@ -43,7 +43,7 @@ struct FunctionBody {
             case "'", "\"":
                 guard let end = rest.dropFirst().firstIndex(of: next) else { return nil }
                 let piece = rest[...end]
-                // An escape, where strings have any, may hide the end.
+                // An escape, if the string allows any, may hide the string's end.
                 if piece.contains("\\") { return nil }
                 result += piece
                 rest = rest[rest.index(after: end)...]

@@ -1,11 +1,12 @@
 import Synchronization
 
-/// A table's policies, combined, as PostgreSQL is asked about rows under them: the same for all holders of a role.
+/// Combined policies of a table in the form in which PostgreSQL evaluates them on rows, the same for all holders of a
+/// role.
 public final class JudgedPolicy: Sendable {
     let role: String
-    /// As what a row is asked about: by its columns' texts, in their order.
+    /// Row type that PostgreSQL evaluates, given as its columns' texts in order.
     public let row: JudgedRow
-    /// The table, for log lines.
+    /// Oid of the table, for log lines.
     public let table: UInt32
     public let version: UInt64
     public let identity: UInt64
@@ -13,7 +14,7 @@ public final class JudgedPolicy: Sendable {
 
     private static let identities = Atomic<UInt64>(0)
 
-    /// `sql` is one boolean expression.
+    /// - Parameter sql: one boolean expression.
     init(role: String, row: JudgedRow, table: UInt32, sql: String, version: UInt64) {
         precondition(!sql.isEmpty, "an empty text decides nothing")
         self.role = role
@@ -25,12 +26,12 @@ public final class JudgedPolicy: Sendable {
     }
 }
 
-/// Who asks: a role and the claims that are set for it.
+/// Role and claims for which PostgreSQL evaluates a policy.
 public final class Claimant: Sendable {
     public let role: String
-    /// What `request.jwt.claims` is set to, as PostgreSQL writes it.
+    /// Value of the setting `request.jwt.claims`, as PostgreSQL writes it.
     public let claims: String
-    /// What predicates know it by (`asker`).
+    /// Number by which predicates know the claimant (`asker`).
     let identity: UInt32
 
     public init(role: String, claims: String, identity: UInt32) {
@@ -40,12 +41,12 @@ public final class Claimant: Sendable {
     }
 }
 
-/// Which of these may read which of those rows?
+/// Question which claimants may read which rows.
 public struct PolicyQuestion: Sendable {
     public var policy: JudgedPolicy
-    /// The texts of the row's columns, nil is NULL.
+    /// Texts of the rows' columns; nil means NULL.
     public var rows: [[String?]]
-    /// They have the policy's role.
+    /// Claimants, all with the policy's role.
     public var claimants: [Claimant]
 
     public init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [Claimant]) {
@@ -70,14 +71,14 @@ public struct PolicyAnswers: Sendable, Equatable {
     private var answers: [Bool?]
     private var failed: Set<Int> = []
 
-    /// Nothing is known.
+    /// Creates answers that are all unknown.
     public init(_ question: PolicyQuestion) {
         claimantCount = question.claimants.count
         answers = Array(repeating: nil, count: question.pairCount)
         assert(answers.count == question.rows.count * claimantCount, "each pair has its own answer")
     }
 
-    /// Nil where it could not be found out, which is never yes.
+    /// Answer for a row and a claimant. Nil if PostgreSQL could not tell; that never counts as yes.
     public subscript(row: Int, claimant: Int) -> Bool? {
         get { answers[place(row, claimant)] }
         set { answers[place(row, claimant)] = newValue }
@@ -91,7 +92,7 @@ public struct PolicyAnswers: Sendable, Equatable {
 
     public func hasFailed(_ row: Int, _ claimant: Int) -> Bool { failed.contains(place(row, claimant)) }
 
-    /// Nobody has another's answer.
+    /// Returns the index of the pair's answer. The checks prevent one claimant from getting another's answer.
     private func place(_ row: Int, _ claimant: Int) -> Int {
         assert(claimantCount > 0 && row < answers.count / claimantCount, "a row is of the question")
         precondition(row >= 0 && claimant >= 0 && claimant < claimantCount, "a pair is of the question")

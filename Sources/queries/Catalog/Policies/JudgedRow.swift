@@ -1,24 +1,25 @@
 import Postgres
 
-/// A row of a table as PostgreSQL is asked about it: a value of the table's own row type with all that the image has.
+/// A row of a table as PostgreSQL evaluates it: a value of the table's own row type with all columns of the image.
 ///
-/// Whatever a policy looks at, columns, the row as a whole, or the row in a function's argument, is then what the table
-/// would show. A policy that looks at what such a value has not is not asked about: see `isNeeded`.
+/// A policy thus sees the same columns, whole row or function argument as in the table itself. PostgreSQL is not asked
+/// about a policy that reads columns which the image lacks: see `isNeeded`.
 public struct JudgedRow: Sendable, Hashable {
     public struct Column: Sendable, Hashable {
         public var slot: Int
         public var name: String
-        /// As SQL, to cast the row's text to, every name in full.
+        /// SQL type to which the row's text is cast, fully qualified.
         public var type: String
-        /// False only for what the policies provably do not look at. Nothing is asked about an image that lacks a needed one.
+        /// False only if the policies provably do not read the column. An image without a needed column is not
+        /// evaluated.
         public var isNeeded = true
     }
 
-    /// The name by which the policies' text knows the table.
+    /// Name by which the policies' text refers to the table.
     public var relation: String
-    /// The table's row type as SQL, in full.
+    /// SQL name of the table's row type, fully qualified.
     public var type: String
-    /// All of the table's, in its order, without dropped ones.
+    /// All columns of the table, in order, without dropped ones.
     public var columns: [Column]
 
     init(relation: String, schema: String, columns: [Column]) {
@@ -29,11 +30,11 @@ public struct JudgedRow: Sendable, Hashable {
         self.columns = columns
     }
 
-    /// A FROM item: rows that go by the table's name, in the order of the array.
+    /// Returns a FROM item with the array's rows, in order, under the table's name.
     public func source(_ array: String) -> String { "pg_catalog.unnest(\(array)) AS \(Quoted.identifier(relation))" }
 
-    /// An array of rows from arrays of their columns' texts. A column that is not there and not needed is given as NULL:
-    /// nobody looks.
+    /// Returns SQL for an array of rows from arrays of their columns' texts. A missing column that no policy needs is
+    /// NULL.
     public func array(_ input: (Int) -> String) -> String {
         if columns.isEmpty { return "ARRAY[CAST(ROW() AS \(type))]" }
         let values = columns.enumerated().map { "CAST(\"tw$row\".\"c\($0)\" AS \($1.type))" }.joined(separator: ", ")

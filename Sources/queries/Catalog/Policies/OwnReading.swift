@@ -2,16 +2,17 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Whether the hub's own login can read from a table what a function's owner reads there: all of its rows, in these columns.
+/// Check whether the hub's own login can read all rows of a table, in the columns that a function reads in its owner's
+/// name.
 ///
-/// What it cannot read is left to PostgreSQL, which is slower, and an operator is told the SQL that changes that.
+/// If not, PostgreSQL decides such policies, which is slower, and a log line tells operators the SQL that changes that.
 struct OwnReading {
     private let table: CatalogTable
     let login: String
-    /// Columns it would need.
+    /// Slots of the columns that the hub must read.
     private let wanted: Set<Int>
     private let access: TableAccess?
-    /// Those of the table's policies that PostgreSQL would apply to it.
+    /// Policies of the table that PostgreSQL would apply to the hub's login.
     private let policies: [CatalogPolicy]
 
     init(_ table: CatalogTable, _ wanted: Set<Int>, _ snapshot: CatalogSnapshot, _ roles: RoleBook) {
@@ -29,24 +30,25 @@ struct OwnReading {
 
     private var hasSchema: Bool { access?.hasUsage ?? false }
 
-    /// Without a column any will do.
+    /// True if the hub may read the wanted columns; if there are none, any column will do.
     private var hasColumns: Bool {
         guard let access else { return false }
         return wanted.isEmpty ? !access.readable.isEmpty : wanted.isSubset(of: access.readable)
     }
 
-    /// A policy that says anything but yes would run here in the hub's own name, and nothing that people write may.
+    /// True if the login sees all rows. Policies other than `true` would run users' code in the hub's own name, so they
+    /// exclude it.
     private var seesAllRows: Bool {
         guard let access else { return false }
         guard access.rowSecurityIsActive else { return true }
-        // The table is locked for that moment, which takes a right to all of it.
+        // The hub locks the table for that reading, which needs a right to all of its columns.
         let mayReadAll = access.readable.count == table.columns.count
         return mayReadAll && !policies.isEmpty && policies.allSatisfy(\.isOpen)
     }
 
-    // MARK: What would make it possible
+    // MARK: Hints for operators
 
-    /// To be run by the table's owner; nil where nothing is missing.
+    /// SQL for the table's owner that would make the reading possible; nil if nothing is missing.
     var hint: String? {
         if isPossible { return nil }
         let login = Quoted.identifier(self.login)
@@ -68,7 +70,7 @@ struct OwnReading {
 }
 
 extension Membership {
-    /// The columns of its table that have to be read.
+    /// Slots of the columns of the membership table that must be read.
     var usedSlots: Set<Int> {
         let key: Set<Int> = keySlot.map { [$0] } ?? []
         return condition.slots.union(key)
@@ -76,7 +78,8 @@ extension Membership {
 }
 
 extension CatalogView {
-    /// For each table that functions read in their owners' names, as far as the hub's rights to it are known.
+    /// Returns the check for each table that functions read in their owners' names, if the hub's rights to it are
+    /// known.
     func ownReadings() -> [OwnReading] {
         var wanted: [UInt32: Set<Int>] = [:]
         for policy in snapshot.policies.policies.values.joined() {
@@ -94,6 +97,6 @@ extension CatalogView {
 }
 
 extension CatalogPolicy {
-    /// It shows every row, and calls nothing to say so.
+    /// True if the policy shows every row without calling a function.
     var isOpen: Bool { isPermissive && text == "true" }
 }

@@ -1,39 +1,40 @@
 import Change
 import Policy
 
-/// Which rows of a table a role may read: what row level security says, for all holders of the role.
+/// Policies that decide which rows of a table a role may read. They are the same for all holders of the role.
 ///
-/// Its own object for as long as nothing of it changes.
+/// The object remains the same while nothing in it changes.
 public final class PolicyBinding: Sendable {
-    /// One of the policies that apply to the role, for whoever asks why.
+    /// One of the policies that apply to the role, for explanations.
     public struct Part: Sendable, Hashable {
         public var oid: UInt32
         public var name: String
         public var isPermissive: Bool
         public var classification: CompiledPolicy.Classification
-        /// As PostgreSQL writes it.
+        /// Text of the policy as PostgreSQL writes it.
         public var text: String
-        /// As PostgreSQL is asked about it by itself: false where it looks beyond what changes carry.
+        /// SQL with which PostgreSQL evaluates this policy alone; `false` if the policy reads more than changes carry.
         var askedText: String
-        /// What it is held against, with the policies of membership tables in it.
+        /// Compiled term of the policy, including the policies of membership tables.
         public var term: Term
     }
 
     public let role: String
     public let table: UInt32
     public let rowPolicy: RowPolicy
-    /// The permissive ones first.
+    /// Single policies, the permissive ones first.
     public let parts: [Part]
-    /// All of them as one boolean expression over a row of the table, which goes by its own name: original texts, combined.
+    /// Boolean SQL expression that combines the original texts of all policies over a row of the table under its own
+    /// name.
     public let combinedSQL: String
-    /// Another number whenever policies, or what they may mean, are others.
+    /// Number that changes whenever the policies or their possible meanings change.
     public let version: UInt64
-    /// What is to be said to whoever joins: nothing will be delivered, or not what he expects.
+    /// Warning for a joining client: no changes will be delivered, or fewer than it expects.
     public let warning: String?
-    /// As it is asked of PostgreSQL.
+    /// Combined policies in the form in which PostgreSQL evaluates them.
     public let judged: JudgedPolicy
-    /// Unknown pasts of tables that the policies read and that are not followed now. PostgreSQL's answers for rows of such a
-    /// time are wrong.
+    /// Unknown pasts of tables that the policies read and that are not followed now. For rows from such a time,
+    /// PostgreSQL's answers are wrong.
     private let unknownPasts: [UnknownPast]
 
     init(
@@ -56,27 +57,28 @@ public final class PolicyBinding: Sendable {
         judged = JudgedPolicy(role: role, row: row, table: table, sql: combinedSQL, version: version)
     }
 
-    /// True if PostgreSQL, which knows only present memberships, cannot tell who might see a row that was committed there.
+    /// True if PostgreSQL, which knows only present memberships, cannot tell who could see a row committed at this
+    /// position.
     public func isUnknown(at position: LSN) -> Bool { unknownPasts.contains { $0.contains(position) } }
 
-    /// What a row is asked about as.
+    /// Row type that PostgreSQL evaluates.
     public var row: JudgedRow { judged.row }
 
-    /// One of the policies by itself, as it is asked of PostgreSQL.
+    /// Returns one of the policies alone, in the form in which PostgreSQL evaluates it.
     public func judged(_ part: Part) -> JudgedPolicy {
         JudgedPolicy(
             role: role, row: row, table: table, sql: combinedSQL == "false" ? "false" : part.askedText, version: version
         )
     }
 
-    /// How the worst of it is decided; compiled where no row is ever visible.
+    /// Slowest of the policies' classifications; `compiled` if no row is ever visible.
     public var classification: CompiledPolicy.Classification {
         let order = CompiledPolicy.Classification.allCases
         return parts.map(\.classification).max { order.firstIndex(of: $0) ?? 0 < order.firstIndex(of: $1) ?? 0 }
             ?? .compiled
     }
 
-    /// Tables whose rows make members.
+    /// Tables that hold the policies' memberships.
     public var membershipTables: Set<UInt32> {
         var tables: Set<UInt32> = []
         rowPolicy.term.visit { if case .member(let membership, _) = $0 { tables.insert(membership.table) } }

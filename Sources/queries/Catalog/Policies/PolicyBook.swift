@@ -1,19 +1,19 @@
 import Policy
 
-/// A policy of a table that counts for SELECT, as the catalog has it, and what became of its text.
+/// A policy for SELECT as the catalog describes it, with its compiled form.
 public struct CatalogPolicy: Sendable, Hashable {
     public var oid: UInt32
     public var table: UInt32
     public var name: String
     public var isPermissive: Bool
-    /// USING, as PostgreSQL writes it with nothing but `pg_catalog` in the search path.
+    /// Text of USING, as PostgreSQL writes it with only `pg_catalog` in the search path.
     public var text: String
-    /// Numbers of the table's columns that it names; system columns have numbers below zero.
+    /// Numbers of the table's columns that the policy names; system columns have numbers below zero.
     public var columns: Set<Int>
-    /// What else of the row it looks at.
+    /// Parts of the row that the policy reads apart from named columns.
     public var use: RowUse
     public var compiled: CompiledPolicy
-    /// All functions that its text and the bodies below it may call, by oid.
+    /// Oids of all functions that the policy may call, directly or through other functions.
     var functions: Set<UInt32> = []
 
     public init(
@@ -30,43 +30,45 @@ public struct CatalogPolicy: Sendable, Hashable {
         self.compiled = compiled
     }
 
-    /// What it looks at that a row has only where it lies: nobody can be asked about a row that was told of then.
+    /// Description of stored facts that the policy reads and a row image lacks; nil if there are none. PostgreSQL
+    /// cannot be asked about such a policy.
     var looksBeyondRows: String? {
         if columns.contains(where: { $0 < 0 }) { return "system columns" }
         return use.readsStorage ? "how values are stored" : nil
     }
 }
 
-/// The policies of published tables, and of all tables that these read.
+/// Policies of published tables, and of all tables that these policies read.
 public struct PolicyBook: Sendable, Equatable {
-    /// By table, in the order of their names.
+    /// Policies by table, in the order of their names.
     public var policies: [UInt32: [CatalogPolicy]] = [:]
     /// Tables that policies read and that are not published.
     var tables: [UInt32: CatalogTable] = [:]
-    /// Names of roles that own functions with SECURITY DEFINER.
+    /// Names of roles that own functions with SECURITY DEFINER, by the roles' oids.
     var owners: [UInt32: String] = [:]
-    /// Functions with SECURITY DEFINER, and in whose name they run.
+    /// Names of the owners of functions with SECURITY DEFINER, by the functions' oids.
     var definers: [UInt32: String] = [:]
-    /// Who the hub itself is there. What runs in the names of functions' owners it has to read in its own.
+    /// Role with which the hub is logged in. The hub reads with it what SECURITY DEFINER functions read as their
+    /// owners.
     public internal(set) var login = ""
-    /// Types whose values cannot be given as texts.
+    /// Types whose values cannot be given as texts, because users defined a cast from text.
     public var typesCastFromText: Set<UInt32> = []
     /// All functions that policies may call.
     var functions: Set<UInt32> = []
-    /// Another text whenever a function, an operator, a type, a schema or a setting is another.
+    /// Text that changes whenever a function, operator, type, schema or setting changes.
     public internal(set) var surroundings = ""
-    /// The version of the first snapshot that had it.
+    /// Version of the first snapshot that had this book.
     public var version: UInt64 = 0
-    /// Tables with policies that could not be read for the moment, as something they look at is locked: they are to be read
-    /// again, and nobody is to be judged by them meanwhile. PostgreSQL would decide by what is there then.
+    /// Tables whose policies cannot be read now because something that they use is locked. The hub reads them again,
+    /// and judges nobody by them meanwhile. PostgreSQL would decide by later definitions.
     public var unsettled: Set<UInt32> = []
-    /// Functions of which that is so.
+    /// Functions whose bodies cannot be read now because something that they use is locked.
     var unsettledFunctions: Set<UInt32> = []
     var isUnfinished: Bool { !unsettled.isEmpty || !unsettledFunctions.isEmpty }
 
     public init() {}
 
-    /// A book of policies that were made, not read.
+    /// Creates a book of given policies, as opposed to policies read from a catalog.
     public init(policies: [UInt32: [CatalogPolicy]], tables: [CatalogTable], version: UInt64) {
         assert(policies.allSatisfy { table, own in own.allSatisfy { $0.table == table } }, "a policy is of its table")
         self.policies = policies
@@ -86,7 +88,7 @@ public struct PolicyBook: Sendable, Equatable {
         assert(of(policy.table)[place].compiled.term == .undecided, "what is left to the server decides nothing here")
     }
 
-    /// Apart from when it was read.
+    /// True if the books are equal apart from their versions.
     func isSame(as other: PolicyBook) -> Bool {
         policies == other.policies && tables == other.tables && owners == other.owners && definers == other.definers
             && login == other.login && functions == other.functions && surroundings == other.surroundings

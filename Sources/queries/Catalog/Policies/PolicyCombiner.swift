@@ -2,23 +2,23 @@ import Change
 import Policy
 import Postgres
 
-/// From policies one by one to what they say together to one role (PostgreSQL, "Row Security Policies"): one of the
-/// permissive ones and all of the restrictive ones.
+/// Combines single policies into one decision for a role (PostgreSQL, "Row Security Policies"): one of the permissive
+/// policies and all of the restrictive ones.
 ///
-/// In: a view with the role's rights to the table and to all tables that its policies read. Out: bindings.
+/// Input: a view with the role's rights to the table and to all tables that its policies read. Output: bindings.
 struct PolicyCombiner {
     let snapshot: CatalogSnapshot
     let roles: RoleBook
 
-    /// What must be known of a role before its policies on a table can be combined: its rights to the table, and to those
-    /// that the policies read.
+    /// Returns the rights that must be known before a role's policies on a table can be combined: those to the table
+    /// and to the tables that its policies read.
     static func needs(_ key: AccessKey, _ snapshot: CatalogSnapshot) -> Set<AccessKey> {
         let book = snapshot.policies
         var needs: Set<AccessKey> = [key]
         var rest = [key]
         while let next = rest.popLast() {
             for policy in book.of(next.table) {
-                // What the owners of functions may call in their own names.
+                // The owner's rights decide what a SECURITY DEFINER function may call.
                 for owner in book.definers(of: policy) { needs.insert(AccessKey(role: owner, table: key.table)) }
                 policy.compiled.term.visit { term in
                     guard case .member(let membership, _) = term, snapshot.related(membership.table) != nil,
@@ -36,7 +36,7 @@ struct PolicyCombiner {
         return needs
     }
 
-    /// Nil: row level security is not active for the role.
+    /// Returns the combined policies; nil if row level security is not active for the role.
     func binding(_ role: String, _ table: CatalogTable) -> PolicyBinding? {
         guard let access = roles.access[AccessKey(role: role, table: table.oid)], access.rowSecurityIsActive else {
             return nil
@@ -58,7 +58,7 @@ struct PolicyCombiner {
             unknownPasts: unknownPasts(of: policies))
     }
 
-    /// Returns the unknown pasts of tables that make members and are not followed.
+    /// Returns the unknown pasts of tables that hold memberships and are not followed.
     private func unknownPasts(of policies: [CatalogPolicy]) -> [UnknownPast] {
         var tables: Set<UInt32> = []
         for policy in policies {
@@ -67,7 +67,8 @@ struct PolicyCombiner {
         return tables.filter { !snapshot.isFollowed($0) }.sorted().map { snapshot.unknownPasts.of($0) }
     }
 
-    /// Of a column that PostgreSQL would make something else of than the row has.
+    /// Returns the warning about a column that PostgreSQL would cast to another value than the row has; nil if there is
+    /// none.
     private func changed(_ row: JudgedRow, _ table: CatalogTable) -> String? {
         let types = snapshot.policies.typesCastFromText
         let column = row.columns.first { $0.isNeeded && types.contains(table.columns[$0.slot].facts.type.oid) }
@@ -83,11 +84,12 @@ struct PolicyCombiner {
         var policies: [CatalogPolicy]
         var parts: [PolicyBinding.Part]
         var term: Term
-        /// Why PostgreSQL would refuse any query of the role.
+        /// Reason why PostgreSQL would refuse every query of the role.
         var refusal: String?
     }
 
-    /// `path`: tables whose policies led here. Policies that run in circles are an error for PostgreSQL to raise.
+    /// - Parameter path: the tables whose policies led here. Circular policies are left to PostgreSQL, which raises an
+    ///   error.
     private func combination(_ role: String, _ table: CatalogTable, _ path: [UInt32]) -> Combination {
         let applicable = roles.access[AccessKey(role: role, table: table.oid)]?.policies ?? []
         let policies = snapshot.policies.of(table.oid).filter { applicable.contains($0.oid) }
@@ -107,8 +109,8 @@ struct PolicyCombiner {
             policies: ordered, parts: parts, term: PolicyCombiner.combined(parts), refusal: refusal)
     }
 
-    /// Whether PostgreSQL may refuse the whole query for what the policy reads or calls, whatever the others say: rights
-    /// are looked at before rows, but what the planner leaves out does not count.
+    /// True if PostgreSQL may refuse the whole query because of the policy's reads or calls, whatever other policies
+    /// say. PostgreSQL checks rights before it reads rows, but not for parts that the planner removes.
     private func mayBeRefused(_ policy: CatalogPolicy, _ role: String, _ table: CatalogTable) -> Bool {
         let access = roles.access[AccessKey(role: role, table: table.oid)]
         return access?.forbidding.contains(policy.oid) ?? false
@@ -124,12 +126,12 @@ struct PolicyCombiner {
         return restrictive.isEmpty ? either : .all([either] + restrictive)
     }
 
-    /// The policy's term with what the policies of membership tables say to the role; undecided as a whole where a part
-    /// of it is not to be decided here.
+    /// Returns the policy's term, completed with the policies of membership tables. The whole term is undecided if the
+    /// hub cannot decide a part of it.
     private func complete(
         _ policy: CatalogPolicy, _ role: String, _ path: [UInt32], _ refusal: inout String?
     ) -> Term {
-        // Whether it is an error depends on what is called when: PostgreSQL knows.
+        // A forbidden call is an error only if PostgreSQL reaches it, so PostgreSQL must decide.
         guard mayCall(policy.functions, snapshot.policies.definers(of: policy)) else { return .undecided }
         var isDecided = true
         var found = refusal
@@ -150,7 +152,7 @@ struct PolicyCombiner {
         return isDecided ? term : .undecided
     }
 
-    /// Whether none of those in whose name some of the functions run is forbidden any of them.
+    /// True if every function owner may call all of the functions.
     private func mayCall(_ functions: Set<UInt32>, _ definers: Set<String>) -> Bool {
         definers.allSatisfy { roles.forbidden[$0].map(functions.isDisjoint) ?? false }
     }
@@ -167,7 +169,7 @@ struct PolicyCombiner {
             let access = roles.access[AccessKey(role: reader, table: membership.table)]
         else { return .undecided }
         let used = membership.usedSlots
-        // Without a column any will do.
+        // A membership that reads no column needs the right to any column.
         let mayRead = used.isEmpty ? !access.readable.isEmpty : used.isSubset(of: access.readable)
         guard access.hasUsage else { return .undecided }
         guard mayRead else { return .failing(membership) }
@@ -178,7 +180,7 @@ struct PolicyCombiner {
         return narrowed(membership, reader, table, path)
     }
 
-    /// The membership as the reader sees it through the table's own policies.
+    /// Returns the membership restricted to the rows that the reader sees through the membership table's own policies.
     private func narrowed(
         _ membership: Membership, _ reader: String, _ table: CatalogTable, _ path: [UInt32]
     ) -> Completion {
@@ -186,7 +188,7 @@ struct PolicyCombiner {
         let isPlain = !own.term.contains { term in
             switch term {
             case .member, .undecided: true
-            // What it is for the function's owner is not what it is for the caller.
+            // The role and claims of the function's owner differ from those of the caller.
             case .role, .ofClaims: membership.reader != .caller
             default: false
             }
@@ -200,14 +202,15 @@ struct PolicyCombiner {
         return .membership(narrowed)
     }
 
-    /// Always an error, as reading without a right is.
+    /// Term that always fails, as reading without a right does.
     private static let failing = Term.ofClaims(
         nil, AskedTerm(sql: "((1 / 0) = 0)", type: Term.boolean, isBuiltIn: true))
 
     // MARK: Texts
 
-    /// What cannot be asked about a row that was told of lets nobody see anything. In PostgreSQL's order, for one may be
-    /// an error that another keeps from being asked: the restrictive ones by their names, then the others from the last.
+    /// Returns the policies as one SQL expression. Policies that look beyond the row's image count as false. The order
+    /// is PostgreSQL's, because one policy can keep another's error from occurring: the restrictive ones by name, then
+    /// the permissive ones in reverse.
     static func sql(_ policies: [CatalogPolicy]) -> String {
         let permissive = policies.filter(\.isPermissive).map(asked)
         guard !permissive.isEmpty else { return "false" }
@@ -259,7 +262,7 @@ struct PolicyCombiner {
 }
 
 extension PolicyBook {
-    /// In whose name a membership is read; nil where the function's owner is not known.
+    /// Returns the role that reads a membership; nil if the function's owner is unknown.
     public func reader(_ reader: Membership.Reader, caller: String) -> String? {
         switch reader {
         case .caller: caller
@@ -267,6 +270,6 @@ extension PolicyBook {
         }
     }
 
-    /// In whose names the policy's functions may run, other than the caller's.
+    /// Returns the owners in whose names the policy's functions run instead of the caller's.
     func definers(of policy: CatalogPolicy) -> Set<String> { Set(policy.functions.compactMap { definers[$0] }) }
 }

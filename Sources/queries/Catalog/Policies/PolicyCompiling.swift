@@ -1,6 +1,6 @@
 import Policy
 
-/// What makes terms of texts. Tests put something of their own in its place.
+/// Compiler from policy texts to terms. Tests replace it.
 public struct PolicyCompiling: Sendable {
     var names: @Sendable (_ text: String) -> PolicyNames?
     public var compile: @Sendable (PolicyCatalog, _ text: String, RelationFacts) -> CompiledPolicy

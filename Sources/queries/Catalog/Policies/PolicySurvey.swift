@@ -3,25 +3,25 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// What policies speak of, found by following names from text to text: functions and their bodies, the tables that these
-/// read, the policies of those tables, and so on.
+/// Collector of everything that policies refer to, directly or indirectly: functions and their bodies, the tables that
+/// these read, the policies of those tables, and so on.
 struct PolicySurvey {
     private(set) var catalog = PolicyCatalog()
     var book = PolicyBook()
     private let published: [UInt32: CatalogTable]
     private let compiling: PolicyCompiling
-    /// Tables that are as they were stay the objects they were.
+    /// Policies of the reading before, whose unchanged tables keep their objects.
     private let before: PolicyBook?
-    /// Texts whose names have yet to be looked up.
+    /// Texts whose names have not been looked up yet.
     private var unread: [String] = []
     private var known = PolicyNames()
     private var names: [String: PolicyNames] = [:]
     private var searchPaths: [String] = []
-    /// Policies that are as they were before, for they could not be read.
+    /// Policies that keep their former text because a lock prevents reading them.
     private(set) var kept: Set<UInt32> = []
     /// Settings that clients' sessions have and the hub's own sessions do not.
     private(set) var settings = ValueSettings.Differences()
-    /// PostgreSQL was not to be asked what texts mean.
+    /// True if PostgreSQL could not be asked for the meaning of texts.
     private(set) var isForbidden = false
 
     init(
@@ -38,7 +38,8 @@ struct PolicySurvey {
     mutating func readPolicies(of tables: Set<UInt32>, _ reader: CatalogReader) throws(PostgresError) {
         for policy in try reader.policies(of: tables) {
             var policy = policy
-            // One that cannot be read for a lock stays what it was until it can be: its rows wait, its holders need not.
+            // A policy that a lock makes unreadable keeps its former text until the lock ends. Rows of the table wait;
+            // joins do not.
             if policy.text.isEmpty, let former = before?.of(policy.table).first(where: { $0.oid == policy.oid }) {
                 policy = former
                 kept.insert(policy.oid)
@@ -48,7 +49,8 @@ struct PolicySurvey {
         }
     }
 
-    /// Until no text names anything new, or it is too much: what is not known is not compiled.
+    /// Follows names until no text has a new one or the depth limit is reached. Policies with unknown names are not
+    /// compiled.
     mutating func follow(_ reader: CatalogReader) throws(PostgresError) {
         for _ in 0..<Limits.maximumPolicyDepth {
             let new = takeNames()
@@ -92,7 +94,8 @@ struct PolicySurvey {
         }
     }
 
-    /// What PostgreSQL reads in the bodies of functions, by oid: of those that it reads in one way only.
+    /// Returns the bodies of functions as PostgreSQL prints them, by oid. A body that PostgreSQL reads in several ways
+    /// is left out.
     private mutating func bodies(
         _ functions: [FunctionRow], _ types: TypeBook, _ reader: CatalogReader
     ) throws(PostgresError) -> [UInt32: String] {
@@ -108,14 +111,14 @@ struct PolicySurvey {
             let expected = function.returnsSet ? types.array(of: function.result) : function.result
             guard texts.count == 1, case .written(let text, let type)? = texts.first, type == expected else { continue }
             let canonical = FunctionBody.canonical(text)
-            // The body is read again wherever it is called, and may mean another moment there.
+            // PostgreSQL parses the body again at every call, and a literal time may mean another moment there.
             guard function.body?.isResolved == true || !readsMoments(canonical) else { continue }
             bodies[function.oid] = canonical
         }
         return bodies
     }
 
-    /// True if the body has literals that PostgreSQL reads by the session's time zone, or by other settings of clients'
+    /// True if the body has literals whose values depend on the session's time zone, or on other settings of clients'
     /// sessions.
     private func readsMoments(_ body: String) -> Bool {
         let words =
@@ -144,10 +147,11 @@ struct PolicySurvey {
 
     func relation(_ oid: UInt32) -> RelationFacts? { table(oid)?.relation }
 
-    /// All that the text may call, by itself or through other functions' bodies. Of several with one name, each.
+    /// Returns all functions that the text may call, directly or through other functions' bodies. A name counts for all
+    /// of its overloads.
     func functions(of text: String) -> Set<UInt32> { closure(of: text).functions }
 
-    /// All that it may read, by itself, through functions' bodies or through the policies of what it reads.
+    /// Returns all tables that the text may read, directly, through functions' bodies or through the tables' policies.
     func tables(of text: String) -> Set<UInt32> { closure(of: text, withPolicies: true).tables }
 
     private func closure(
@@ -185,8 +189,8 @@ struct PolicySurvey {
 }
 
 extension PolicySurvey {
-    /// True if the term has the same value under clients' settings. The hub asks PostgreSQL for texts once and compares them
-    /// itself, and PostgreSQL writes those texts under the settings.
+    /// True if the term has the same value under clients' settings. The hub asks PostgreSQL for texts once, compares
+    /// them itself, and PostgreSQL writes these texts under those settings.
     func holds(_ term: Term) -> Bool {
         guard settings.refused.isEmpty else { return false }
         guard !settings.followed.isEmpty else { return true }
@@ -213,14 +217,14 @@ extension TypeFacts {
         }
     }
 
-    /// `bool` to `uuid`, without dates, moments, intervals, floats and `bytea`.
+    /// Type oids from `bool` to `uuid`, without dates, moments, intervals, floats and `bytea`.
     private static let withOneText: Set<UInt32> = [
         16, 18, 19, 20, 21, 23, 25, 26, 114, 650, 774, 829, 869, 1042, 1043, 1083, 1266, 1560, 1562, 1700, 2950, 3802,
     ]
 }
 
 extension CatalogTable {
-    /// As policies see it.
+    /// Facts about the table in the form that the policy compiler uses.
     var relation: RelationFacts {
         RelationFacts(
             oid: oid, name: QualifiedName(schema, name), columns: facts,

@@ -1,7 +1,8 @@
 import Policy
 
 extension Term {
-    /// The terms directly below; conditions of memberships are about other tables' rows and not among them.
+    /// Terms directly below this one. Conditions of memberships are not included, because they concern other tables'
+    /// rows.
     var parts: [Term] {
         switch self {
         case .constant, .column, .claims, .role, .undecided: []
@@ -25,14 +26,14 @@ extension Term {
         isWanted(self) || parts.contains { $0.contains(isWanted) }
     }
 
-    /// The row's columns that it reads.
+    /// Slots of the row's columns that the term reads.
     var slots: Set<Int> {
         var slots: Set<Int> = []
         visit { if case .column(let slot, _) = $0 { slots.insert(slot) } }
         return slots
     }
 
-    /// The same with each membership replaced by what `body` makes of it.
+    /// Returns a copy of the term in which `body` replaces each membership.
     public func replacingMembers(_ body: (Membership, Term?) -> Term) -> Term {
         func again(_ term: Term) -> Term { term.replacingMembers(body) }
         switch self {

@@ -2,32 +2,32 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// What PostgreSQL makes of a text, as it writes it again: the text becomes a view that nobody will ever see. It is read
-/// and resolved for that, never planned or run.
+/// Text that PostgreSQL parses and prints again, to show how PostgreSQL reads it. For that, a temporary view is
+/// created, read and rolled back. PostgreSQL never plans or runs its query.
 struct ViewTrial: Hashable {
-    /// Under this path its names are resolved.
+    /// Search path under which the view's names are resolved.
     var searchPath: String
-    /// Made before, as `pg_temp` has it: name and definition.
+    /// View created before in `pg_temp`, which stands for a function's arguments; nil if there is none.
     var companion: Companion?
-    /// The view's own query, of which the one column is called `result`.
+    /// Query of the view, whose only column is called `result`.
     var query: String
 
     struct Companion: Hashable {
-        /// Not quoted.
+        /// Unquoted name of the companion.
         var name: String
         var query: String
-        /// What it is called when the view is written again.
+        /// Name of the companion in the printed view.
         var finalName: String
     }
 
     enum Outcome: Hashable {
-        /// The view as PostgreSQL writes it with nothing but `pg_catalog` in the path, and its column's type.
+        /// The view's text as PostgreSQL prints it with only `pg_catalog` in the path, and the type of its column.
         case written(String, type: UInt32)
-        /// PostgreSQL does not take it.
+        /// PostgreSQL rejects the text.
         case refused
-        /// The hub may not ask.
+        /// The hub has no right to ask.
         case forbidden
-        /// It cannot be said for the moment.
+        /// PostgreSQL cannot answer now, because of a lock or a timeout.
         case busy
     }
 
@@ -63,8 +63,8 @@ struct ViewTrial: Hashable {
         FROM pg_attribute a WHERE a.attrelid = 'pg_temp.tidewire_trial'::regclass AND a.attnum = 1
         """
 
-    /// Throws what says nothing of the text, as a full disk does: the catalog is to be read again then, and nobody judged
-    /// by policies that were taken for unreadable meanwhile.
+    /// Returns the trial's outcome. Throws errors that say nothing about the text, such as a full disk. The catalog
+    /// must then be read again, so that no policy counts as unreadable because of such an error.
     fileprivate static func outcome(
         _ answers: ArraySlice<Result<Rows, PostgresError>>
     ) throws(PostgresError) -> Outcome {
@@ -76,7 +76,7 @@ struct ViewTrial: Hashable {
             default: return .refused
             }
         }
-        // The last but one, before ROLLBACK.
+        // Last answer but one, before that of ROLLBACK.
         guard case .success(let rows)? = answers.dropLast().last, let row = rows.first, let text = row[0],
             let type = row.number(1), row[2] == "1"
         else { return .refused }
@@ -84,25 +84,26 @@ struct ViewTrial: Hashable {
     }
 }
 
-/// Runs trials, and remembers them for as long as the catalog is the same. One thread's, as the connection is.
+/// Runner of trials, with a cache that is valid while the catalog stays the same. Only the thread that has the
+/// connection uses it.
 final class TrialBench {
     private var known: [ViewTrial: ViewTrial.Outcome] = [:]
     private var validFor = ""
     private var reported: Set<String> = []
 
-    /// Another fingerprint: names may mean something else.
+    /// Clears the cache if the fingerprint has changed, because names may then have other meanings.
     func begin(_ fingerprint: String) {
         guard fingerprint != validFor else { return }
         validFor = fingerprint
         known = [:]
     }
 
-    /// Whether it is worth a line: once for each text.
+    /// True once for each text, until the limit of reports: the text has not been logged yet.
     func isNews(_ what: String) -> Bool {
         reported.count < Limits.maximumPolicyReports && reported.insert(what).inserted
     }
 
-    /// Each outcome in its trial's place.
+    /// Returns the outcome of each trial.
     func outcomes(
         _ trials: [ViewTrial], _ reader: CatalogReader
     ) throws(PostgresError) -> [ViewTrial: ViewTrial.Outcome] {
@@ -117,7 +118,7 @@ final class TrialBench {
                 rest.remove(trial)
                 if outcome == .busy { temporary[trial] = outcome } else { known[trial] = outcome }
             }
-            // Schemas are open to the client roles that are not open to the hub itself.
+            // Some schemas are open to client roles but not to the hub itself.
             if role == nil, !rest.isEmpty { roles += try reader.rolesToAct() }
         }
         for trial in rest { known[trial] = .forbidden }
@@ -146,7 +147,8 @@ final class TrialBench {
 }
 
 extension CatalogReader {
-    /// Roles that the hub may act as, to whom schemas may be open: never those that are above row level security.
+    /// Returns client roles that the hub may act as, to whom schemas may be open. Superusers and BYPASSRLS roles are
+    /// excluded.
     fileprivate func rolesToAct() throws(PostgresError) -> [String?] {
         let rows = try query(
             """
