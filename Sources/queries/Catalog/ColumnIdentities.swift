@@ -2,17 +2,17 @@ import Change
 
 /// Maps the columns of a stored schema to the table's present columns.
 ///
-/// A name alone is not enough: it may have belonged to another column when the row was written. A column is identified by its
-/// name if its definition is older than the row. Otherwise its place identifies it: PostgreSQL sends columns in the order of
-/// their numbers and never reuses a number. A column that neither identifies is unknown.
+/// A name alone is not enough: it may have belonged to another column when the row was written. A column is identified
+/// by its name if its definition is older than the row. Otherwise its place identifies it: PostgreSQL sends columns in
+/// the order of their numbers and never reuses a number. A column that neither identifies is unknown.
 public struct ColumnIdentities: Sendable, Hashable {
     public enum Identity: Sendable, Hashable {
         /// The column in this slot of the table.
         case column(Int)
         /// A column that the table does not have any more.
         case dropped
-        /// A column that cannot be identified; its value must not be used for any column. The slot, if given, is the one that
-        /// may lack its value for this reason.
+        /// A column that cannot be identified; its value must not be used for any column. The slot, if given, is the
+        /// one that may lack its value for this reason.
         case unknown(Int?)
     }
 
@@ -64,7 +64,8 @@ public struct ColumnIdentities: Sendable, Hashable {
         self.places = places.map { $0 ?? .unknown(nil) }
     }
 
-    /// Assigns a candidate to each place for which it is the only one that fits, whichever optional candidates are present.
+    /// Assigns a candidate to each place for which it is the only one that fits, whichever optional candidates are
+    /// present.
     private static func match(
         _ run: Range<Int>, _ candidates: [Candidate], isLast: Bool, _ places: inout [Identity?]
     ) {
@@ -102,7 +103,8 @@ extension CatalogColumn {
         return unsure.count == 1 ? unsure[0].text : nil
     }
 
-    /// True if values stored by a transaction that committed at `lsn` still have the meaning of the present definitions.
+    /// True if values stored by a transaction that committed at `lsn` still have the meaning of the present
+    /// definitions.
     public func isSure(at lsn: LSN) -> Bool {
         partsSince.isBehind(lsn) && labels.allSatisfy { $0.since.isBehind(lsn) }
     }

@@ -92,8 +92,8 @@ final class DefinitionBook {
         note(definition, version, reading) { finishedBefore.map { min($0, reading.position) } ?? reading.position }
     }
 
-    /// Returns the same position for a label or a publication. Transactions that run meanwhile may have used the earlier
-    /// version.
+    /// Returns the same position for a label or a publication. Transactions that run meanwhile may have used the
+    /// earlier version.
     func sinceOfOther(
         _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
     ) -> LSN {

@@ -3,37 +3,38 @@ import Catalog
 import Change
 import Policy
 
-/// Has PostgreSQL decide on rows that a filter alone cannot decide on.
+/// Evaluator that asks PostgreSQL about rows that the hub cannot decide by a filter.
 ///
-/// It may be called from any thread. Whoever takes an answer must not wait for anything.
+/// Any thread may call any method. Callbacks must not block.
 public protocol FilterEvaluating: AnyObject, Sendable {
-    /// For each question, in order, whether the row matches; nil where that could not be found out, which is never yes.
+    /// Asks whether the row of each question matches, in order. Nil means unknown, which never counts as yes.
     func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void)
-    /// The values in the types that their columns have now; absent where that could not be found out.
+    /// Converts values to the present types of their columns; absent if the conversion could not be done.
     func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void)
     func stop()
 }
 
-/// Has PostgreSQL decide what only it can of policies: who may read rows, what claims mean, who is a member.
+/// Evaluator that asks PostgreSQL for parts of policies that the hub cannot decide: who may read rows, the values of
+/// terms over claims, and the keys of memberships.
 ///
-/// It may be called from any thread. Whoever takes an answer must not wait for anything. What could not be found out is nil
-/// or unavailable, which is never yes.
+/// Any thread may call any method. Callbacks must not block. Unknown answers are nil or unavailable, which never counts
+/// as yes.
 public protocol PolicyEvaluating: AnyObject, Sendable {
-    /// Whether there is a login that may run policies.
+    /// Availability of a login that may run policies.
     var availability: PolicyAvailability { get }
-    /// For each question its answers, once all are known.
+    /// Asks the questions. `then` receives the answers in order, once all are known.
     func ask(
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void)
-    /// What the terms are for the claimant; nil where they could not be evaluated now.
+    /// Evaluates the terms for the claimant; nil if that is not possible now.
     func evaluate(
         _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
-    /// The keys of each membership for its claimant. They hold what the transaction did.
+    /// Reads the keys of each membership for its claimant. The keys include the transaction's effects.
     func fill(
         _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void)
-    /// What the table itself shows of a row; nil where it could not be asked.
+    /// Asks whether the table itself shows a row; nil if the question could not be asked.
     func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void)
-    /// The values of generated columns: of each request, for each of its questions in the order of the rows.
+    /// Computes generated columns. The values are listed by request, by question, and in the order of the rows.
     func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void)
     func stop()
 }

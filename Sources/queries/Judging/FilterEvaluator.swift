@@ -7,10 +7,10 @@ import Policy
 import Postgres
 import System
 
-/// Whether one row is a match, where only PostgreSQL can tell.
+/// Question whether one row matches a filter, if only PostgreSQL can tell.
 public struct JudgedQuestion: Sendable, Hashable {
     public let question: Question
-    /// The row's texts in the order of the question's slots; nil is NULL.
+    /// Texts of the row in the order of the question's slots; nil means NULL.
     public let values: [String?]
 
     public init(_ question: Question, values: [String?]) {
@@ -19,7 +19,8 @@ public struct JudgedQuestion: Sendable, Hashable {
         self.values = values
     }
 
-    /// Nil where one of the columns is absent: PostgreSQL knows no more of the row than we do.
+    /// Creates the question; nil if one of the columns is absent, because PostgreSQL knows no more of the row than the
+    /// hub.
     public init?(_ question: Question, row values: [ColumnText]) {
         var texts: [String?] = []
         for value in values {
@@ -32,15 +33,15 @@ public struct JudgedQuestion: Sendable, Hashable {
         self.init(question, values: texts)
     }
 
-    /// Of the row's texts: what it takes to send it.
+    /// Size of the row's texts in bytes.
     var byteCount: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
 }
 
-/// Has PostgreSQL decide on rows that the hub cannot decide on, many in one round trip.
+/// Evaluator that asks PostgreSQL about rows that the hub cannot decide, many in one round trip.
 ///
-/// In: questions from any thread. Out: for each, in order, whether the row matches, or nil where that could not be found
-/// out: an error, a timeout, a database that is away, too many questions. Nil is never a match, and the client is told.
-/// It owns a thread and a connection that can only read.
+/// Input: questions from any thread. Output: for each, in order, whether the row matches. Nil means unknown: an error,
+/// a timeout, a database that is away, or too many questions. Nil never counts as a match, and the hub tells the
+/// client. The evaluator owns a thread and a read-only connection.
 public final class FilterEvaluator: Sendable {
     private let threads: AskingThreads<PlainLine<JudgeJob>>
     private let metrics: ProjectMetrics
@@ -50,7 +51,7 @@ public final class FilterEvaluator: Sendable {
         _ metrics: ProjectMetrics = ProjectMetrics()
     ) throws(SystemError) {
         self.metrics = metrics
-        // Each job asks at least one question.
+        // Each job has at least one question.
         let room = InboxLoad(
             jobs: Limits.maximumWaitingQuestions, parts: Limits.maximumWaitingQuestions,
             bytes: Limits.maximumWaitingQuestionBytes)
@@ -58,25 +59,25 @@ public final class FilterEvaluator: Sendable {
         threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability, metrics) })])
     }
 
-    /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for
-    /// anything.
+    /// Asks the questions. `then` runs on the judge's thread, or at once on the caller's if too many questions wait. It
+    /// must not block.
     public func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
         let reply = Reply(in: .judging, unanswered: batch.map { _ in Bool?.none }, then: then)
         threads.inbox.ask([JudgeJob(.questions(batch, reply), metrics)])
     }
 
-    /// The values in the types that their columns have now; absent where that could not be found out.
+    /// Converts values to the present types of their columns; absent if the conversion could not be done.
     public func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void) {
         let reply = Reply(in: .judging, unanswered: values.map { _ in ColumnText.absent }, then: then)
         threads.inbox.ask([JudgeJob(.conversions(values, reply), metrics)])
     }
 
-    /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner, on a thread with
-    /// the descriptors of the one that started it.
+    /// Stops the thread and its running query. Waiting questions are answered with nil. The owner calls this once, on a
+    /// thread that shares descriptors with the thread that created the evaluator.
     public func stop() { threads.stop() }
 }
 
-/// Questions, or values to convert, that somebody waits for.
+/// Questions, or values to convert, of one caller.
 struct JudgeJob: AskedJob {
     enum Work {
         case questions([JudgedQuestion], Reply<[Bool?]>)
@@ -100,17 +101,17 @@ struct JudgeJob: AskedJob {
             }
     }
 
-    /// Conversions are one batch of a loop: others' questions do not make rows lose columns.
+    /// True for conversions, which belong to one batch of a loop: questions of others must not cost rows their columns.
     var isBoundedByAsker: Bool { if case .conversions = work { true } else { false } }
 
-    /// While the database is away. Who asks whether a row matches is told in the end that nobody knows; who asks what a value
-    /// is holds the log for it, as without it the row would go out without the column. That is worth more patience.
+    /// True if the job may still wait while the database is away. A question about a match can be answered as unknown.
+    /// A conversion delays the log, because the row would otherwise be sent without the column, so it may wait longer.
     func mayWait(_ now: UInt64) -> Bool {
         let patience = isBoundedByAsker ? Limits.conversionPatience : Limits.outagePatience
         return now < since + patience.wholeNanoseconds
     }
 
-    /// Nothing could be found out.
+    /// Answers the job as unknown.
     func giveUp() {
         metrics.judgeFailures.add(load.parts)
         switch work {

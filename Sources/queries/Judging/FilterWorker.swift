@@ -7,23 +7,23 @@ import Postgres
 import Replication
 import System
 
-/// The judge's thread: connects, asks, answers.
+/// The judge's thread: connects, sends questions, passes on the answers.
 final class FilterWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<JudgeJob>>
     var link: Link<Connection>
     let troubles: TroubleTeller
     private let target: ConnectionTarget
     private let metrics: ProjectMetrics
-    /// Taken and not yet answered.
+    /// Jobs taken from the inbox and not answered yet.
     private var jobs: [JudgeJob] = []
-    /// So often a session was lost while the first of them was asked: it may be what the server does not survive.
+    /// Number of sessions lost while the first job was being asked. The job itself may crash the server.
     private var losses = 0
-    /// What was asked when a connection was lost is asked again, so often.
+    /// Number of times that a job is repeated after a lost connection.
     private static let attempts = 3
-    /// The names under which the connection knows statements, by their text.
+    /// Names of the connection's prepared statements, by their SQL.
     private var names: [String: String] = [:]
     private var prepared: Set<String> = []
-    /// Questions that took too long.
+    /// Questions that took too long and are not asked for a while.
     private var penalties = Penalties<Question>(limit: Limits.maximumPenalties, each: Limits.questionPenalty)
 
     init(
@@ -49,7 +49,7 @@ final class FilterWorker: ConnectedWorker {
         prepared = []
         return try Connection(
             target, applicationName: "tidewire judge", timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            // The same few statements with other values: a plan made once serves all.
+            // The statements are few and repeat with other values, so one plan serves all.
             settings: OwnSession.settings(statementTimeout: Limits.questionTimeout.wholeMilliseconds)
                 + ["plan_cache_mode=force_generic_plan", "jit=off"],
             interrupt: inbox.interrupt)
@@ -60,7 +60,7 @@ final class FilterWorker: ConnectedWorker {
         while let job = jobs.first, !inbox.isEnding {
             guard let connection = session() else {
                 giveUpImpatient()
-                // What is asked meanwhile waits where there is room for so much and no more.
+                // While the database is away, the inbox accepts jobs up to its limits.
                 if !jobs.isEmpty { waitForDatabase() }
                 continue
             }
@@ -99,7 +99,7 @@ final class FilterWorker: ConnectedWorker {
         jobs = []
     }
 
-    /// What is to be done once all answers are there.
+    /// Returns a closure that passes on the answers, once all are known.
     private func answered(_ work: JudgeJob.Work, _ connection: Connection) throws(PostgresError) -> () -> Void {
         switch work {
         case .questions(let questions, let reply):
@@ -111,12 +111,12 @@ final class FilterWorker: ConnectedWorker {
         }
     }
 
-    // MARK: Asking
+    // MARK: Questions
 
     private func answers(
         _ questions: [JudgedQuestion], _ connection: Connection
     ) throws(PostgresError) -> [Bool?] {
-        // Many subscribers may ask the same of a row.
+        // Many subscribers may ask the same question about a row.
         var different = Array(Set(questions))[...]
         var known: [JudgedQuestion: Bool] = [:]
         while !different.isEmpty {
@@ -151,7 +151,7 @@ final class FilterWorker: ConnectedWorker {
         }
     }
 
-    /// Whether it is a match, which NULL is not.
+    /// Returns true if the answer is a match; NULL is none.
     private static func decision(_ rows: Rows) throws(PostgresError) -> Bool {
         guard rows.values.count == 1, let row = rows.first, row.count == 1 else {
             throw .impossible("a question about a row is answered by one value", in: .judging)
@@ -166,7 +166,7 @@ final class FilterWorker: ConnectedWorker {
             "SELECT " + asked.question.sql, asked.values + asked.question.constants, preparedAs: name)
     }
 
-    // MARK: Converting
+    // MARK: Conversions
 
     private func convert(
         _ values: [ValueConversion], _ connection: Connection
@@ -186,8 +186,8 @@ final class FilterWorker: ConnectedWorker {
         return converted
     }
 
-    /// A server may stand still for a moment: what was cancelled is asked once more. A value that takes as long again cannot
-    /// be had.
+    /// Converts the values. A server may pause for a moment, so cancelled conversions are repeated once. A value that
+    /// takes as long again is given up.
     private func answers(
         of values: [ValueConversion], _ connection: Connection
     ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
@@ -215,7 +215,7 @@ final class FilterWorker: ConnectedWorker {
     }
 
     private func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
-        // The server goes, or has no room: it says nothing of the value.
+        // The server is shutting down or out of resources, which says nothing about the value.
         if let error = answer.failure, let state = error.sqlState, SQLState.isPassing(state),
             state != SQLState.queryCanceled
         {
@@ -228,7 +228,7 @@ final class FilterWorker: ConnectedWorker {
         return row[0].map { .text(Array($0.utf8)) } ?? .null
     }
 
-    /// The connection keeps so many statements, and forgets them all when there are more.
+    /// Makes room for the statements. If the connection would hold too many, all prepared statements are dropped.
     private func makeRoom(for statements: [String], _ connection: Connection) throws(PostgresError) {
         let new = Set(statements).filter { self.names[$0] == nil }
         guard names.count + new.count > Limits.maximumPreparedQuestions, !names.isEmpty else { return }
@@ -242,7 +242,7 @@ final class FilterWorker: ConnectedWorker {
     }
 
     private func failed(_ asked: JudgedQuestion, _ error: PostgresError, _ now: UInt64) {
-        // Neither the question nor the row: they may hold what nobody may read.
+        // The log line omits the question and the row, because they may contain secrets.
         Log.shared.debug("PostgreSQL could not decide on a row", [.sqlstate(error.sqlState ?? "")])
         if error.sqlState == SQLState.queryCanceled { penalties.add(asked.question, at: now) }
     }

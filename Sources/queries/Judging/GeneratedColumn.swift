@@ -1,13 +1,13 @@
 import Catalog
 import Postgres
 
-/// A generated column as PostgreSQL is asked to compute it: an expression over the texts of other columns of its row.
+/// A generated column in the form in which PostgreSQL computes it: an expression over the texts of other columns.
 public struct GeneratedColumn: Sendable, Hashable {
     public struct Input: Sendable, Hashable {
         var name: String
-        /// As SQL, to cast the text to.
+        /// SQL type to which the text is cast.
         var type: String
-        /// As SQL, where it is not the type's own.
+        /// SQL collation; nil if it is the type's default.
         var collation: String?
 
         public init(name: String, type: String, collation: String? = nil) {
@@ -18,9 +18,9 @@ public struct GeneratedColumn: Sendable, Hashable {
     }
 
     public var name: String
-    /// The declared type as SQL: the expression is brought to it as when the row was stored.
+    /// Declared type as SQL. The expression's value is cast to it, as when the row was stored.
     public var type: String
-    /// Its names are PostgreSQL's own, or written in full.
+    /// SQL expression whose names are PostgreSQL's own or fully qualified.
     public var expression: String
     var inputs: [Input]
 
@@ -31,9 +31,10 @@ public struct GeneratedColumn: Sendable, Hashable {
         self.inputs = inputs
     }
 
-    /// For each row its number and the value, of parameters that are arrays: the numbers, then the texts of each input.
+    /// SQL that returns the number and the value of each row. Its parameters are arrays: the numbers, then the texts of
+    /// each input.
     ///
-    /// Only what the expression reads is there to be read.
+    /// The expression can read only its inputs.
     var statement: String {
         let arrays = (0...inputs.count).map { index in
             let type = index == 0 ? "pg_catalog.int4[]" : "pg_catalog.text[]"
@@ -56,10 +57,10 @@ public struct GeneratedColumn: Sendable, Hashable {
     }
 }
 
-/// Which value has a table's generated column in these rows?
+/// Question for the values of a generated column in these rows.
 public struct GenerationQuestion: Sendable {
     var column: GeneratedColumn
-    /// The texts of the column's inputs, nil is NULL.
+    /// Texts of the column's inputs; nil means NULL.
     var rows: [[String?]]
 
     public init(column: GeneratedColumn, rows: [[String?]]) {
@@ -69,20 +70,20 @@ public struct GenerationQuestion: Sendable {
     }
 }
 
-/// A generated column's value of one row.
+/// Value of a generated column in one row.
 public enum GeneratedValue: Sendable, Hashable {
-    /// As the replication stream would have it.
+    /// Text as the replication stream would send it.
     case text(String)
     case null
-    /// PostgreSQL could not compute it: it is not known, which is not NULL.
+    /// PostgreSQL could not compute the value. It is unknown, which is not NULL.
     case failed
 }
 
-/// What somebody wants to know of one table's rows.
+/// Request for the generated columns of one table's rows.
 public struct GenerationRequest: Sendable {
-    /// For log lines.
+    /// Oid of the table, for log lines.
     var table: UInt32
-    /// As whom the expressions run, which may call what users wrote: the first of them that may.
+    /// Roles that run the expressions, which may call users' functions. The first role that may call them is used.
     var roles: [String]
     var questions: [GenerationQuestion]
 
@@ -97,7 +98,7 @@ public struct GenerationRequest: Sendable {
         questions.reduce(0) { $0 + $1.rows.reduce(0) { $0 + PolicyQuestion.bytes($1) } }
     }
 
-    /// Nothing is known.
+    /// Answer in which every value is unknown.
     var unanswered: [[GeneratedValue]] {
         questions.map { Array(repeating: .failed, count: $0.rows.count) }
     }

@@ -6,16 +6,16 @@ import Policy
 import Postgres
 import System
 
-/// What came of one loop over claims.
+/// Outcome of one loop over claims.
 enum LoopOutcome {
     struct Answers {
-        /// The claims' number from 1, the element's where elements were tried by themselves (0: all of them fail), the
-        /// error's code, outputs.
+        /// Rows of the loop: the claims' number from 1, the element's number if elements were tried separately (0 if
+        /// all fail), the error's code, and the outputs.
         var rows: [[String?]]
         var snapshot: VisibleTransactions
         var position: LSN
 
-        /// Every answer is of the loop's form, and to one of those who were asked about.
+        /// Throws unless every answer has the loop's form and belongs to one of the claims.
         func check(claims count: Int, _ loop: ClaimsScript) throws(PostgresError) {
             let isWhole = rows.allSatisfy { row in
                 guard row.count == 3 + loop.outputCount, let place = row.place(after: 0) else { return false }
@@ -26,26 +26,26 @@ enum LoopOutcome {
     }
 
     case answers(Answers)
-    /// A transaction that has to be seen is not yet.
+    /// The snapshot does not include a required transaction yet.
     case invisible
     case tooSlow
     case failed(sqlState: String)
 }
 
-/// How the hub's own login reads a table whole.
+/// Way in which the hub's own login reads a whole table.
 struct TableReading {
-    /// What comes before it in the same transaction; it fails where the table is not to be read like that any more.
+    /// Statements that precede the reading in its transaction. They fail if the table may no longer be read this way.
     fileprivate var guards: [PipelinedStatement]
 }
 
-/// A session in which loops over claims run, each in one transaction that only reads and is rolled back.
+/// A session that runs loops over claims, each in a read-only transaction that is rolled back.
 ///
-/// It belongs to one thread. Functions for the loops are made in `pg_temp`, or not at all where that is not allowed.
+/// One thread owns the session. The loops' functions are created in `pg_temp`, or not at all if that is not allowed.
 final class JudgingConnection {
     let session: PolicySession
     private var names: [ClaimsScript: String] = [:]
 
-    /// One that runs no policies is told by the server where a policy would decide.
+    /// Opens the connection. If it runs no policies, the server raises an error wherever a policy would apply.
     init(
         _ target: ConnectionTarget, applicationName: String, runsPolicies: Bool, interrupt: Wake
     ) throws(PostgresError) {
@@ -61,10 +61,11 @@ final class JudgingConnection {
 
     var place: String { session.place }
 
-    /// So many loops are kept, and nothing that others left: else it is made anew.
+    /// True if the connection must be replaced: it holds too many loops, or a user's function left traces in the
+    /// session.
     var isFull: Bool { names.count >= Limits.maximumPolicyLoops || session.isSpoiled }
 
-    // MARK: Asking
+    // MARK: Queries
 
     func visibleTransactions() throws(PostgresError) -> VisibleTransactions {
         guard let visible = VisibleTransactions(try session.query(VisibleTransactions.question)) else {
@@ -73,7 +74,7 @@ final class JudgingConnection {
         return visible
     }
 
-    /// Whether the connection can act as the role.
+    /// True if the connection can act as the role.
     func mayBecome(_ role: String) throws(PostgresError) -> Bool {
         let becoming = JudgingLogin.becoming(serverVersion: session.serverVersion)
         let rows = try session.query(
@@ -84,8 +85,8 @@ final class JudgingConnection {
         return !rows.isEmpty
     }
 
-    /// How the hub's own login can read all that somebody reads of a table, itself in the role (nil: as who it is) and,
-    /// where a function's owner reads, as the owner does; nil where it cannot.
+    /// Returns how the hub's own login can read everything that a claimant reads of a table; nil if it cannot. It reads
+    /// in the role (nil keeps its own). If a function's owner reads, it must see the same as the owner does.
     func reading(
         _ table: UInt32, as role: String?, owner: UInt32?
     ) throws(PostgresError) -> TableReading? {
@@ -100,18 +101,17 @@ final class JudgingConnection {
         else { return nil }
         guard row[2] == "t" else { return TableReading(guards: []) }
         return TableReading(guards: [
-            // Nobody changes a policy between the look at them and the reading.
+            // The lock prevents changes of policies between this check and the reading.
             PipelinedStatement("LOCK TABLE \(name) IN ACCESS SHARE MODE"),
             PipelinedStatement(JudgingConnection.checkText, parameters),
             PipelinedStatement("SELECT pg_catalog.set_config('row_security', 'on', true)"),
         ])
     }
 
-    /// Whether the current role may read of table `$1`, all columns or some, without that anything but a plain yes decides
-    /// on its rows, and whether no policy decides what owner `$2` reads of it; the table's name; whether it has policies
-    /// that say yes.
+    /// SQL with three results: whether the table may be read, its name, and whether policies apply. Table `$1` may be
+    /// read if the current role has the rights, only policies `true` apply to it, and no policy applies to owner `$2`.
     ///
-    /// A policy that says more than yes would run as who the connection is, so there must be none.
+    /// Any other policy would run as the connection's role, so there must be none.
     private static let readingText = """
         SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
             AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
@@ -134,7 +134,7 @@ final class JudgingConnection {
         WHERE c.oid = $1::pg_catalog.oid
         """
 
-    /// Fails where it is not so any more.
+    /// SQL that fails if the table may no longer be read this way.
     private static let checkText = """
         SELECT 1 / CASE WHEN r.holds THEN 1 ELSE 0 END FROM (\(readingText)) AS r (holds, name, has_policies)
         """
@@ -145,7 +145,7 @@ final class JudgingConnection {
 
     // MARK: Loops
 
-    /// Asks the loop's question for each of the claims. `inputs` holds the elements of each input.
+    /// Runs the loop's query under each of the claims. `inputs` holds the elements of each input.
     func run(
         _ loop: ClaimsScript, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
         reading: TableReading? = nil
@@ -202,7 +202,7 @@ final class JudgingConnection {
             [TextArray.literal(claims)] + inputs.map { TextArray.literal($0) }, preparedAs: name)
     }
 
-    /// The code of the error where the loop cannot be made.
+    /// Creates the loop's function. Returns the error's code if that fails.
     private func make(_ loop: ClaimsScript) throws(PostgresError) -> String? {
         let name = "tidewire_\(names.count)"
         guard try session.readSurroundings(of: loop.role) else { return PolicySession.noSuchRole }
@@ -214,7 +214,7 @@ final class JudgingConnection {
     }
 }
 
-// MARK: Where no function can be made
+// MARK: Without functions
 
 extension JudgingConnection {
     static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
@@ -247,7 +247,7 @@ extension JudgingConnection {
             [claims, role], preparedAs: "claims_and_role")
     }
 
-    /// The rows that the function would have returned; nil where it took too long.
+    /// Returns the rows that the function would have returned; nil after a timeout.
     private func singleAnswers(
         _ loop: ClaimsScript, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]],
         _ answers: [Result<Rows, PostgresError>]
@@ -307,9 +307,9 @@ extension JudgingConnection {
         return found
     }
 
-    // MARK: Explaining
+    // MARK: Explanations
 
-    /// Each expression by itself, in the claimant's role.
+    /// Evaluates each expression separately in the claimant's role.
     func explain(_ explanation: PolicyExplanation) throws(PostgresError) -> [ExplainedValue] {
         guard try session.readSurroundings(of: explanation.claimant.role) else {
             let refused = ExplainedValue.failed(

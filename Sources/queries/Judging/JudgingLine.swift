@@ -4,14 +4,14 @@ import Diagnostics
 import Policy
 import System
 
-/// What is asked together: under one policy, of the same terms, for the same membership.
+/// Group of jobs that are asked together: under one policy, of the same terms, or for the same membership.
 enum JudgingKey: Sendable, Hashable {
     case policy(UInt64)
     case terms([AskedTerm], role: String)
     case fill(FillKey)
-    /// Of a table's rows.
+    /// Generated columns of a table's rows.
     case generation(UInt32, roles: [String])
-    /// By itself.
+    /// An explanation, asked alone; its number is unique.
     case explanation(UInt64)
     case sight(UInt64)
 }
@@ -23,7 +23,7 @@ struct FillKey: Sendable, Hashable {
     var role: String
 }
 
-/// One thing that somebody asked for.
+/// One request of a caller.
 struct JudgingJob: AskedJob {
     enum Work: Sendable {
         case rows(PolicyQuestion, Reply<PolicyAnswers>)
@@ -36,7 +36,7 @@ struct JudgingJob: AskedJob {
 
     let key: JudgingKey
     let work: Work
-    /// Whoever answers must see what these transactions did.
+    /// Transaction whose effects the answer must include; nil if none is required.
     let seeing: UInt32?
     let load: InboxLoad
     let metrics: ProjectMetrics
@@ -50,19 +50,20 @@ struct JudgingJob: AskedJob {
         load = InboxLoad(jobs: 1, parts: work.pairCount, bytes: work.byteCount)
     }
 
-    /// While the database is away: committed rows, behind which somebody waits. Everything else is asked for again.
+    /// True if the job waits while the database is away. Only questions about committed rows wait, because later
+    /// changes queue behind them. Callers repeat all other jobs.
     func mayWait(_ now: UInt64) -> Bool {
         guard case .rows = work else { return false }
         return now < since + Limits.outagePatience.wholeNanoseconds
     }
 
-    /// Nobody can say.
+    /// Answers the job as unknown.
     func giveUp() {
         switch work {
         case .rows(_, let reply): reply.giveUp()
         case .terms(_, let reply): reply.giveUp()
         case .fill(_, let reply): reply.giveUp()
-        // A row without its generated columns is no question about policies.
+        // A row without its generated columns is not counted as a policy failure.
         case .generation(_, let reply): return reply.giveUp()
         case .explanation(_, let reply): reply.giveUp()
         case .sight(_, let reply): reply.giveUp()
@@ -91,12 +92,12 @@ extension JudgingJob.Work {
     }
 }
 
-/// Jobs of one key, in the order in which they came.
+/// Jobs of one key, in order of arrival.
 struct JudgingBatch {
     let key: JudgingKey
     let jobs: [JudgingJob]
 
-    /// Nil of none.
+    /// Creates the batch; nil without jobs.
     init?(_ jobs: [JudgingJob]) {
         guard let first = jobs.first else { return nil }
         precondition(jobs.allSatisfy { $0.key == first.key }, "what is answered together was asked together")
@@ -104,7 +105,7 @@ struct JudgingBatch {
         self.jobs = jobs
     }
 
-    /// Never what a policy, a row or claims say.
+    /// Log fields, which never contain a policy, a row or claims.
     var about: [LogField] {
         if case .fill(let key) = key { return [.oid(key.table)] }
         if case .generation(let table, _) = key { return [.oid(table)] }
@@ -112,17 +113,17 @@ struct JudgingBatch {
         return [.oid(question.policy.table), .catalogVersion(question.policy.version)]
     }
 
-    /// As long as the one that has waited longest.
+    /// True if all jobs may still wait.
     func mayWait(_ now: UInt64) -> Bool { jobs.allSatisfy { $0.mayWait(now) } }
 
     func giveUp() { for job in jobs { job.giveUp() } }
 }
 
-/// Keys take turns, first come first served; what waits for one is taken together. No key is with two threads at a time,
-/// so that a policy that hangs holds up one connection.
+/// Queue in which keys take turns in order of arrival. All waiting jobs of a key are taken together. No two threads
+/// have the same key at a time, so that a hanging policy blocks only one connection.
 struct JudgingLine: WaitingLine {
     private var waiting: [JudgingKey: [JudgingJob]] = [:]
-    /// Each key that waits, once.
+    /// Waiting keys, each once.
     private var order: [JudgingKey] = []
     private var busy: Set<JudgingKey> = []
 

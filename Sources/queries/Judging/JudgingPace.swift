@@ -2,10 +2,10 @@ import Asking
 import Diagnostics
 import Synchronization
 
-/// How much of something fits one statement, and what took so long that it is not asked for a while.
+/// Sizes of statements, and keys that took too long and are not asked for a while.
 final class JudgingPace: Sendable {
     private struct State {
-        /// Claims, each weighed with its rows, in one statement.
+        /// Maximum weight of one statement: its claims, each weighed with its rows.
         var weights: [JudgingKey: Int] = [:]
         var penalties = Penalties<JudgingKey>(
             limit: Limits.maximumPolicyPenalties, each: Limits.policyPenalty)
@@ -13,7 +13,7 @@ final class JudgingPace: Sendable {
 
     private let state = Mutex(State())
 
-    /// What setting the claims costs, in rows.
+    /// Cost of setting the claims, in rows.
     private static let weightOfClaims = 32
     private static let firstWeight = 32_768
     private static let leastWeight = 64
@@ -21,14 +21,14 @@ final class JudgingPace: Sendable {
 
     static func weight(claims: Int, rows: Int) -> Int { claims * (weightOfClaims + rows) }
 
-    /// How many claims go into one statement with so many rows.
+    /// Returns how many claims fit one statement with this number of rows.
     func claims(_ key: JudgingKey, rows: Int) -> Int {
         let weight = state.withLock { $0.weights[key] } ?? JudgingPace.firstWeight
         assert((JudgingPace.leastWeight...JudgingPace.mostWeight).contains(weight), "what fits a statement is bounded")
         return max(1, weight / JudgingPace.weight(claims: 1, rows: rows))
     }
 
-    /// A statement took so long: the next is so large that it takes about as long as it should.
+    /// Adapts the size of the next statement to the time that this one took.
     func took(_ key: JudgingKey, _ nanoseconds: UInt64, claims: Int, rows: Int) {
         precondition(claims > 0 && rows >= 0, "something was asked")
         let weight = JudgingPace.weight(claims: claims, rows: rows)
@@ -37,7 +37,7 @@ final class JudgingPace: Sendable {
         set(key) { before in min(fitting, Double(before) * 4) }
     }
 
-    /// False where it could not be less.
+    /// Reduces the size after a timeout. False if the statement had only one claims and cannot be smaller.
     func wasTooSlow(_ key: JudgingKey, claims: Int, rows: Int) -> Bool {
         let weight = JudgingPace.weight(claims: claims, rows: rows)
         set(key) { _ in Double(weight) / 16 }
@@ -53,7 +53,7 @@ final class JudgingPace: Sendable {
         }
     }
 
-    // MARK: What takes too long
+    // MARK: Penalties
 
     func isPenalised(_ key: JudgingKey, _ now: UInt64) -> Bool {
         state.withLock { $0.penalties.contains(key, at: now) }

@@ -1,36 +1,37 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Internal tuning of the room's time and memory, not part of any promise. The maxima are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// What one row's filter may take. One that takes longer is not asked about again for a while, so that a costly pattern
-    /// does not keep the others waiting.
+    /// Timeout of the question about one row. After a timeout the hub does not ask it again for a while, so that a
+    /// costly pattern does not delay others.
     static let questionTimeout = Duration.milliseconds(250)
     static let questionPenalty = Duration.seconds(10)
 
-    /// What is taken from the queue of policies and asked together, in pairs of a row and a claimant.
+    /// Maximum number of row-claimant pairs that are taken from the queue of policies together.
     static let policyBatchPairs = 256 << 10
     static let policyBatchJobs = 16_384
-    /// It is given up after this long, as far as it is not answered.
+    /// Time after which the unanswered rest of a batch is given up.
     static let policyBatchPatience = Duration.seconds(15)
 
-    /// What is asked about committed rows waits so long for a database that is away: who hears of them is behind meanwhile,
-    /// where otherwise it would have to be told that they are missing. Servers that are restarted are there again by then.
+    /// Time for which questions about committed rows wait while the database is away. Their subscribers lag meanwhile,
+    /// but need not be told that changes are missing. A server that restarts is usually back by then.
     static let outagePatience = Duration.seconds(15)
 
-    /// Rows in one statement.
+    /// Maximum number of rows in one statement.
     public static let policyStatementRows = 256
-    /// Statements are made so long that they take about this.
+    /// Target duration of a statement; the hub adapts the statements' size to it.
     static let policyStatementTarget = Duration.milliseconds(100)
-    /// What one statement may take. A policy that takes longer even for a few rows is not asked again for a while.
+    /// Timeout of one statement. After a policy takes longer even for a few rows, the hub does not ask it for a while.
     public static let policyTimeout = Duration.seconds(1)
     static let policyPenalty = Duration.seconds(10)
 
-    /// Row texts and claims are of no use before the snapshot sees the transaction they come from: waiting for that.
+    /// Maximum wait until a snapshot includes the transaction of the rows or memberships.
     static let visibilityPatience = Duration.seconds(5)
 
-    /// Rows tried one by one, where together they failed, before the others are given up with them.
+    /// Number of rows tried separately after they failed together. If all of these fail, the rest is given up.
     static let generationRowsTried = 8
-    /// Roles of subscribers as which an expression is tried.
+    /// Maximum number of subscribers' roles in which an expression is tried.
     static let maximumGenerationRoles = 4
 
     static func checkJudging() {

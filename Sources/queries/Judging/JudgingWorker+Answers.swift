@@ -4,7 +4,7 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// What the answers of loops mean for those who asked.
+/// Evaluation of the loops' answers for their callers.
 extension JudgingWorker {
     // MARK: Rows under a policy
 
@@ -62,7 +62,7 @@ extension JudgingWorker {
         }
     }
 
-    /// One term that fails does not take the others with it.
+    /// Evaluates each term separately for the failed claims, so that one failing term does not spoil the others.
     private func evaluateApart(
         _ terms: [AskedTerm], _ role: String, _ claims: [String], _ failed: [Int],
         _ answers: inout [[AskedTerm: AskedAnswer]?], _ key: JudgingKey, _ connection: JudgingConnection
@@ -97,7 +97,7 @@ extension JudgingWorker {
             uniquingKeysWith: { first, _ in first })
     }
 
-    /// Each once, and for each job the place of its own; nil where they cannot be sent.
+    /// Returns the different claims, and for each job the index of its claims; nil if the claims cannot be sent.
     private static func differentClaims(_ jobs: [JudgingJob]) -> ([String], [Int?]) {
         var claims: [String] = []
         var known: [String: Int] = [:]
@@ -118,7 +118,7 @@ extension JudgingWorker {
         _ key: FillKey, _ batch: JudgingBatch, _ connection: JudgingConnection, isOwn: Bool
     ) throws(PostgresError) -> () -> Void {
         let role = key.reader == .caller ? key.role : nil
-        // The hub's own login runs no policy, so it reads what none decides on.
+        // The hub's own login runs no policy, so it reads only tables whose rows no policy filters.
         let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
         let reading = isOwn ? try connection.reading(key.table, as: role, owner: owner) : nil
         if try isOwn ? reading == nil : !mayBecome(role, connection) {
@@ -145,7 +145,7 @@ extension JudgingWorker {
         }
     }
 
-    /// Told from where on the log has what they do not.
+    /// Returns the fills with the log position after which the log has all changes that they lack.
     private func durable(
         _ fills: [MembershipFill], _ connection: JudgingConnection
     ) throws(PostgresError) -> [MembershipFill] {
@@ -180,15 +180,15 @@ extension JudgingWorker {
         }
     }
 
-    /// A login that cannot become the claimant's role says nothing of the claimant.
+    /// True if the login may become the role. If not, that says nothing about the claimant.
     private func mayBecome(_ role: String?, _ connection: JudgingConnection) throws(PostgresError) -> Bool {
         guard let role, try !connection.mayBecome(role) else { return true }
         sayCannotBecome(role)
         return false
     }
 
-    /// Only what would refuse the claimant's own query, too, is an answer about the claimant. What names mean, and what
-    /// the hub's login may read, is none: then PostgreSQL is to decide on each row.
+    /// Returns the outcome for an error. Only errors that the claimant's own query would meet count against the
+    /// claimant. After unknown names or rights missing to the hub's login, PostgreSQL must decide on each row.
     private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
         if SQLState.isPassing(state) { return .unavailable }
         let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
@@ -222,14 +222,16 @@ extension MembershipFill {
 }
 
 extension [String?] {
-    /// Of a loop's answer: whose it is, counted from 0, where the statement's first is `first`.
+    /// Returns the index of the answer's claims in a loop's answer, where the statement's first claims have index
+    /// `first`.
     func place(after first: Int) -> Int? {
         self[0].flatMap { Int($0) }.map { first + $0 - 1 }
     }
 }
 
 extension PolicyTable {
-    /// Of a statement about these rows and claims. Who has no row in it may read none of them.
+    /// Takes the answers of a statement about these rows and claims. Claims without an answer may read none of the
+    /// rows.
     mutating func take(_ found: [[String?]], rows: Range<Int>, claims: Range<Int>) {
         for row in rows { for place in claims { self[row, place] = false } }
         for answer in found {
@@ -247,7 +249,7 @@ extension PolicyTable {
             if answer[2] != nil {
                 failed(element, rows, place, isLasting: hasFailed)
             } else if let element {
-                // By itself it is the only row, and NULL says that it is none of those that may be read.
+                // The element was the statement's only row, so NULL means that it may not be read.
                 if rows.contains(element) { self[element, place] = answer[3] != nil }
             } else {
                 takeLetters(answer[3] ?? "", rows, place)
@@ -255,7 +257,7 @@ extension PolicyTable {
         }
     }
 
-    /// One for each row; what is left out at the end is no.
+    /// Takes one digit for each row; missing digits at the end mean no.
     private mutating func takeLetters(_ letters: String, _ rows: Range<Int>, _ place: Int) {
         guard letters.utf8.count <= rows.count else {
             Impossible.happened("an answer is about rows that were asked about", in: .judging)
@@ -264,12 +266,13 @@ extension PolicyTable {
         for (row, letter) in zip(rows, letters.utf8) where letter == UInt8(ascii: "1") { self[row, place] = true }
     }
 
-    /// Nobody knows.
+    /// Marks the answers as unknown.
     private mutating func forget(_ rows: Range<Int>, _ claims: Range<Int>) {
         for row in rows { for place in claims { self[row, place] = nil } }
     }
 
-    /// Many rows are tried one by one then, which says more; a single one is the one that failed.
+    /// Records a failure. Several rows are tried separately afterwards, which gives better answers; a single row has
+    /// failed itself.
     private mutating func failed(_ element: Int?, _ rows: Range<Int>, _ place: Int, isLasting: Bool) {
         guard let row = element ?? (rows.count == 1 ? rows.lowerBound : nil), rows.contains(row) else { return }
         if isLasting { fail(row, place) } else { self[row, place] = nil }

@@ -5,7 +5,7 @@ import Policy
 import Postgres
 import System
 
-/// Generated columns, computed on the rows of changes.
+/// Computation of generated columns on the rows of changes.
 extension JudgingWorker {
     func generated(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
         var answers: [[[GeneratedValue]]] = []
@@ -28,7 +28,7 @@ extension JudgingWorker {
         }
     }
 
-    /// As the first of the roles that can compute any of the rows.
+    /// Computes the column in the first of the roles that can compute any of the rows.
     private func computed(
         _ question: GenerationQuestion, _ request: GenerationRequest, _ key: JudgingKey, _ connection: JudgingConnection
     ) throws(PostgresError) -> [GeneratedValue] {
@@ -61,7 +61,7 @@ extension JudgingWorker {
             }
             assert(computed.count == rows.count, "each row has its own value, or none")
             values += computed
-            // Where none of many can be computed, the others cannot either.
+            // If many rows fail, the others are assumed to fail too.
             if rows.count >= Limits.generationRowsTried, !computed.contains(where: { $0 != .failed }) {
                 return values + Array(repeating: .failed, count: question.rows.count - values.count)
             }
@@ -71,8 +71,8 @@ extension JudgingWorker {
 }
 
 extension JudgingConnection {
-    /// The column's value of each row; nil where it takes too long. Each row is computed in its own right: together with
-    /// others only as long as none of them fails.
+    /// Returns the column's value for each row; nil after a timeout. A row that fails does not affect others: they are
+    /// then computed separately.
     func compute(
         _ column: GeneratedColumn, _ rows: [[String?]], as role: String
     ) throws(PostgresError) -> [GeneratedValue]? {
@@ -84,7 +84,8 @@ extension JudgingConnection {
         }
     }
 
-    /// What takes too long together may not in smaller parts. Everybody waits meanwhile, so no row may take long by itself.
+    /// Computes the rows in smaller parts after a timeout. All changes wait meanwhile, so nil if a part times out
+    /// again.
     private func computeSmaller(
         _ column: GeneratedColumn, _ rows: [[String?]], _ role: String
     ) throws(PostgresError) -> [GeneratedValue]? {
@@ -130,8 +131,8 @@ extension JudgingConnection {
         case tooSlow
     }
 
-    /// Each part in a subtransaction, as the role, with the settings that the replication stream writes values by; all of it
-    /// in a transaction that only reads and is rolled back.
+    /// Computes each part in a subtransaction, in the role, with the settings of the replication stream. All parts run
+    /// in one read-only transaction that is rolled back.
     private func computeParts(
         _ parts: [[[String?]]], _ column: GeneratedColumn, _ role: String
     ) throws(PostgresError) -> [PartOutcome] {

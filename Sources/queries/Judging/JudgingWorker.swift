@@ -6,16 +6,16 @@ import Postgres
 import Replication
 import System
 
-/// One thread that asks: connects, asks, answers.
+/// One judging thread: connects, sends questions, passes on the answers.
 final class JudgingWorker: ConnectedWorker {
     enum Login {
-        /// Runs what policies say; what needs none of that goes the other way where no login is fit for them.
+        /// Login that runs policies. If no login is fit for policies, jobs that need none go to `overflow`.
         case policies(overflow: Inbox<JudgingLine>)
-        /// The hub's own, which runs nothing but what came with PostgreSQL.
+        /// The hub's own login, which runs only functions that come with PostgreSQL.
         case own
     }
 
-    /// What all of them know.
+    /// State shared by all judging threads.
     final class Shared: Sendable {
         let settings: PolicyEvaluator.Settings
         let fitness: PolicyFitness
@@ -35,14 +35,14 @@ final class JudgingWorker: ConnectedWorker {
     var link: Link<JudgingConnection>
     private let shared: Shared
     private let login: Login
-    /// It connects without being asked about anything, once somebody wants to know whether its login is fit.
+    /// True if the thread connects before any job arrives, once someone has asked whether the login is fit.
     private let isWatching: Bool
-    /// Roles that the login cannot become, which was said.
+    /// Roles that the login cannot become, each with a warning logged.
     private var refusedRoles: Set<String> = []
     private var examineAt: UInt64 = 0
-    /// What is asked just now is given up then: others wait behind it.
+    /// Time at which the current batch is given up, because others wait behind it.
     private var patienceEnds: UInt64 = 0
-    /// What is asked just now, for log lines.
+    /// Log fields of the current batch.
     private var about: [LogField] = []
 
     init(_ shared: Shared, _ login: Login, _ inbox: Inbox<JudgingLine>, isWatching: Bool) {
@@ -62,7 +62,7 @@ final class JudgingWorker: ConnectedWorker {
     // MARK: A connection's life
 
     private func fitSession() -> JudgingConnection? {
-        // One that was lost meanwhile is made again at once.
+        // A lost connection is replaced at once.
         if let connection = link.session, connection.isFull || !isStillFit(connection) { link.drop() }
         return session()
     }
@@ -80,7 +80,7 @@ final class JudgingWorker: ConnectedWorker {
         return try isFit(connection) ? connection : nil
     }
 
-    /// Roles change while connections live.
+    /// True if the login is still fit; roles can change while connections live.
     private func isStillFit(_ connection: JudgingConnection) -> Bool {
         guard case .policies = login, Clock.monotonicNanoseconds() >= examineAt else { return true }
         return (try? isFit(connection)) ?? false
@@ -101,7 +101,7 @@ final class JudgingWorker: ConnectedWorker {
         return false
     }
 
-    /// Once for each role.
+    /// Logs that the login cannot become the role, once for each role.
     func sayCannotBecome(_ role: String) {
         guard refusedRoles.count < Limits.maximumPolicyReports, refusedRoles.insert(role).inserted else { return }
         Log.shared.warning(
@@ -115,7 +115,7 @@ final class JudgingWorker: ConnectedWorker {
         if let batch = JudgingBatch(jobs) { answer(batch) }
     }
 
-    /// A connection that is lost is made again once, and what was asked then is asked again.
+    /// Answers the batch. If the connection is lost, connects again and repeats the batch once.
     private func answer(_ batch: JudgingBatch) {
         patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
         about = batch.about
@@ -130,14 +130,14 @@ final class JudgingWorker: ConnectedWorker {
                 if inbox.isEnding { break }
                 Log.shared.debug("the connection for policies was lost", LastComplaint.fields(error))
                 link.drop()
-                // It may be the question that the server does not survive.
+                // The question itself may crash the server.
                 if attempt == 2 { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
             }
         }
         batch.giveUp()
     }
 
-    /// The database may be away for a moment: what is asked of it waits for that, where it may.
+    /// Returns the session. If the database is away, the batch waits for it as long as its jobs may.
     private func awaitedSession(_ batch: JudgingBatch) -> JudgingConnection? {
         while !inbox.isEnding {
             if let connection = fitSession() { return connection }
@@ -156,7 +156,7 @@ final class JudgingWorker: ConnectedWorker {
         overflow.ask(batch.jobs)
     }
 
-    /// What is to be done with the answers, once all are there: nothing is answered twice.
+    /// Returns a closure that passes on the answers, once all are known, so that nothing is answered twice.
     private func answers(
         _ batch: JudgingBatch, _ connection: JudgingConnection
     ) throws(PostgresError) -> () -> Void {
@@ -176,8 +176,8 @@ final class JudgingWorker: ConnectedWorker {
 
     // MARK: One statement
 
-    /// A part of what is asked, as large as one statement may be; parts that took too long are asked in smaller ones.
-    /// False: nobody can say.
+    /// Asks about all claims in parts that fit one statement; parts that took too long are repeated in smaller ones.
+    /// False if no answer could be had.
     func ask(
         _ key: JudgingKey, _ loop: ClaimsScript, _ claims: [String], _ inputs: [[String?]], _ xids: Set<UInt32>,
         _ connection: JudgingConnection, reading: TableReading? = nil,
@@ -242,7 +242,7 @@ final class JudgingWorker: ConnectedWorker {
 }
 
 extension JudgingKey {
-    /// It calls nothing that did not come with PostgreSQL.
+    /// True if the question calls only functions that come with PostgreSQL.
     fileprivate var mayRunAsOwn: Bool {
         switch self {
         case .policy, .generation, .explanation, .sight: false

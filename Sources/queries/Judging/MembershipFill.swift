@@ -1,23 +1,24 @@
 import Catalog
 import Change
 
-/// A membership's keys as PostgreSQL read them for one claimant.
+/// Keys of a membership as PostgreSQL read them for one claimant.
 public enum MembershipFill: Sendable {
     case filled(FilledMembership)
-    /// PostgreSQL refuses to read them for this claimant, and would again: a missing privilege, claims that are none.
+    /// PostgreSQL refuses to read them for this claimant and would refuse again, for a missing privilege or invalid
+    /// claims.
     case failed(sqlState: String)
-    /// They are too many, or nobody here may read them as they would have to be read, which says nothing of the claimant:
-    /// each row is to be asked about.
+    /// There are too many keys, or the hub has no login to read them, which does not depend on the claimant. PostgreSQL
+    /// must then decide on each row.
     case unreadable
-    /// They could not be read now.
+    /// The keys could not be read now.
     case unavailable
 }
 
 public struct FilledMembership: Sendable {
     public struct Key: Sendable, Hashable {
-        /// Nil is NULL.
+        /// Text of the key; nil means NULL.
         public var text: [UInt8]?
-        /// Rows that have it.
+        /// Number of rows that have the key.
         public var count: Int
 
         public init(text: [UInt8]?, count: Int) {
@@ -27,9 +28,9 @@ public struct FilledMembership: Sendable {
     }
 
     public var keys: [Key]
-    /// What these transactions did is in the keys, and nothing else.
+    /// Transactions whose effects the keys include, and no others.
     public var snapshot: VisibleTransactions
-    /// Where the log of the database stood at some moment after the snapshot was taken.
+    /// Position of the database's log at some moment after the snapshot.
     public var position: LSN
 
     public init(keys: [Key], snapshot: VisibleTransactions, position: LSN) {
@@ -39,10 +40,10 @@ public struct FilledMembership: Sendable {
     }
 }
 
-/// One row, one claimant, and expressions over the row: for an operator who asks why.
+/// One row, one claimant, and expressions over the row, for an operator's explanation.
 public struct PolicyExplanation: Sendable {
     var row: JudgedRow
-    /// Its columns' texts.
+    /// Texts of the row's columns.
     var texts: [String?]
     var claimant: Claimant
     var expressions: [String]
@@ -61,8 +62,8 @@ public struct PolicyExplanation: Sendable {
 }
 
 public enum ExplainedValue: Sendable, Equatable {
-    /// As text; nil is NULL.
+    /// Value as text; nil means NULL.
     case value(String?)
-    /// In PostgreSQL's words.
+    /// Error in PostgreSQL's own words.
     case failed(sqlState: String, message: String)
 }

@@ -6,25 +6,25 @@ import Postgres
 import Synchronization
 import System
 
-/// Has PostgreSQL decide what only it can: whether claimants may read rows under a policy, what expressions over claims
-/// are, and which keys a membership gives a claimant.
+/// Evaluator that asks PostgreSQL for parts of policies that the hub cannot decide: whether claimants may read rows,
+/// the values of terms over claims, and the keys of memberships.
 ///
-/// In: questions from any thread. Out: answers on a thread of its own, or on the caller's at once where too much waits;
-/// whoever takes them must not wait for anything. What could not be found out is nil or unavailable, which is never yes.
+/// Input: questions from any thread. Output: answers on the evaluator's threads, or at once on the caller's if too many
+/// questions wait. Callbacks must not block. Unknown answers are nil or unavailable, which never counts as yes.
 ///
-/// What policies say runs only on connections of a login that can become nothing but the client roles. A second, lazy
-/// connection of the hub's own login runs what calls nothing that did not come with PostgreSQL.
+/// Policies run only on connections of a login that can become nothing but the client roles. Another connection with
+/// the hub's own login runs only functions that come with PostgreSQL; it is opened when first needed.
 public final class PolicyEvaluator: Sendable {
     public struct Settings: Sendable {
-        /// The hub's own login.
+        /// Target with the hub's own login.
         var database: ConnectionTarget
-        /// Whose connections run policies; nil is the hub's own login, if it is fit for that.
+        /// Target whose login runs policies; nil uses the hub's own login, if it is fit for that.
         var policies: ConnectionTarget?
-        /// Those that tokens may name: the login has to be able to become one of them.
+        /// Roles that tokens may name. The login must be able to become one of them.
         public var clientRoles = ["anon", "authenticated"]
-        /// Shared by all who connect to the database.
+        /// Reachability of the database, shared by all users of its connections.
         public var reachability = Reachability()
-        /// Of the project whose policies they are.
+        /// Metrics of the project that has these policies.
         public var metrics = ProjectMetrics()
 
         public init(
@@ -39,12 +39,12 @@ public final class PolicyEvaluator: Sendable {
     }
 
     private let policies: AskingThreads<JudgingLine>
-    /// What loops wait for: a policy that hangs must not hold it up.
+    /// Threads for generated columns. Socket loops wait for these, so a hanging policy must not delay them.
     private let generation: AskingThreads<JudgingLine>
     private let own: AskingThreads<JudgingLine>
     private let fitness = PolicyFitness()
     private let metrics: ProjectMetrics
-    /// Of questions that are asked by themselves.
+    /// Counter that numbers the questions which are asked alone.
     private let single = Atomic<UInt64>(0)
 
     public init(_ settings: Settings) throws(SystemError) {
@@ -66,7 +66,7 @@ public final class PolicyEvaluator: Sendable {
             try Inbox(holding: JudgingLine.room), isWatching: true)
         self.own = try threads(["policies own"], .own, own)
         generation = try threads(["generated"], .policies(overflow: own), try Inbox(holding: JudgingLine.room))
-        // What was configured is looked at before somebody depends on it.
+        // A configured login is examined before anything depends on it.
         if settings.policies != nil { wantLogin() }
     }
 
@@ -74,7 +74,7 @@ public final class PolicyEvaluator: Sendable {
         if fitness.want() { policies.inbox.ring() }
     }
 
-    /// Whether there is a login that may run policies. It is found out when it is asked for the first time.
+    /// Availability of a login that may run policies. The first call starts the examination.
     public var availability: PolicyAvailability {
         wantLogin()
         return fitness.availability
@@ -84,7 +84,7 @@ public final class PolicyEvaluator: Sendable {
         JudgingJob(key: key, work: work, seeing: xid, metrics)
     }
 
-    /// For each question its answers, once all are known.
+    /// Asks the questions. `then` receives the answers in order, once all are known.
     public func ask(
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void
     ) {
@@ -96,7 +96,7 @@ public final class PolicyEvaluator: Sendable {
             })
     }
 
-    /// What the terms are for the claimant; nil where they could not be evaluated now.
+    /// Evaluates the terms for the claimant; nil if that is not possible now.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
@@ -105,13 +105,13 @@ public final class PolicyEvaluator: Sendable {
         policies.inbox.ask([job(.terms(terms, role: claimant.role), .terms(claimant, reply))])
     }
 
-    /// The claims as jsonb writes them: of keys that are there twice the last, numbers as PostgreSQL has them.
+    /// Term for the claims as jsonb writes them: the last of duplicate keys, and numbers in PostgreSQL's form.
     static let canonicalClaims = AskedTerm(
         sql:
             "CAST(CAST(pg_catalog.current_setting('request.jwt.claims', true) AS pg_catalog.jsonb) AS pg_catalog.text)",
         type: TypeFacts(oid: 25, name: "text"), isBuiltIn: true)
 
-    /// The keys of each membership for its claimant. They hold what the transaction did.
+    /// Reads the keys of each membership for its claimant. The keys include the transaction's effects.
     public func fill(
         _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
@@ -128,14 +128,14 @@ public final class PolicyEvaluator: Sendable {
         own.inbox.ask(jobs.filter { !$0.key.isAsCaller })
     }
 
-    /// What the table itself shows of a row; nil where it could not be asked.
+    /// Asks whether the table itself shows a row; nil if the question could not be asked.
     public func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
         let number = single.add(1, ordering: .relaxed).newValue
         let reply = Reply<SeenInTable?>(in: .judging, unanswered: nil, then: then)
         policies.inbox.ask([job(.sight(number), .sight(sight, reply), seeing: xid)])
     }
 
-    /// The values of generated columns: of each request, for each of its questions in the order of the rows.
+    /// Computes generated columns. The values are listed by request, by question, and in the order of the rows.
     public func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void) {
         if requests.isEmpty { return then([]) }
         let collected = Together(requests.map(\.unanswered), then)
@@ -146,7 +146,7 @@ public final class PolicyEvaluator: Sendable {
             })
     }
 
-    /// For an operator: what expressions are for one row and one claimant; nil where nobody could be asked.
+    /// Evaluates expressions for one row and one claimant, for an operator; nil if the question could not be asked.
     public func explain(
         _ explanation: PolicyExplanation, then: @escaping @Sendable ([ExplainedValue]?) -> Void
     ) {
@@ -156,8 +156,8 @@ public final class PolicyEvaluator: Sendable {
         policies.inbox.ask([job(.explanation(number), .explanation(explanation, reply))])
     }
 
-    /// Ends the threads and what they ask just now; what waits is answered with what is no answer. Once, by the owner, on
-    /// a thread with the descriptors of the one that started it.
+    /// Stops the threads and their running queries. Waiting questions are answered as unknown. The owner calls this
+    /// once, on a thread that shares descriptors with the thread that created the evaluator.
     public func stop() {
         let all = [policies, generation, own]
         for threads in all { threads.end() }
@@ -172,7 +172,7 @@ extension JudgingKey {
     }
 }
 
-/// Answers that are handed over together, once each question has its own.
+/// Answers that are passed on together, once every question has its answer.
 private final class Together<Answer: Sendable>: Sendable {
     private struct State {
         var answers: [Answer]
@@ -189,7 +189,7 @@ private final class Together<Answer: Sendable>: Sendable {
         self.then = then
     }
 
-    /// For the question of that number.
+    /// Returns the reply of the question with this index.
     func reply(_ index: Int) -> Reply<Answer> {
         Reply(in: .judging, unanswered: self.unanswered[index]) { self.set(index, $0) }
     }

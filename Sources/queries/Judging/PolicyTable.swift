@@ -2,20 +2,21 @@ import Asking
 import Catalog
 import Diagnostics
 
-/// Questions of one policy, laid over each other: all their rows against all their claims, each different one once.
+/// Questions about one policy, combined: all their rows against all their claims, without duplicates.
 ///
-/// Rows are different where what the policy looks at is: of those of one room it is asked once who is a member of that.
+/// Rows count as equal if the columns that the policy reads are equal. For all rows of one chat room, the hub thus asks
+/// once who is a member.
 struct PolicyTable {
     private(set) var claims: [String] = []
     private(set) var rows: [[String?]] = []
     private var claimsPlaces: [String: Int] = [:]
     private var claimantPlaces: [ObjectIdentifier: Int] = [:]
-    /// By what is looked at.
+    /// Row numbers by the texts of the columns that the policy reads.
     private var rowPlaces: [[String?]: Int] = [:]
     private let needed: [Int]
     private var members: [Member] = []
     private(set) var xids: Set<UInt32> = []
-    /// By row and claims: whether it may be read; nil until it is known.
+    /// Answers by row and claims: true if the claims may read the row, nil while unknown.
     private var answers: [Bool?] = []
     private var failed: Set<Int> = []
 
@@ -27,14 +28,15 @@ struct PolicyTable {
         var claims: [Int]
     }
 
-    /// What cannot be sent has no place: a text with a zero byte ends there.
+    /// Index of a text that cannot be sent to PostgreSQL, because it contains a zero byte.
     private static let noPlace = -1
 
     private init(_ policy: JudgedPolicy) {
         needed = policy.row.columns.indices.filter { policy.row.columns[$0].isNeeded }
     }
 
-    /// As few tables as it is worth: asking for some pairs that nobody wants is cheaper than claims set twice.
+    /// Combines the jobs into as few tables as worthwhile. Asking for some unneeded pairs is cheaper than setting
+    /// claims twice.
     static func tables(of jobs: [JudgingJob]) -> [PolicyTable] {
         var tables: [PolicyTable] = []
         assert(Set(jobs.map(\.key)).count <= 1, "rows are laid over each other under one policy")
@@ -113,19 +115,19 @@ struct PolicyTable {
         set { answers[place(row, claims)] = newValue }
     }
 
-    /// Records that the policy fails on the row, whenever it is evaluated.
+    /// Records that the policy's evaluation on the row always fails.
     mutating func fail(_ row: Int, _ claims: Int) {
         self[row, claims] = nil
         failed.insert(place(row, claims))
     }
 
-    /// Nobody has another's answer.
+    /// Returns the index of the pair's answer. The checks prevent a pair from getting another's answer.
     private func place(_ row: Int, _ claims: Int) -> Int {
         precondition(rows.indices.contains(row) && self.claims.indices.contains(claims), "a pair is of the table")
         return row * self.claims.count + claims
     }
 
-    /// Hands every question its answers.
+    /// Passes each question its answers.
     func finish() {
         for member in members {
             var answers = PolicyAnswers(member.question)

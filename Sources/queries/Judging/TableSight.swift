@@ -5,14 +5,14 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Whether the table itself shows one of its rows to a holder. Nothing of a policy is in the question: the row is named by
-/// its key, and the server's own row level security says the rest.
+/// Question whether the table itself shows one of its rows to a claimant. The query contains no policy: it names the
+/// row by its key, and PostgreSQL applies row level security.
 public struct TableSight: Sendable {
-    /// As SQL, in full.
+    /// SQL name of the table, fully qualified.
     let table: String
-    /// The primary key's columns, with their types as SQL.
+    /// Columns of the primary key, with their types as SQL.
     let key: [(name: String, type: String)]
-    /// Its texts.
+    /// Texts of the key.
     let texts: [String]
     let claimant: Claimant
 
@@ -25,7 +25,7 @@ public struct TableSight: Sendable {
         self.claimant = claimant
     }
 
-    /// Nil where it could not be counted.
+    /// Returns whether the row is visible; nil if PostgreSQL could not count it.
     static func isVisible(_ answer: Result<Rows, PostgresError>) -> Bool? {
         guard case .success(let rows) = answer, rows.values.count == 1, rows.values[0].count == 1,
             let count = rows.values[0][0].flatMap({ Int($0) })
@@ -41,10 +41,10 @@ public struct TableSight: Sendable {
     }
 }
 
-/// What the table showed.
+/// Answer of a `TableSight` question.
 public struct SeenInTable: Sendable {
     public var isVisible: Bool
-    /// Where the database's log stood after the snapshot in which it did.
+    /// Position of the database's log after the snapshot that answered.
     public var position: LSN
 }
 

@@ -5,18 +5,18 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Asks what policies say within a transaction that somebody began: by what that transaction has made of them. The questions
-/// are the hub's own, and each is undone before the next.
+/// Evaluator of policies within a transaction that the caller began, with that transaction's changes to the policies.
+/// Each query is the hub's own and is undone before the next.
 public final class TrialJudge {
     private let session: PolicySession
     private var readRoles: Set<String> = []
 
-    /// `session` is in a transaction, and everything in it is as it will be asked.
+    /// - Parameter session: a session in a transaction whose changes are complete.
     public init(_ session: PolicySession) { self.session = session }
 
     // MARK: Questions
 
-    /// What the terms are for the claimant, each by itself: one that fails takes no other with it.
+    /// Evaluates the terms for the claimant, each separately, so that one failing term does not spoil the others.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: Claimant
     ) throws(PostgresError) -> [AskedTerm: AskedAnswer] {
@@ -26,7 +26,7 @@ public final class TrialJudge {
             switch try run(loop, [claimant.claims], []) {
             case .failure: answers[term] = .failed
             case .success(let rows):
-                // Nothing but NULL is not worth a row.
+                // The function returns no row if all outputs are NULL.
                 let row = rows.first
                 answers[term] = row?[2] == nil ? .value(row?[3].map { Array($0.utf8) }) : .failed
             }
@@ -34,8 +34,8 @@ public final class TrialJudge {
         return answers
     }
 
-    /// The keys of a membership for the claimant, read as `reader`: the claimant's role, or the owner of a function; nil is
-    /// who the session is.
+    /// Reads the keys of a membership for the claimant as `reader`: the claimant's role, or a function's owner. Nil
+    /// keeps the session's role.
     public func fill(
         _ membership: Membership, as claimant: Claimant, reader: String?
     ) throws(PostgresError) -> MembershipFill {
@@ -54,7 +54,7 @@ public final class TrialJudge {
         return .filled(FilledMembership(keys: keys, snapshot: visible.transactions, position: visible.position))
     }
 
-    /// Whether each of the claims (first) may read each of the rows (second) under the policy; nil where that is an error.
+    /// Returns, for each claims and each row, whether the claims may read the row under the policy; nil after an error.
     public func judge(
         _ policy: JudgedPolicy, rows: [[String?]], claims: [String]
     ) throws(PostgresError) -> [[Bool?]] {
@@ -85,7 +85,7 @@ public final class TrialJudge {
         }
     }
 
-    // MARK: How they are asked
+    // MARK: Queries
 
     private func visibleTransactions() throws(PostgresError) -> (transactions: VisibleTransactions, position: LSN) {
         let answers = try session.pipeline([PipelinedStatement(VisibleTransactions.question), PolicySession.position])
