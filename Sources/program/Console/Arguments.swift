@@ -1,13 +1,13 @@
 import Settings
 
-/// What was given to a command, sorted by its options and operands.
+/// Words given to a command, sorted by its options and operands.
 public struct Arguments {
     private var given: [String: [String]] = [:]
     public private(set) var operands: [String] = []
-    /// The command's whole name: `tidewire log export`.
+    /// Full name of the command: `tidewire log export`.
     public internal(set) var command = ""
 
-    /// Whether an option without a value is there.
+    /// True if a flag, an option without a value, is given.
     public func has(_ option: Option) -> Bool {
         given[option.name]?.last.map { $0 == "true" } ?? false
     }
@@ -20,7 +20,7 @@ public struct Arguments {
         given[option.name] ?? []
     }
 
-    /// The value, read by the same rules as a setting of that type.
+    /// Returns the option's value, parsed by the same rules as a setting of that type.
     public func value(of option: Option, as type: SettingType) throws(UsageError) -> SettingValue? {
         guard let text = value(of: option) else { return nil }
         do throws(MalformedValue) {
@@ -39,8 +39,8 @@ public struct Arguments {
     }
 }
 
-/// Sorts the words after a command: `--name value`, `--name=value`, `-n value`, `-nvalue`, and `--` before words that
-/// look like options and are none.
+/// Parser of the words after a command: `--name value`, `--name=value`, `-n value`, `-nvalue`, and `--` before operands
+/// that look like options.
 public struct ArgumentParser {
     private let options: [Option]
     private let operands: [Operand]
@@ -101,7 +101,8 @@ public struct ArgumentParser {
         }
     }
 
-    /// A value that begins with two dashes must be attached, so that a forgotten value is noticed.
+    /// Returns the option's value. A value that begins with two dashes must be attached, so that a forgotten value is
+    /// noticed.
     private mutating func value(_ option: Option, _ attached: String?) throws(UsageError) -> String {
         if let attached { return attached }
         guard let next = rest.first, !next.hasPrefix("--") else {
@@ -110,7 +111,7 @@ public struct ArgumentParser {
         return rest.removeFirst()
     }
 
-    /// `-5` and `-15m` are values; a single dash is often a file.
+    /// True if the word is a short option. `-5` and `-15m` are values, and a single dash often means a file.
     private static func looksLikeShortOption(_ word: String) -> Bool {
         guard word.hasPrefix("-"), let second = word.dropFirst().first else { return false }
         return !second.isNumber

@@ -1,22 +1,22 @@
-/// One thing `tidewire` can do: its manual and its deed. A command has subcommands or something to run.
+/// A command of `tidewire`: its manual and its action. A command has subcommands or something to run.
 public protocol Command: Sendable {
     var name: String { get }
-    /// One sentence, for lists.
+    /// One sentence that describes the command in lists.
     var summary: String { get }
-    /// Paragraphs, separated by empty lines; an indented line is shown as it is.
+    /// Paragraphs of the manual, separated by empty lines. Indented lines are shown unchanged.
     var discussion: String { get }
     var operands: [Operand] { get }
     var options: [Option] { get }
     var optionGroups: [OptionGroup] { get }
     var examples: [Example] { get }
-    /// The codes it may end with, besides `.ok` and `.usage`, which every command may.
+    /// Exit codes of the command, besides `.ok` and `.usage`, which every command may return.
     var exitCodes: [ExitCode] { get }
     var subcommands: [any Command] { get }
-    /// The program that does it, if this one does not: it lies in the same directory, is given the words after the
-    /// command's name as they are, and has the manual.
+    /// Name of another program that implements the command and has its manual; nil if this program does. It is in the
+    /// same directory, and receives the words after the command's name unchanged.
     var otherProgram: String? { get }
 
-    /// Errors that are a `CommandFailure`, a `UsageError` or a `ConfigurationFailure` are explained to the user; of any
+    /// Runs the command. `CommandFailure`, `UsageError` and `ConfigurationFailure` are explained to the user. For any
     /// other error the description is shown, and the exit code is 1.
     func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode
 }
@@ -40,7 +40,8 @@ extension Command {
     public var subcommands: [any Command] { [] }
     public var otherProgram: String? { nil }
 
-    /// For a command that only holds others; those are found before this is called.
+    /// Throws, because a command with subcommands has nothing to run. The parser finds subcommands before this is
+    /// called.
     public func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode {
         throw UsageError("\(name) needs a subcommand")
     }

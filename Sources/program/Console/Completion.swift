@@ -1,15 +1,16 @@
-/// What may stand at the end of a command line, for shells that complete it. They ask by `tidewire --complete WORD...`, so
-/// that nothing of it is written twice.
+/// Candidates for the last word of a command line, for completion in shells. Shells call `tidewire --complete WORD...`,
+/// so that their scripts repeat nothing.
 public enum Completion {
     public enum Answer: Equatable {
-        /// One line for each: what may stand there, a tab, what it means; `:files` and `:directories` leave it to the shell.
+        /// One line for each candidate: the word, a tab, its meaning. With `:files` and `:directories` the shell itself
+        /// completes.
         case lines([String])
-        /// Another program knows, when it is asked with these words.
+        /// Another program has the candidates, when called with these words.
         case other(program: String, words: [String])
     }
 
-    /// The words behind the program's name up to the one that is being typed, which may be empty.
-    /// `isWhole` unless only what is below a command is asked about.
+    /// Returns the candidates for the last of `words`, which may be empty. `words` follow the program's name. `isWhole`
+    /// is false if `commands` are the subcommands of another command.
     public static func answer(_ words: [String], among commands: [any Command], isWhole: Bool = true) -> Answer {
         var words = withoutEqualSigns(words)
         let isHelp = isWhole && words.first == "help" && words.count > 1
@@ -49,7 +50,8 @@ public enum Completion {
         return command.operands.flatMap { values($0.name, typed) }
     }
 
-    /// `on|off` are words; FILE and DIR the shell knows better; of others nobody knows.
+    /// Returns the candidates for a value. `on|off` are words, and the shell completes FILE and DIR. Other values have
+    /// no candidates.
     private static func values(_ placeholder: String, _ typed: String) -> [String] {
         let parts = placeholder.split(separator: "|").map(String.init)
         if parts.contains("FILE") { return [":files\t"] }
@@ -67,7 +69,7 @@ public enum Completion {
         return line.firstRange(of: ". ").map { String(line[..<$0.lowerBound]) + "." } ?? line
     }
 
-    /// bash takes `--name=value` for three words.
+    /// Returns the words without equal signs. bash splits `--name=value` into three words.
     private static func withoutEqualSigns(_ words: [String]) -> [String] {
         words.filter { $0 != "=" } + (words.last == "=" ? [""] : [])
     }
@@ -79,11 +81,11 @@ extension Option {
     }
 }
 
-/// The shells that completions are made for.
+/// Shells that have a completion script.
 public enum Shell: String, CaseIterable, Sendable {
     case bash, zsh, fish
 
-    /// What makes the shell ask.
+    /// Script that makes the shell call this program for candidates.
     public var completionScript: String {
         switch self {
         case .bash:

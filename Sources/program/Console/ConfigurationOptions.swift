@@ -1,6 +1,6 @@
 import Settings
 
-/// The settings as options: what a command lists here can be given as a flag, and everything else still comes from the
+/// Settings as options. Each setting that a command lists here can be given as a flag. All others come from the
 /// environment and the file.
 extension OptionGroup {
     /// All settings.
@@ -51,8 +51,8 @@ extension SettingType {
 }
 
 extension Arguments {
-    /// The configuration with this command's flags in it. A command that decides some settings itself passes them as
-    /// `decided`; flags win over those.
+    /// Returns the configuration with this command's flags. A command passes the settings that it decides itself as
+    /// `decided`; flags override them.
     public func configuration(
         _ terminal: Terminal, decided: [SettingOverride] = []
     ) throws(ConfigurationFailure) -> Configuration {

@@ -1,4 +1,4 @@
-/// What a script learns from a command. The numbers are promised to users and do not change.
+/// Exit code of a command, for scripts. The numbers are promised to users and do not change.
 public enum ExitCode: Int32, CaseIterable, Sendable {
     case ok = 0
     case notFound = 1
@@ -19,11 +19,11 @@ public enum ExitCode: Int32, CaseIterable, Sendable {
     }
 }
 
-/// Ends a command with a message to the operator and the exit code that says the same to a script.
+/// Error that ends a command with a message for the operator and an exit code for scripts.
 public struct CommandFailure: Error {
     public let exitCode: ExitCode
     public let message: String
-    /// What to do about it, if that is known.
+    /// Advice what to do about the failure, if known.
     public let hint: String?
 
     public init(_ exitCode: ExitCode, _ message: String, hint: String? = nil) {
@@ -33,7 +33,7 @@ public struct CommandFailure: Error {
     }
 }
 
-/// The command line is wrong. The message does not repeat the value of an option, which may be a secret.
+/// Error in the command line. The message does not repeat an option's value, which may be a secret.
 public struct UsageError: Error, Equatable {
     public let message: String
 

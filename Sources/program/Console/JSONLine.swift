@@ -1,10 +1,10 @@
-/// One line of NDJSON: an object whose fields stand in the order they were added.
+/// One line of NDJSON: an object whose fields keep the order in which they were added.
 public struct JSONLine {
     private var fields = ""
 
     public init() {}
 
-    /// A text, or null.
+    /// Adds a text, or null.
     public mutating func add(_ name: String, _ value: String?) {
         add(name, json: value.map(Self.quoted) ?? "null")
     }
@@ -17,14 +17,14 @@ public struct JSONLine {
         add(name, json: value ? "true" : "false")
     }
 
-    /// JSON has no words for infinity and what is not a number.
+    /// Adds a number. Infinity and NaN become null, because JSON has no words for them.
     public mutating func add(_ name: String, _ value: Double) {
         add(name, json: value.isFinite ? "\(value)" : "null")
     }
 
-    /// A value that is JSON already.
+    /// Adds a value that is already JSON.
     public mutating func add(_ name: String, json: String) {
-        // Each by itself: a value may be large, and a sum of texts is one more copy of it.
+        // The parts are appended separately, because joining a large value first would copy it once more.
         fields += fields.isEmpty ? "{" : ","
         fields += Self.quoted(name)
         fields += ":"

@@ -1,10 +1,10 @@
 import Settings
 
-/// The manuals of `--help` as pages for man(1), made from the same declarations.
+/// Generator of pages for man(1) from the declarations that `--help` uses.
 public enum ManPage {
     private static let version = "\(Product.name) \(Product.version)"
 
-    /// `tidewire-log-verify(1)`
+    /// Returns the page of a command, such as `tidewire-log-verify(1)`.
     public static func of(_ command: any Command, path: [String]) -> String {
         var page = Roff(title: name(path), section: 1, version: version)
         page.heading("name")
@@ -35,7 +35,7 @@ public enum ManPage {
         return page.text
     }
 
-    /// `tidewire(1)`
+    /// Returns the page `tidewire(1)`.
     public static func overview(_ commands: [any Command]) -> String {
         var page = Roff(title: Product.name, section: 1, version: version)
         page.heading("name")
@@ -65,7 +65,7 @@ public enum ManPage {
         return page.text
     }
 
-    /// `tidewire.conf(5)`
+    /// Page `tidewire.conf(5)`.
     public static var configuration: String {
         var page = Roff(title: "tidewire.conf", section: 5, version: version)
         page.heading("name")

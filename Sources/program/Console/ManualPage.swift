@@ -1,4 +1,4 @@
-/// A command's manual, in the order and with the headings of a man page.
+/// Manual of a command for `--help`, in the order and with the headings of a man page.
 public struct ManualPage {
     private let command: any Command
     private let path: [String]
@@ -59,7 +59,7 @@ public struct ManualPage {
         return ([title] + lines.map { $0.isEmpty ? "" : Self.indent + $0 }).joined(separator: "\n")
     }
 
-    /// Terms on the left, what they mean beside them, or below where the term is long.
+    /// Returns a list with terms on the left and their meanings beside them, or below a term that is too long.
     public static func list(_ items: [(term: String, meaning: String)], indent: String = "  ") -> String {
         let longest = 22
         let column = min(longest, items.map(\.term.count).max() ?? 0)
@@ -73,7 +73,7 @@ public struct ManualPage {
         return lines.joined(separator: "\n")
     }
 
-    /// Fills lines up to a width. Empty lines and indented ones stay as they are.
+    /// Returns the text with lines filled up to a width. Empty and indented lines stay unchanged.
     public static func wrapped(_ text: String, width: Int) -> [String] {
         var lines: [String] = []
         var isOpen = false

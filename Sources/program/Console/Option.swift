@@ -1,26 +1,27 @@
-/// An option as it is given on the command line and shown in a manual.
+/// An option on the command line and in the manual.
 public struct Option: Sendable, Equatable {
-    /// Without its dashes.
+    /// Name without its dashes.
     public let name: String
     public let short: Character?
-    /// How the manual calls the value, e.g. `DIR`; nil for an option that is only there or not.
+    /// Placeholder of the value in the manual, such as `DIR`; nil for a flag.
     public let valueName: String?
     public let isRepeatable: Bool
     public let help: String
 
-    /// An option that is only there or not.
+    /// Returns an option without a value.
     public static func flag(_ name: String, short: Character? = nil, _ help: String) -> Option {
         Option(name: name, short: short, valueName: nil, isRepeatable: false, help: help)
     }
 
-    /// An option with a value. Of several the last one wins, unless it is repeatable: then all of them count.
+    /// Returns an option with a value. If it is given several times, the last one counts; for a repeatable option all
+    /// count.
     public static func value(
         _ name: String, _ valueName: String, short: Character? = nil, isRepeatable: Bool = false, _ help: String
     ) -> Option {
         Option(name: name, short: short, valueName: valueName, isRepeatable: isRepeatable, help: help)
     }
 
-    /// `-f, --follow`, `--limit N`
+    /// Spelling in the manual, such as `-f, --follow` or `--limit N`.
     public var synopsis: String {
         let short = short.map { "-\($0), " } ?? ""
         let value = valueName.map { " \($0)" } ?? ""
@@ -28,13 +29,13 @@ public struct Option: Sendable, Equatable {
     }
 }
 
-/// What more than one command takes.
+/// Options that several commands share.
 extension Option {
     public static let help = Option.flag("help", short: "h", "Show this manual.")
     public static let json = Option.flag("json", "Print one JSON object a line (NDJSON), with names that stay.")
 }
 
-/// Options that belong together, under a heading of their own in the manual.
+/// Options that belong together, under their own heading in the manual.
 public struct OptionGroup: Sendable {
     public let title: String
     public let note: String?
@@ -47,7 +48,7 @@ public struct Operand: Sendable {
         case one, oneOrNone, any
     }
 
-    /// In capitals, as manuals write it.
+    /// Name in capitals, as in manuals.
     public let name: String
     public let count: Count
     public let help: String

@@ -1,12 +1,12 @@
-/// As what a command prints its rows.
+/// Output format of a command's rows.
 public enum OutputForm: String, Sendable, CaseIterable {
     /// Aligned columns, for people.
     case table
-    /// One object a line, which commands write themselves.
+    /// One JSON object a line. Commands write these themselves.
     case json
-    /// RFC 4180: for spreadsheets and databases.
+    /// Comma-separated values by RFC 4180, for spreadsheets and databases.
     case csv
-    /// A table for tickets and documents.
+    /// Markdown table, for tickets and documents.
     case markdown = "md"
 }
 
@@ -16,12 +16,12 @@ extension Option {
         "table (default), json (as --json), csv or md. As csv and md rows alone are printed, with whole values; what else there "
             + "is to say goes to stderr.")
 
-    /// For commands that print rows.
+    /// Options of commands that print rows.
     public static let forms: [Option] = [.output, .json]
 }
 
 extension Arguments {
-    /// What `--output` and `--json` say; `--json` stands for either.
+    /// Returns the format of `--output` and `--json`, and sets `--json` for both spellings of JSON.
     mutating func takeForm() throws(UsageError) -> OutputForm {
         guard let word = value(of: .output) else { return has(.json) ? .json : .table }
         guard let form = OutputForm(rawValue: word.lowercased()) else {
@@ -35,9 +35,9 @@ extension Arguments {
     }
 }
 
-/// Cells as a row of one form.
+/// Cells formatted as a row.
 enum RowText {
-    /// A spreadsheet takes a text that begins so for a formula; those of numbers are none.
+    /// First characters by which a spreadsheet recognizes a formula. Numbers that begin with one are not formulas.
     private static let formulaSigns: [Character] = ["=", "+", "-", "@", "\t", "\r"]
 
     static func csv(_ cells: [String], _ columns: [Table.Column]) -> String {
@@ -56,7 +56,7 @@ enum RowText {
             .joined(separator: " | ") + " |"
     }
 
-    /// What would be read as more than itself.
+    /// Characters with a special meaning in Markdown.
     private static let signs: Set<Character> = ["\\", "|", "`", "*", "_", "<", "[", "&"]
 
     static func markdownRule(_ columns: [Table.Column]) -> String {

@@ -1,7 +1,7 @@
 import Settings
 import System
 
-/// The whole program: words of the command line in, an exit code out.
+/// The whole program. Input: words of the command line. Output: an exit code.
 public struct Program {
     private let commands: [any Command]
 
@@ -15,10 +15,11 @@ public struct Program {
             try terminal.flush()
             return exitCode
         } catch OutputFailure.readerGone {
-            // `tidewire tail | head`: whoever read has seen enough, which is no failure.
+            // In `tidewire tail | head`, the reader has seen enough, which is no failure.
             return .ok
         } catch {
-            // What was printed before belongs before the complaint; that it cannot be printed is the smaller failure.
+            // Earlier output is flushed before the error message. A failure to print that output matters less than the
+            // error itself.
             try? terminal.flush()
             return terminal.explain(error, prefix: Product.name)
         }
@@ -69,7 +70,7 @@ public struct Program {
     }
 }
 
-/// A command that was found by its path, e.g. `log verify`, and the words after it.
+/// A command found by its path, such as `log verify`, with the words after it.
 public struct Invocation {
     public let command: any Command
     public let path: [String]
@@ -113,8 +114,8 @@ public struct Invocation {
         }
     }
 
-    /// Help is given even if the rest of the line is wrong, since that is when it is wanted; and for a command that only
-    /// holds others.
+    /// True if help is asked for, even if the rest of the line is wrong, because help is needed then. True also for a
+    /// command with subcommands and no further word.
     private var wantsHelp: Bool {
         let isAsked = rest.prefix { $0 != "--" }.contains { $0 == "--help" || $0 == "-h" }
         return isAsked || (!command.subcommands.isEmpty && rest.isEmpty)
@@ -128,13 +129,13 @@ public struct Invocation {
     }
 }
 
-/// What packages and shells ask this program about itself; no manual lists it.
+/// Question that packages and shells ask this program about itself. No manual lists these.
 enum ProgramQuestion: String {
-    /// A page for man(1).
+    /// Prints a page for man(1).
     case manual = "--man"
-    /// The commands there are, a path a line.
+    /// Prints the paths of all commands, one a line.
     case commands = "--commands"
-    /// What may stand at the end of a command line.
+    /// Prints the candidates for the last word of a command line.
     case completion = "--complete"
 
     func answer(
@@ -164,7 +165,7 @@ enum ProgramQuestion: String {
     }
 }
 
-/// A program beside this one that takes over.
+/// A program in the same directory that replaces this process.
 enum OtherProgram {
     static func takeOver(_ name: String, _ words: ArraySlice<String>) throws(CommandFailure) -> Never {
         let path = OwnProgram.beside(name) ?? name
@@ -179,7 +180,7 @@ enum OtherProgram {
 }
 
 extension Terminal {
-    /// Tells the user what stopped the command, and returns the code that tells a script.
+    /// Prints why the command failed, and returns the exit code for scripts.
     public func explain(_ error: any Error, prefix: String) -> ExitCode {
         switch error {
         case let failure as CommandFailure:

@@ -1,4 +1,5 @@
-/// Text in the language of man pages, man(7), in which a backslash, and a sign at the beginning of a line, mean something.
+/// Text in the language of man pages, man(7). Backslashes, and some characters at the beginning of a line, have a
+/// meaning in it.
 struct Roff {
     private(set) var text = ""
 
@@ -10,7 +11,7 @@ struct Roff {
         line(".SH \(Self.escaped(title.uppercased()))")
     }
 
-    /// Paragraphs, separated by empty lines; an indented line is shown as it is.
+    /// Adds paragraphs, separated by empty lines. Indented lines are shown unchanged.
     mutating func paragraphs(_ text: String) {
         var isAsItIs = false
         for part in text.split(separator: "\n", omittingEmptySubsequences: false) {
@@ -24,7 +25,7 @@ struct Roff {
         if isAsItIs { line(".fi\n.RE") }
     }
 
-    /// A term, and what it means.
+    /// Adds a term and its meaning.
     mutating func item(_ term: String, _ meaning: String) {
         line(".TP\n\\fB\(Self.escaped(term))\\fR")
         line(Self.escaped(meaning))
@@ -42,7 +43,7 @@ struct Roff {
         text += line + "\n"
     }
 
-    /// Dashes, quotes and carets as they are typed: groff makes typography of them otherwise.
+    /// Returns the text with characters escaped that groff would replace by typographic dashes, quotes and carets.
     static func escaped(_ text: some StringProtocol) -> String {
         let signs: [Character: String] = [
             "\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti",

@@ -1,4 +1,4 @@
-/// Rows for people: aligned columns under headings.
+/// Rows for people, in aligned columns under headings.
 public struct Table {
     public struct Column: Sendable {
         public enum Alignment: Sendable {
@@ -7,9 +7,9 @@ public struct Table {
 
         public let title: String
         public let alignment: Alignment
-        /// Whether it may be cut when the screen is too narrow.
+        /// True if cells may be cut when the screen is too narrow.
         public let canBeCut: Bool
-        /// For tables that are printed while their rows come in.
+        /// Minimum width, for tables that are printed while their rows arrive.
         public let minimumWidth: Int
 
         public static func text(_ title: String, canBeCut: Bool = false, minimumWidth: Int = 0) -> Column {
@@ -33,14 +33,14 @@ public struct Table {
         rows.append(cells)
     }
 
-    /// The heading and the rows, in the terminal's form.
+    /// Returns the heading and the rows in the terminal's format.
     public func lines(on terminal: Terminal) -> [String] {
         guard terminal.form != .table else { return lines(width: terminal.width) }
         var stream = TableStream(columns, on: terminal)
         return [stream.heading] + rows.map { stream.line($0) }
     }
 
-    /// For people. Nothing is cut unless the width of a screen is given.
+    /// Returns the aligned lines for people. Nothing is cut unless a screen width is given.
     func lines(width: Int?) -> [String] {
         let rows = rows.map { $0.map(ScreenText.escaped) }
         var widths = columns.indices.map { column in
@@ -50,7 +50,7 @@ public struct Table {
         return ([columns.map(\.title)] + rows).map { Self.line($0, columns, widths) }
     }
 
-    /// Takes from the widest of the columns that may be cut, until all fit or none has more to give.
+    /// Reduces the widest columns that may be cut, until the row fits or no column can shrink further.
     private func cut(_ widths: inout [Int], to width: Int) {
         let narrowest = 8
         while widths.reduce(0, +) + 2 * (widths.count - 1) > width {
@@ -67,18 +67,18 @@ public struct Table {
             return columns[index].alignment == .left ? cell + padding : padding + cell
         }
         var line = padded.joined(separator: "  ")
-        // Not by characters: a row may be of any length.
+        // The loop works on bytes, because counting characters of a long row is slow.
         while line.utf8.last == UInt8(ascii: " ") { line.unicodeScalars.removeLast() }
         return line
     }
 }
 
-/// A table whose rows are printed as they come: columns start at their minimum width and grow when they must.
+/// A table whose rows are printed as they arrive. Columns start at their minimum width and grow when necessary.
 public struct TableStream {
     private let columns: [Table.Column]
     private let form: OutputForm
     private let screenWidth: Int?
-    /// Somebody may look at it on a screen, whatever its form is.
+    /// True if the output may be on a screen, whatever its format.
     private let isOnScreen: Bool
     private var widths: [Int]
 
@@ -117,7 +117,7 @@ public struct TableStream {
         return Table.line(cells, columns, widths)
     }
 
-    /// What the others leave of the screen belongs to the last column, if it may be cut.
+    /// Gives the rest of the screen's width to the last column, if that may be cut.
     private mutating func giveRemainderToLastColumn() {
         guard let screenWidth, let last = columns.last, last.canBeCut else { return }
         let others = widths.dropLast().reduce(0) { $0 + $1 + 2 }
@@ -133,7 +133,7 @@ extension Table.Column {
 
 /// Text as a screen shows it.
 public enum ScreenText {
-    /// Control characters are written out, since data must not steer the terminal or break a row.
+    /// Returns the text with control characters escaped, because data must not control the terminal or break a row.
     public static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         return text.unicodeScalars.reduce(into: "") { result, scalar in
@@ -147,7 +147,8 @@ public enum ScreenText {
         }
     }
 
-    /// Columns taken. An estimate for the usual scripts; terminals do not agree about the rest.
+    /// Returns the number of screen columns that the text occupies. The result is an estimate for common scripts,
+    /// because terminals disagree about the rest.
     public static func width(_ text: String) -> Int {
         text.utf8.allSatisfy { $0 < 0x80 } ? text.utf8.count : text.reduce(0) { $0 + width($1) }
     }

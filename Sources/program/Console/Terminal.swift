@@ -2,7 +2,7 @@ import Glibc
 import Settings
 import System
 
-/// Why nothing more can be printed.
+/// Reason why no more output can be written.
 public enum OutputFailure: Error, Equatable {
     /// The reader of a pipe has closed it.
     case readerGone
@@ -19,24 +19,24 @@ extension OutputFailure: CustomStringConvertible {
     }
 }
 
-/// Where a command prints, and what it may know about who reads it. Commands use nothing else of the process.
+/// Output of a command, and facts about its reader. Commands use nothing else of the process.
 ///
-/// Output is gathered and written in large pieces; a command that follows something calls `flush()` whenever it waits.
+/// Output is buffered and written in large pieces. A command that follows the log calls `flush()` before it waits.
 public final class Terminal {
     public typealias Writer = ([UInt8]) throws(OutputFailure) -> Void
 
     private let screenWidth: Int?
-    /// As what rows are printed.
+    /// Format in which rows are printed.
     public internal(set) var form = OutputForm.table
     private var lastHeading = ""
-    /// A person sees what is said on stderr.
+    /// True if stderr is a screen.
     public let hasErrorScreen: Bool
     public let surroundings: ConfigurationSurroundings
-    /// By which it is known what takes long.
+    /// Clock that measures slow operations.
     public let time: any TimeSource
     private let writeOutput: Writer
     private let writeErrors: Writer
-    /// What a person types, a line at a time; nil when nobody is there to type.
+    /// Reader of a line typed by a person; nil if stdin is no terminal.
     private let readAnswer: (() -> String?)?
     private var pending: [UInt8] = []
 
@@ -55,13 +55,14 @@ public final class Terminal {
         readAnswer = answers
     }
 
-    /// The columns of the screen, or nil when nobody looks at a table on one: then nothing is cut and nothing coloured.
+    /// Width of the screen in columns; nil unless a table is printed on a screen. Nil means that nothing is cut or
+    /// coloured.
     public var width: Int? { form == .table ? screenWidth : nil }
 
-    /// Whether control characters among the data could steer a screen.
+    /// True if control characters in the data could control a screen.
     var hasScreen: Bool { screenWidth != nil }
 
-    /// True when a person reads the output as it comes.
+    /// True if a person reads the output as it is printed.
     public var isInteractive: Bool {
         width != nil
     }
@@ -77,14 +78,14 @@ public final class Terminal {
         if pending.count >= Self.pendingLimit { try flush() }
     }
 
-    /// The heading of a table, unless the rows of one with the same stand right before.
+    /// Prints the heading of a table. As CSV, a heading equal to the previous one is not repeated.
     public func print(heading table: TableStream) throws(OutputFailure) {
         guard form != .csv || table.heading != lastHeading else { return }
         lastHeading = table.heading
         try print(table.heading)
     }
 
-    /// Something to people that is no row: it stands between the rows of a table, and beside those of other forms.
+    /// Prints a remark that is no row: between the rows of a table, or on stderr beside other formats.
     public func remark(_ line: String) throws(OutputFailure) {
         if form == .table { return try print(line) }
         complain(line)
@@ -95,7 +96,7 @@ public final class Terminal {
         if pending.count >= Self.pendingLimit { try flush() }
     }
 
-    /// The same of bytes that are somebody's, however many: a piece of them is copied at a time.
+    /// Writes the bytes, of any number. The terminal copies them piece by piece.
     public func write(_ bytes: RawSpan) throws(OutputFailure) {
         var start = 0
         while start < bytes.byteCount {
@@ -114,19 +115,19 @@ public final class Terminal {
         try writeOutput(bytes)
     }
 
-    /// Something on stderr that is not a whole line, for a screen only.
+    /// Writes to stderr without ending the line, for a screen only.
     public func complain(part: String) {
         try? writeErrors(Array(part.utf8))
     }
 
-    /// Asks a person on the terminal; nil when there is none, or none that answers.
+    /// Asks a person on the terminal; nil if stdin is no terminal, or at its end.
     public func ask(_ question: String) -> String? {
         guard let readAnswer else { return nil }
         complain(part: question)
         return readAnswer()
     }
 
-    /// A line on stderr. If nobody reads that, there is nobody left to tell.
+    /// Writes a line to stderr. A failure is ignored, because no one is left to tell.
     public func complain(_ line: String) {
         try? writeErrors(Array((line + "\n").utf8))
     }
@@ -142,14 +143,14 @@ extension Terminal {
     }
 }
 
-/// A file descriptor that the process was given.
+/// A file descriptor that the process inherited.
 public struct StandardStream: Sendable {
     public let descriptor: Int32
 
     public static let output = StandardStream(descriptor: STDOUT_FILENO)
     public static let errors = StandardStream(descriptor: STDERR_FILENO)
 
-    /// Nil if it is no terminal.
+    /// Width of the terminal in columns; nil if the stream is no terminal.
     public var columns: Int? {
         guard isatty(descriptor) == 1 else { return nil }
         var size = winsize()
@@ -187,7 +188,7 @@ public struct StandardStream: Sendable {
         }
     }
 
-    /// A descriptor that another program shares may have been set not to wait.
+    /// Waits until the descriptor is writable. Another program that shares it may have made it nonblocking.
     private func waitUntilWritable() {
         var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         // SAFETY: poll reads and writes the one pollfd above and keeps no pointer to it.

@@ -101,7 +101,8 @@ struct JudgeJob: AskedJob {
             }
     }
 
-    /// True for conversions, which belong to one batch of a loop: questions of others must not cost rows their columns.
+    /// True for conversions, which bypass the inbox's limits, because each loop has only one batch of them. Other
+    /// questions must not cost rows their columns.
     var isBoundedByAsker: Bool { if case .conversions = work { true } else { false } }
 
     /// True if the job may still wait while the database is away. A question about a match can be answered as unknown.

@@ -1,6 +1,6 @@
 import Console
 
-/// What `tidewire` can do, in the order in which its help lists it.
+/// Commands of `tidewire`, in the order of its help.
 let allCommands: [any Command] = [
     ServeCommand(),
     DevCommand(),

@@ -9,7 +9,7 @@ import Projects
 import Settings
 import System
 
-/// For commands that read a log: the log of a hub that runs, asked by its operators' API.
+/// Options for commands that read a log: they can ask a running hub for its log by its operators' API.
 extension Option {
     static let server = Option.value(
         "server", "URL",
@@ -29,20 +29,20 @@ enum AskingHelp {
         down there. It gives at most 256 MiB, within a minute.
         """
 
-    /// For commands that do their work where they are called.
+    /// Help for commands that do their work locally.
     static let window = """
         --server URL fetches the window from a hub, as a bundle, masked by the rules of its machine, and works on that here; what \
         --unmask shows is written down there. A bundle has at most 256 MiB and takes a minute at most: --from and --to keep it small.
         """
 }
 
-/// A hub that is asked by its operators' API.
+/// A hub asked by its operators' API.
 struct AskedHub {
     private let request: HubRequest
     private let address: HubAddress
     private let project: String
 
-    /// Nil where no hub is to be asked.
+    /// Creates the connection; nil if `--server` is not given.
     init?(_ arguments: Arguments, _ terminal: Terminal) throws {
         guard let text = arguments.value(of: .server) else {
             for option in [Option.token, .certificates] where arguments.value(of: option) != nil {
@@ -70,7 +70,8 @@ struct AskedHub {
         }
     }
 
-    /// The answer to a question, which may come in parts: the first one as a whole, and the bytes of all of them in their order.
+    /// Asks a question. The answer may come in parts: returns the first part, and passes the bytes of all parts to
+    /// `take` in order.
     func ask(_ question: String, _ take: ([UInt8]) throws -> Void) throws -> HubAnswer {
         let answer = try get("log/\(question)&parts=true")
         try take(answer.body)
@@ -93,7 +94,7 @@ struct AskedHub {
         try answer { try request.delete(place(path), accepting: "*/*") }
     }
 
-    /// - Parameter tries: how often, where the hub is there and cannot do it just now.
+    /// - Parameter tries: the number of attempts while the hub answers that it is temporarily unable (503).
     func post(_ path: String, _ json: [UInt8], trying tries: Int = 1) throws -> HubAnswer {
         try answer {
             var answer = try request.post(place(path), json)
@@ -107,7 +108,7 @@ struct AskedHub {
 
     private func place(_ path: String) -> String { "tenants/\(PercentText.encoded(project))/\(path)" }
 
-    /// What the hub's command printed and said, as its own.
+    /// Prints the output and remarks of the hub's command as this command's own. Returns the hub's exit code.
     func show(_ answer: HubAnswer, _ terminal: Terminal) throws -> ExitCode {
         try terminal.write(answer.body)
         try terminal.flush()
@@ -148,7 +149,8 @@ struct AskedHub {
 }
 
 extension Arguments {
-    /// What a hub answers, where one is to be asked; its words and its exit code are the command's.
+    /// Answers from a hub if `--server` is given; nil otherwise. The hub's output and exit code become the command's
+    /// own.
     func answer(
         _ command: String, options: [Option], to file: String? = nil, _ terminal: Terminal
     ) throws -> ExitCode? {
@@ -169,7 +171,7 @@ extension Arguments {
         return Self.exitCode(answer, terminal)
     }
 
-    /// What the command said beside its answer, and how it ended there.
+    /// Prints the remarks of the hub's command, and returns its exit code.
     fileprivate static func exitCode(_ answer: HubAnswer, _ terminal: Terminal) -> ExitCode {
         let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
         for line in remarks.split(separator: "\n") { terminal.complain(ScreenText.escaped(String(line))) }
@@ -183,7 +185,7 @@ extension Arguments {
             guard let name = place < names.count ? names[place] : names.last else { continue }
             items.append((name.hasSuffix("…") ? String(name.dropLast()) : name, operand))
         }
-        // How the answer is to look, and where it goes, was taken already.
+        // These options were handled locally: the format of the answer and its destination.
         let local = Set(Option.asking.map(\.name) + ["project", "quiet", "output", "json", "file"])
         if has(.json) { items.append(("json", "true")) }
         if form == .csv || form == .markdown { items.append(("output", form == .csv ? "csv" : "md")) }
@@ -208,7 +210,7 @@ extension Arguments {
         return answer
     }
 
-    /// Writes what a hub gives where it is whole, and nothing where that is nothing.
+    /// Writes the hub's answer to a file once the answer is complete. An empty answer creates no file.
     fileprivate static func fetch(
         _ hub: AskedHub, _ question: String, to path: String
     ) throws -> (answer: HubAnswer, size: Int) {
@@ -225,9 +227,10 @@ extension Arguments {
     }
 }
 
-/// For commands that do their work here: a window of a hub's log, fetched as a bundle.
+/// Log access for commands that do their work locally, on a window of a hub's log fetched as a bundle.
 extension Arguments {
-    /// The log that is worked on: files, or what a hub gives of its own. `window` are the options that say what is wanted of it.
+    /// Returns the log to work on: local files, or a window fetched from a hub. `window` contains the options that
+    /// select the window.
     func log(asking window: [Option], _ terminal: Terminal) throws -> HistoryLog {
         guard let hub = try AskedHub(self, terminal) else { return try historyLog(terminal) }
         guard value(of: .log) == nil else { throw UsageError("--server asks a hub, and --log reads files") }
@@ -240,7 +243,7 @@ extension Arguments {
         let directory = "\(place)/tidewire-\(UUIDText.random())"
         do {
             try Directories.make(directory)
-            // Once it is open nobody needs its name.
+            // The bundle stays open, so its name is no longer needed.
             defer { try? Directories.removeAll(directory) }
             let progress = Progress(terminal, isQuiet: has(.withoutProgress))
             progress.note("fetching the log from the hub")
@@ -261,7 +264,7 @@ extension Arguments {
         return CommandFailure(code ?? .notFound, "the hub has no such window: \(words ?? "it does not say why")")
     }
 
-    /// Writes down what is about to be replayed: where the log is.
+    /// Records a planned replay in the audit file of the log, which may be at a hub.
     func auditReplay(_ what: String, _ terminal: Terminal) throws {
         guard let hub = try AskedHub(self, terminal) else {
             return try audit(.replay, what, ofLog: logDirectory(terminal), terminal)

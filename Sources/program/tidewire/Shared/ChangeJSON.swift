@@ -4,7 +4,7 @@ import Console
 import History
 import Projects
 
-/// A recorded change as scripts read it. The names are promised to users and do not change.
+/// JSON of a recorded change, for scripts. The names are promised to users and do not change.
 extension RecordedChange {
     var json: String {
         var line = JSONLine()
@@ -23,7 +23,7 @@ extension RecordedChange {
         return line.text
     }
 
-    /// Of a row that somebody read.
+    /// JSON of a row that a backfill read.
     var readingJSON: String {
         var line = JSONLine()
         line.add("offset", offset)
@@ -52,7 +52,7 @@ extension RecordedChange {
     private func addMessage(to line: inout JSONLine) {
         line.add("transactional", isTransactional)
         line.add("prefix", String(decoding: prefix, as: UTF8.self))
-        // A message may hold any bytes.
+        // A message may contain any bytes.
         let text = String(validating: content, as: UTF8.self)
         line.add("content", text)
         if text == nil {
@@ -78,7 +78,7 @@ extension RecordedChange {
         "[" + columns.map { JSONLine.quoted(relation?.relation.columns[$0].name ?? "") }.joined(separator: ",") + "]"
     }
 
-    /// Columns whose value is not known are left out.
+    /// Returns an object of the columns. Columns with unknown values are omitted.
     func object(_ columns: [(Int, RowValue)]) -> String {
         guard let relation else { return "null" }
         var object = JSONLine()
@@ -122,7 +122,7 @@ extension RecordedPresence {
         line.add("private", mark.isPrivate)
         line.add("key", String(decoding: mark.key, as: UTF8.self))
         line.add("ref", String(decoding: mark.ref, as: UTF8.self))
-        // As text: it is what a client told, whatever that was.
+        // The metadata is written as text, because the client may have sent anything.
         line.add("meta", String(decoding: mark.meta, as: UTF8.self))
         return line.text
     }

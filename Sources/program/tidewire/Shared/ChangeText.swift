@@ -3,10 +3,10 @@ import Change
 import Console
 import History
 
-/// A recorded change as people read it.
+/// Text of a recorded change, for people.
 struct ChangeText {
     let zone: DisplayZone
-    /// Longer values are shortened. Whoever needs them whole asks for JSON.
+    /// Maximum length of a value; longer values are shortened. JSON has them whole.
     let longest: Int
 
     init(zone: DisplayZone, _ terminal: Terminal) {
@@ -14,7 +14,7 @@ struct ChangeText {
         longest = terminal.form == .table ? (terminal.isInteractive ? 40 : 200) : .max
     }
 
-    /// OFFSET, TIME, LSN, XID, OP: what all tables of changes begin with.
+    /// Returns the first cells of all tables of changes: OFFSET, TIME, LSN, XID, OP.
     func place(_ change: RecordedChange) -> [String] {
         [
             String(change.offset), zone.text(change.time), change.transaction.commitLSN.description,
@@ -22,7 +22,7 @@ struct ChangeText {
         ]
     }
 
-    /// The same of a row that somebody read: it stands between two changes.
+    /// Returns the first cells of a row that a backfill read, which stands between two changes.
     func place(ofReading row: RecordedChange) -> [String] {
         ["-", zone.text(row.time), row.transaction.commitLSN.description, "-", "READ"]
     }
@@ -34,7 +34,7 @@ struct ChangeText {
         return key.isEmpty ? "-" : key.map { $0.value.plainText ?? $0.value.word }.joined(separator: ",")
     }
 
-    /// What the change did, by itself.
+    /// Returns a summary of the change alone.
     func summary(_ change: RecordedChange) -> String {
         if let forgotten = change.forgotten { return forgotten.words }
         return switch change.operation {
@@ -46,7 +46,7 @@ struct ChangeText {
         }
     }
 
-    /// A row of realtime.messages as what it is: its event and topic, and what it carries.
+    /// Returns the event, topic and payload of a row of realtime.messages; nil for other rows.
     private func message(_ change: RecordedChange) -> String? {
         guard let relation = change.relation?.relation, MessageTable.holds(relation) else { return nil }
         func part(_ name: String) -> RowValue? {
@@ -68,7 +68,7 @@ struct ChangeText {
         return columns(change, change.row.indices.filter { !change.isKey($0) })
     }
 
-    /// The same for a row whose key is known from elsewhere, without looking at what changed.
+    /// Returns the whole row instead of the changed columns of an update, for a row whose key is shown elsewhere.
     func wholeRow(_ change: RecordedChange) -> String {
         change.operation == .update && change.forgotten == nil
             ? columns(change, Array(change.row.indices)) : summary(change)
@@ -90,7 +90,7 @@ struct ChangeText {
         columns.map { "\(name($0, change)): \(value(change.row[$0], $0, change))" }.joined(separator: ", ")
     }
 
-    /// `body: "a"→"b"`
+    /// Returns the difference in a column, such as `body: "a"→"b"`.
     func difference(_ change: RecordedChange, _ column: Int, _ before: RowValue?) -> String {
         let after = value(change.value(of: column) ?? .unchanged, column, change)
         guard let before else { return "\(name(column, change)): \(after)" }
@@ -105,14 +105,14 @@ struct ChangeText {
         if case .masked = value { return value.word }
         guard let relation = change.relation else { return value.word }
         let rendering = relation.renderings[column]
-        // Of a large value that is shortened no more is written out than may be shown.
+        // Only the beginning of a large value is rendered, because the text is shortened anyway.
         if longest < .max, let beginning = value.beginning(Self.mostBytes, rendering) {
             return shortened(beginning.json(rendering) ?? value.word)
         }
         return shortened(ifLong: value.json(rendering) ?? value.word)
     }
 
-    /// Many times what is shown at most, whatever its characters are.
+    /// Number of bytes of a large value that are rendered: far more than the maximum shown, for any characters.
     private static let mostBytes = 64 << 10
 
     private func shortened(ifLong text: String) -> String {
@@ -125,7 +125,7 @@ struct ChangeText {
 
     private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Who came or went: in the columns of changes.
+    /// Returns the cells of a presence event, in the columns of changes.
     func line(_ presence: RecordedPresence) -> [String] {
         let mark = presence.mark
         return [
@@ -134,13 +134,13 @@ struct ChangeText {
         ]
     }
 
-    /// What an operator did there, in the middle of the lines.
+    /// Returns the line for an operator's mark among the lines of changes.
     func line(_ mark: RecordedMark) -> String {
         let words = mark.mark.text.isEmpty ? "" : ": \(ScreenText.escaped(text(mark.mark.text)))"
         return "──── \(mark.mark.action.name)\(words), \(zone.text(mark.mark.time)) ────"
     }
 
-    /// Where history breaks, in the middle of its lines.
+    /// Returns the line for a gap in the history among the lines of changes.
     func line(_ gap: RecordedGap) -> String {
         "──── gap: \(gap.gap.reason.rawValue), \(gap.gap.from) → \(gap.gap.to), new epoch \(Hex.text(gap.epoch)), "
             + "\(zone.text(gap.time)) ────"
@@ -152,12 +152,12 @@ extension RecordedChange {
 }
 
 extension ForgottenChange {
-    /// In the place of what it was.
+    /// Text that replaces a forgotten change.
     var words: String { date.map { "(forgotten on \($0))" } ?? "(forgotten)" }
 }
 
 extension RowValue {
-    /// For a value without a text.
+    /// Text for any value, including those without a plain text.
     var word: String {
         switch self {
         case .null: "null"
@@ -170,8 +170,8 @@ extension RowValue {
 }
 
 extension RowValue {
-    /// As many bytes of its beginning, up to the end of a character, where it is longer and its rendering begins as that of its
-    /// beginning; else nil.
+    /// Returns at most `most` bytes of the value's beginning, up to the end of a character. Nil if the value is not
+    /// longer, or if its rendering does not begin with the rendering of its beginning.
     fileprivate func beginning(_ most: Int, _ rendering: JSONRendering) -> RowValue? {
         guard case .text(let bytes) = self, bytes.count > most else { return nil }
         switch rendering {

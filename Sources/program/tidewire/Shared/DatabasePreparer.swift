@@ -2,8 +2,8 @@ import Diagnostics
 import Embedded
 import Postgres
 
-/// What `tidewire db apply` does, by a hub that starts or has a new project: nobody is there to be asked, and the log has
-/// what was made, and what a login that may more has to make.
+/// Preparation of the database, as by `tidewire db apply`, when a hub starts or has a new project. It asks no one. The
+/// log shows what was made, and what a login with more rights must make.
 struct DatabasePreparer {
     private let connection: Connection
 
@@ -30,7 +30,7 @@ struct DatabasePreparer {
         }
     }
 
-    /// Nil where nothing can be made now, somebody else's lock for one: the hub does not wait for that.
+    /// Applies a file; nil if that is impossible now, for example because of a lock. The hub does not wait.
     private func attempt(_ file: SQLFile, _ installation: Installation) throws(PostgresError) -> InstallationStep? {
         do throws(PostgresError) {
             let step = try installation.apply(file)

@@ -4,10 +4,10 @@ import History
 import Projects
 import System
 
-/// The time zone that people read times in. Scripts always get UTC.
+/// Time zone in which times are shown to people. Scripts always get UTC.
 struct DisplayZone {
     let name: String
-    /// Seconds east of UTC, at a moment in seconds since 1970.
+    /// Seconds east of UTC, for a time in seconds since 1970.
     let offset: @Sendable (Int64) -> Int64
 
     static let utc = DisplayZone(name: "UTC") { _ in 0 }
@@ -17,7 +17,7 @@ struct DisplayZone {
         self.offset = offset
     }
 
-    /// `UTC`, `local`, `+02:00` or a name of the system's zone files, such as `Europe/Rome`.
+    /// Parses `UTC`, `local`, `+02:00` or a name of the system's zone files, such as `Europe/Rome`.
     init?(_ text: String) {
         if text.uppercased() == "UTC" || text == "Z" {
             self = .utc
@@ -31,17 +31,18 @@ struct DisplayZone {
         }
     }
 
-    /// `2026-11-14 10:02:11.204`
+    /// Returns the time as `2026-11-14 10:02:11.204`.
     func text(_ microseconds: Int64?) -> String {
         guard let microseconds else { return "-" }
         return TimeText.write(
             microseconds, offsetSeconds: offset(microseconds.dividedDown(by: 1_000_000)), separator: " ", digits: 3)
     }
 
-    /// The heading of a column of times.
+    /// Heading of a column of times.
     var heading: String { "TIME (\(name == "local" ? "LOCAL" : name))" }
 
-    /// The offset at a time that the clocks there show. Twice, because the first guess is off by the offset itself.
+    /// Returns the offset at a local time. The calculation repeats, because the first guess is off by the offset
+    /// itself.
     func offset(atLocal seconds: Int64) -> Int64 { offset(seconds - offset(seconds)) }
 }
 

@@ -4,12 +4,12 @@ import Console
 import Explaining
 import History
 
-/// An explanation as people read it; as csv and md, a row for each step of the way and each part of it.
+/// Printer of an explanation for people. As csv and md it prints a row for each step and each of its parts.
 struct ExplanationPrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
     private var rows: TableStream
-    /// Which of an update's two rows is judged.
+    /// Image of an update, old or new, that is being explained.
     private var image = ""
 
     init(_ terminal: Terminal, _ zone: DisplayZone) {
@@ -41,7 +41,7 @@ struct ExplanationPrinter {
         try heading("\n" + ScreenText.escaped(explanation.sentence))
     }
 
-    /// What stands over others, which say by themselves where they belong in rows.
+    /// Prints a heading. Other formats need none, because their rows name their step.
     private func heading(_ text: String) throws { if isText { try terminal.print(text) } }
 
     private mutating func line(_ name: String, _ text: String, _ hub: String = "") throws {
@@ -178,7 +178,7 @@ struct ExplanationPrinter {
 }
 
 extension Explanation {
-    /// The names are promised to users and do not change.
+    /// JSON of the explanation. The names are promised to users and do not change.
     func json(_ change: RecordedChange) -> String {
         var line = JSONLine()
         line.add("told", isTold)

@@ -6,7 +6,7 @@ import Settings
 import System
 
 extension Arguments {
-    /// Of a file that an option names; `-` is what is piped into the command.
+    /// Returns the contents of a file that an option names; `-` means standard input.
     func contents(of path: String, named option: String, _ terminal: Terminal) throws(UsageError) -> String {
         if path == "-" { return try StandardInput.text(option) }
         switch terminal.surroundings.readFile(path) {
@@ -17,7 +17,7 @@ extension Arguments {
     }
 }
 
-/// What is piped into the command.
+/// Standard input of the command.
 private enum StandardInput {
     static func text(_ option: String) throws(UsageError) -> String {
         var input = ByteWriter(capacity: 4096)

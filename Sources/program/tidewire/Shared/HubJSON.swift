@@ -1,14 +1,14 @@
 import Bytes
 
-/// What hubs answer, read as far as commands need it.
+/// Answer of a hub, parsed as far as commands need it.
 struct HubJSON {
-    /// The object's members that are no objects and no arrays, and the texts of those that are arrays of objects.
+    /// Scalar members of the object, and the JSON of its other members except arrays of objects.
     private(set) var members: [String: String] = [:]
     private(set) var rows: [HubJSON] = []
-    /// As it came.
+    /// JSON of the object as received.
     private(set) var text = ""
 
-    /// Nil for what is no object.
+    /// Parses an object; nil for other values.
     init?(_ bytes: [UInt8]) {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         guard let read = try? Self.read(unsafe bytes.span.bytes) else { return nil }
@@ -24,7 +24,7 @@ struct HubJSON {
         return try scanner.next() == .end ? object : nil
     }
 
-    /// Behind its beginning.
+    /// Parses an object after its opening brace.
     private static func object(
         _ scanner: inout JSONScanner, _ bytes: RawSpan, isOuter: Bool
     ) throws(ByteError) -> HubJSON {

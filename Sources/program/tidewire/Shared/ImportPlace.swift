@@ -4,21 +4,22 @@ import Glibc
 import Ingest
 import System
 
-/// Where an imported log is made: aside, in a directory beside the one that it is for, which gets its name when all of it is
-/// durable. Whatever stops an import, the log's directory has the whole log or none; what was left aside goes with the next
-/// import.
+/// Directory in which an imported log is made. It lies beside the log's own directory, and is renamed once the log is
+/// complete and durable. Whatever stops an import, the log's directory has the whole log or none. The next import
+/// removes the remains.
 final class ImportPlace {
     let directory: DiskDirectory
     private let path: String
     private let aside: String
     private var locks: [any StorageLock] = []
 
-    /// Says in the directory aside that somebody is at work there.
+    /// Lock file that marks a running import.
     private static let mark = "IMPORT"
-    /// What a directory may have that no log was in yet.
+    /// File that a directory without a log may contain.
     private static let lock = "LOCK"
 
-    /// - Parameter dataDirectory: that of the hub whose log it will be, if it will be a hub's: none may run meanwhile.
+    /// - Parameter dataDirectory: the data directory of the hub that will use the log; nil for none. That hub must not
+    ///   run meanwhile.
     init(_ path: String, dataDirectory: String?) throws {
         let path = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
         self.path = path
@@ -47,7 +48,7 @@ final class ImportPlace {
             hint: "Choose another directory with --data-dir or --log.")
     }
 
-    /// Nil if there is no such directory.
+    /// Returns the names in a directory; nil if it does not exist.
     private static func names(_ path: String) throws(SystemError) -> [String]? {
         let directory: DiskDirectory
         do {
@@ -59,7 +60,7 @@ final class ImportPlace {
         return try directory.names()
     }
 
-    /// The log is whole and durable: it gets its place.
+    /// Moves the complete and durable log to its place.
     func keep() throws {
         do throws(SystemError) {
             try directory.remove(Self.mark)
@@ -73,7 +74,7 @@ final class ImportPlace {
         }
     }
 
-    /// Nothing is left of it.
+    /// Removes the directory with everything in it.
     func clear() {
         for name in (try? directory.names()) ?? [] { try? directory.remove(name) }
         try? Directories.remove(aside)

@@ -8,7 +8,7 @@ import Projects
 import Settings
 import System
 
-/// Where a command that reads the event log finds it.
+/// Options that tell a command where the event log is.
 extension Option {
     static let log = Option.value(
         "log", "DIR",
@@ -19,12 +19,12 @@ extension Option {
 }
 
 extension OptionGroup {
-    /// For commands that need nothing but the log.
+    /// Options for commands that need nothing but the log.
     static let dataDirectory = OptionGroup.configuration(of: [Setting(\.dataDirectory), Setting(\.maskRules)])
 }
 
 extension Arguments {
-    /// The directory of the event log, as it was asked for or configured.
+    /// Returns the directory of the event log, as given or configured.
     func logDirectory(_ terminal: Terminal) throws -> String {
         if let path = value(of: .log) {
             guard !path.isEmpty else { throw UsageError("--log: expected a directory") }
@@ -46,8 +46,8 @@ extension Arguments {
         }
     }
 
-    /// The log, opened for reading: no lock is taken, and a hub may run meanwhile. All that it gives is masked; what is
-    /// to be shown of that is written down first.
+    /// Opens the log for reading, without a lock, so that a hub may run meanwhile. All values are masked. Unmasking is
+    /// recorded in the audit file first.
     func historyLog(_ terminal: Terminal) throws -> HistoryLog {
         let path = try logDirectory(terminal)
         let bundle = try LogAccess.bundle(at: path)
@@ -60,7 +60,7 @@ extension Arguments {
 }
 
 extension Arguments {
-    /// Throws if a mask to remove covers values that the bundle was made without.
+    /// Throws if `--unmask` names values that the bundle does not contain.
     private func check(_ shown: [ColumnMask], areIn bundle: LogBundle) throws(UsageError) {
         let inBundle = bundle.masking.shown
         for mask in shown
@@ -75,12 +75,12 @@ extension Arguments {
 enum LogAccess {
     static let exitCodes: [ExitCode] = [.notFound, .outsideRetention, .unreachable, .damaged]
 
-    /// A log's directory, or the one in a bundle.
+    /// Opens a log's directory, or the log in a bundle.
     static func open(_ path: String) throws -> any StorageDirectory {
         try bundle(at: path)?.directory ?? openDirectory(path)
     }
 
-    /// Nil where it is no file.
+    /// Opens a bundle; nil if the path is not a file.
     static func bundle(at path: String) throws -> LogBundle? {
         guard Directories.isThere(path), !Directories.isDirectory(path) else { return nil }
         return try bundle(path)
@@ -96,7 +96,7 @@ enum LogAccess {
         }
     }
 
-    /// For what writes, too.
+    /// Opens a log's directory, also for commands that write.
     static func openDirectory(_ path: String) throws -> DiskDirectory {
         do throws(SystemError) {
             return try DiskDirectory(path)
@@ -113,7 +113,7 @@ enum LogAccess {
                 + "`tidewire serve` makes a log when it first reaches its database.")
     }
 
-    /// Runs something that reads the log, and says what stops it in words and in an exit code.
+    /// Runs a body that reads the log. Turns its errors into messages with exit codes.
     static func explained<T: ~Copyable>(_ body: () throws -> T) throws -> T {
         do {
             return try body()
@@ -128,7 +128,7 @@ enum LogAccess {
         }
     }
 
-    /// Every checksum, with a line for who waits.
+    /// Verifies every checksum, and shows progress.
     static func verified(
         _ directory: any StorageDirectory, _ progress: Progress,
         look: (UInt64, EntryKind, RawSpan) -> Void = { _, _, _ in }
