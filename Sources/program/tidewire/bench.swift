@@ -1,6 +1,6 @@
 import Console
 
-/// `tidewire bench`, which is a program of its own: the hub does not carry what loads it.
+/// `tidewire bench`, which is a separate program, so that the hub does not contain the load generator.
 struct BenchCommand: Command {
     let name = "bench"
     let summary = "Measure the hub on this machine, beside its baselines."

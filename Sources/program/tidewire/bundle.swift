@@ -107,7 +107,8 @@ extension Option {
 }
 
 extension Configuration.Effective {
-    /// As `tidewire config --json` prints it, without what that explains: secrets are not shown there either.
+    /// Returns the setting as `tidewire config --json` prints it, without its explanations. Secrets are hidden there
+    /// too.
     fileprivate var bundled: String {
         var line = JSONLine()
         line.add("name", setting.name)

@@ -88,7 +88,7 @@ extension Option {
         "ddl-messages", "Also make the event triggers of 050_ddl_messages.sql, which takes a superuser.")
 }
 
-/// What was planned and done, for people or programs.
+/// Report of planned and executed changes, for people or scripts.
 private struct InstallationReport {
     private let terminal: Terminal
     private let isJSON: Bool

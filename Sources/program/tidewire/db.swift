@@ -15,7 +15,7 @@ struct DatabaseCommand: Command {
     let subcommands: [any Command] = [DatabaseApplyCommand()]
 }
 
-/// A connection for a command that looks after the database.
+/// Connections for commands that administer the database.
 enum DatabaseAccess {
     static func connect(
         _ configuration: Configuration, _ name: String, keepsSettings: Bool = false
@@ -27,7 +27,7 @@ enum DatabaseAccess {
             ConnectionTarget(database.revealed), shown: "\(database)", name, keepsSettings: keepsSettings)
     }
 
-    /// `shown` is the address without its secrets.
+    /// - Parameter shown: the address without its secrets.
     static func connect(
         _ target: ConnectionTarget, shown: String, _ name: String, keepsSettings: Bool = false
     ) throws -> Connection {
@@ -48,7 +48,7 @@ enum DatabaseAccess {
         }
     }
 
-    /// What to do about it; of what the login may not do, with whose login it can be done.
+    /// Returns advice about the error. If the login lacks a right, the advice names the login that has it.
     static func hint(_ error: PostgresError, who needed: String = "that owns what is named, or a superuser") -> String?
     {
         guard error.sqlState == SQLState.insufficientPrivilege else { return error.hint }

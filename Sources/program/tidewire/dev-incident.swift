@@ -11,16 +11,17 @@ import Server
 import Settings
 import System
 
-/// The hub of `tidewire dev`, which an incident restarts.
+/// The hub of `tidewire dev`, which the incident restarts.
 final class DevHub {
     private let configuration: Configuration
     private(set) var hub: Hub
 
-    /// Three devices need not be sent away one after the other; and on one loop all happens in one order.
+    /// Settings for a fast and ordered incident: clients need no slow drain, and one loop keeps all events in one
+    /// order.
     static let hurried = [
         SettingOverride(Setting(\.drainTime), "0s", from: .command("tidewire dev")),
         SettingOverride(Setting(\.loops), "1", from: .command("tidewire dev")),
-        // A device waits for what it is told, and says nothing meanwhile.
+        // A device only listens, so an idle timeout would disconnect it.
         SettingOverride(Setting(\.idleTimeout), "0", from: .command("tidewire dev")),
     ]
 
@@ -38,7 +39,7 @@ final class DevHub {
         try awaitStream()
     }
 
-    /// What is committed from then on is in the log.
+    /// Waits until the hub streams, so that all later commits reach the log.
     func awaitStream() throws {
         for _ in 0..<1800 {
             if hub.status.isStreaming { return }
@@ -48,7 +49,7 @@ final class DevHub {
     }
 }
 
-/// `tidewire dev --incident`: it happens, and then there is something to ask.
+/// Demonstration of `tidewire dev --incident`: runs the incident, then shows questions about it.
 struct IncidentShow {
     let directory: String
     let database: DemoDatabase
@@ -94,7 +95,7 @@ struct IncidentShow {
         throw CommandFailure(.unreachable, "the log has not got what the catalog says within three minutes")
     }
 
-    /// What is asked then is answered the same whenever it is: who has left is in the log as gone.
+    /// Waits until the log shows the end of every client, so that the questions always have the same answers.
     private func awaitEnds() throws {
         let log = HistoryLog(directory: try DiskDirectory(logDirectory), masking: Masking())
         for _ in 0..<1800 {
@@ -109,7 +110,7 @@ struct IncidentShow {
         throw CommandFailure(.unreachable, "the log has not got that everybody has left within three minutes")
     }
 
-    // MARK: What happens
+    // MARK: The incident
 
     private func say(_ step: IncidentStep) throws {
         if isJSON {
@@ -137,7 +138,7 @@ struct IncidentShow {
         return line.text
     }
 
-    // MARK: What can be asked
+    // MARK: Questions
 
     private func printQuestions() throws {
         let log = HistoryLog(directory: try DiskDirectory(logDirectory), masking: Masking())
@@ -174,7 +175,7 @@ struct IncidentShow {
     }
 }
 
-/// What an engineer would ask after the incident, and the commands that answer, with the places of this log.
+/// Questions that an engineer would ask after the incident, with the commands that answer them on this log.
 struct IncidentQuestions {
     struct Question {
         var text: String

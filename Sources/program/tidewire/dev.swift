@@ -35,7 +35,7 @@ struct DevCommand: Command {
         migration, database_url) last.
         """
     let options: [Option] = [.interval, .incident, .quiet, .json]
-    // The database is its own, so there is no flag for another.
+    // The command has its own database, so it takes no option for another.
     let optionGroups: [OptionGroup] = [
         .configuration(of: Setting.all.filter { $0 != Setting(\.databaseURL) && $0 != Setting(\.policyDatabaseURL) })
     ]
@@ -71,11 +71,11 @@ struct DevCommand: Command {
         return interval
     }
 
-    /// Start in order, wait, stop in the reverse order.
+    /// Starts everything in order, waits for the end, and stops everything in reverse order.
     private func live(
         in directory: String, _ base: Configuration, _ interval: Int, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> ExitCode {
-        // PostgreSQL's user must be able to pass through to its own part; log and secrets in it stay closed.
+        // PostgreSQL's user must be able to enter its own subdirectory. The log and secrets beside it stay closed.
         try Directories.make(directory, mode: 0o711)
         let lock = try takeLock(directory)
         terminal.complain("Starting a private PostgreSQL in \(directory)/postgres …")
@@ -118,7 +118,7 @@ struct DevCommand: Command {
         return withExtendedLifetime(lock) { .ok }
     }
 
-    /// Two of us on one directory would take the database from under each other.
+    /// Locks the directory. Two processes on one directory would stop each other's database.
     private func takeLock(_ directory: String) throws -> any StorageLock {
         switch try DiskDirectory(directory).lock("DEV.LOCK") {
         case .taken(let lock): return lock
@@ -151,7 +151,7 @@ extension Option {
     fileprivate static let quiet = Option.flag("quiet", "Do not print how to connect.")
 }
 
-/// How to connect, for a person or a script.
+/// Connection data, for a person or a script.
 private struct DevCard {
     let url: String
     let directory: String
@@ -201,8 +201,8 @@ private struct DevCard {
             """
     }
 
-    /// Returns a token that is valid for a year, like the keys of a project. Its own session lets the hub recognise a client
-    /// again.
+    /// Returns a token that is valid for a year, like a project's keys. Its session id lets the hub recognise a
+    /// returning client.
     private func token(role: String, person: DemoDatabase.Person?, isOfStaff: Bool = false) -> String {
         let now = Clock.unixMicroseconds() / 1_000_000
         var claims = JSONLine()

@@ -49,7 +49,7 @@ struct DoctorCommand: Command {
         let connection = try DatabaseAccess.connect(configuration, "doctor", keepsSettings: true)
         var found = SettingsCheck(configuration, terminal.surroundings).run()
         found += try DatabaseAccess.asking { try DatabaseCheck(connection, settings(configuration)).run() }
-        // Without a publication there are no tables, which was said.
+        // Without a publication there are no tables, and the missing publication has been reported.
         if !found.contains(where: { $0.area == .publication && $0.isFailure }) {
             found += try tables(configuration, only, holder)
         }
@@ -98,9 +98,9 @@ struct DoctorCommand: Command {
         }
     }
 
-    // MARK: Showing
+    // MARK: Output
 
-    /// As csv and md.
+    /// Prints the requirements as csv or md.
     private func printRows(_ found: [Requirement], _ terminal: Terminal) throws {
         var table = TableStream(
             [
@@ -141,8 +141,8 @@ struct DoctorCommand: Command {
         if let hint = requirement.hint { try terminal.print("           \(ScreenText.escaped(hint))") }
     }
 
-    /// A script: what has to be decided by somebody first is a comment in it. So is what would show rows to who does not see
-    /// them now.
+    /// Prints a script. Steps that need a decision are commented out. So are steps that would show rows to clients who
+    /// do not see them now.
     private func printFixes(_ found: [Requirement], _ terminal: Terminal) throws {
         var printed: Set<String> = []
         for requirement in found where requirement.state != .ok {
@@ -176,7 +176,7 @@ extension Arguments {
         return table
     }
 
-    /// Whose view is tried.
+    /// Returns the holder whose access is checked; nil if none is given.
     fileprivate func tried(_ terminal: Terminal) throws(UsageError) -> ExplainedHolder? {
         guard value(of: .claims) != nil || value(of: .asRole) != nil else {
             if value(of: .subject) != nil { throw UsageError("--sub needs --as-role or --claims") }
@@ -207,7 +207,7 @@ extension Requirement {
     }
 }
 
-/// What the hub would run with, as far as no database is needed to judge it.
+/// Checks of the configuration that need no database.
 private struct SettingsCheck {
     private let configuration: Configuration
     private let surroundings: ConfigurationSurroundings
@@ -235,7 +235,7 @@ private struct SettingsCheck {
         }
     }
 
-    /// Nil where there is none yet.
+    /// Checks the free space on the disk; nil if the data directory does not exist yet.
     private func disk() -> Requirement? {
         let path = configuration.dataDirectory
         guard let directory = try? DiskDirectory(path), let free = try? directory.freeBytes()

@@ -86,7 +86,7 @@ struct EventCommand: Command {
     }
 }
 
-/// How many clients came to what.
+/// Numbers of clients by outcome.
 private struct OutcomeCounts {
     private var counts: [ChangeAudience.Client.Outcome: Int] = [:]
     private static let order: [(ChangeAudience.Client.Outcome, String)] = [

@@ -85,7 +85,7 @@ struct LogAcceptLossCommand: Command {
         return path
     }
 
-    /// Where it goes on the database says when the hub starts.
+    /// Returns the entry for the gap. Its end is filled in when the hub starts, because only the database knows it.
     private static func gap(from lsn: UInt64) -> [UInt8] {
         var payload = ByteWriter()
         GapCodec.encode(Gap(reason: .logDamaged, from: LSN(lsn), to: LSN(lsn)), to: &payload)
@@ -98,7 +98,7 @@ extension Option {
 }
 
 extension EventLogLoss {
-    /// What it means, for who decides.
+    /// Returns the consequences in words, for the operator who decides.
     fileprivate var lines: [String] {
         var lines: [String] = []
         for report in setAside {

@@ -97,7 +97,7 @@ struct LogForgetCommand: Command {
         }
     }
 
-    /// Of sealed segments, for the hub that has the log to do.
+    /// Writes down the forgetting in sealed segments, which the log's hub then carries out.
     private func writeDown(
         _ table: TableName, _ arguments: Arguments, _ directory: DiskDirectory, _ progress: Progress,
         _ terminal: Terminal
@@ -173,7 +173,7 @@ extension Option {
 }
 
 extension Arguments {
-    /// What a hub answers that is asked to forget, or how much it would be; nil where none is to be asked.
+    /// Asks a hub to forget, or to count the changes; nil if `--server` is not given.
     fileprivate func forgetting(_ terminal: Terminal) throws -> ExitCode? {
         guard let hub = try AskedHub(self, terminal) else { return nil }
         for option in [Option.log, .writeDown, .auditFile] where value(of: option) != nil {
@@ -187,14 +187,14 @@ extension Arguments {
     }
 }
 
-/// What a forgetting would be, or was.
+/// Text of a planned or executed forgetting.
 private struct ForgettingText {
     enum Stage { case planned, writtenDown, done }
 
     private let plan: Forgetting
     private let table: TableName
     private let stage: Stage
-    /// Changes in the segment that the hub writes to.
+    /// Number of changes in the segment that the hub is writing.
     private let left: Int
 
     init(_ plan: Forgetting, _ table: TableName, _ stage: Stage, left: Int) {

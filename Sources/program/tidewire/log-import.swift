@@ -64,12 +64,12 @@ struct LogImportCommand: Command {
     }
 }
 
-/// A file, or standard input, line by line.
+/// Source of lines: a file or standard input.
 private struct LineSource {
     private let descriptor: Int32
     private let name: String
     private static let usualBytes = 4 << 20
-    /// Nil of a pipe.
+    /// Size of the file in bytes; nil for a pipe.
     private var size: UInt64?
 
     init(_ name: String) throws {
@@ -86,19 +86,19 @@ private struct LineSource {
             throw CommandFailure(.unreachable, "cannot read the export: \(error)")
         }
         let end = lseek(descriptor, 0, SEEK_END)
-        // What cannot be moved in has no size.
+        // A source without seeking, such as a pipe, has no size.
         guard end > 0, lseek(descriptor, 0, SEEK_SET) == 0 else { return }
         size = UInt64(end)
     }
 
-    /// How much of it these bytes are.
+    /// Returns the share of the file that these bytes are, in words.
     func share(_ bytes: UInt64) -> String {
         let text = "\(ByteText.write(bytes)) read"
         guard let size, size > 0 else { return text }
         return "\(Progress.percent(bytes, of: size)), \(text)"
     }
 
-    /// Line by line, with the bytes that were read for it.
+    /// Calls `take` for each line, with the number of bytes read so far.
     func forEachLine(_ take: (RawSpan, UInt64) throws -> Void) throws {
         var pending = ByteWriter(capacity: 256 << 10)
         var searched = 0
@@ -115,7 +115,7 @@ private struct LineSource {
                 let length = at - start
                 start = at
                 guard length > Self.usualBytes else { continue }
-                // What a long line took is needed no more when the next one is.
+                // The buffer of a long line is released when the next line begins.
                 pending.dropFirst(start)
                 pending.shrink(to: Self.usualBytes)
                 (start, at) = (0, 0)
@@ -133,7 +133,7 @@ private struct LineSource {
         if Signals.wasInterrupted { throw CommandFailure(.notFound, "interrupted; nothing of the import is left") }
     }
 
-    /// A pipe may have nothing for a long time.
+    /// Waits for input. A pipe may have none for a long time, so the wait checks for interruptions.
     private func awaitInput() throws {
         while true {
             try Self.throwIfInterrupted()

@@ -58,7 +58,7 @@ struct LogInfoCommand: Command {
         }
     }
 
-    /// The segments, as far as they can be read, and what is damaged.
+    /// Returns the readable segments, and descriptions of damage.
     private func held(
         _ log: HistoryLog, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> (segments: [SegmentSummary], damage: [String]) {
@@ -83,7 +83,7 @@ private struct LogInfo {
     let retentionAge: Duration?
     let retentionBytes: Int64?
 
-    /// Times of zero belong to messages outside of transactions, whose time is not known.
+    /// Range of known commit times. Messages outside of transactions have time zero, because their time is unknown.
     private var times: (from: Int64, to: Int64)? {
         let filled = segments.filter { !$0.isEmpty }
         guard let from = filled.map(\.begin).min(), let to = filled.map(\.maximumTime).max() else { return nil }
@@ -167,7 +167,7 @@ extension SegmentSummary {
     }
 }
 
-/// A number of bytes as people read it: three digits and a unit of 1024.
+/// Formatter for numbers of bytes: three digits and a unit of 1024.
 enum ByteText {
     static func write(_ bytes: some BinaryInteger) -> String {
         var value = Double(bytes)

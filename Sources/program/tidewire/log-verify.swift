@@ -55,7 +55,7 @@ struct LogVerifyCommand: Command {
         }
     }
 
-    /// As csv and md.
+    /// Prints the reports as csv or md.
     private func printRows(
         _ reports: [SegmentReport], _ forgotten: [UInt64: Int], _ terminal: Terminal
     ) throws {
@@ -129,7 +129,7 @@ private struct Verdict {
     private var isDamaged: Bool { problems.contains { $0.isDamage } }
     private var isTorn: Bool { problems.contains { $0.isTorn } }
 
-    /// A missing index costs time and nothing else.
+    /// Exit code of the verification. A missing index is no failure, because it only costs time.
     var exitCode: ExitCode { isDamaged ? .damaged : isTorn ? .notFound : .ok }
 
     var sentence: String {

@@ -2,7 +2,7 @@ import Console
 import Glibc
 import System
 
-// A reader that goes away is then an error of write(2), which ends a command quietly, instead of a signal.
+// Without SIGPIPE, a closed pipe becomes an error of write(2), which ends the command quietly.
 _ = signal(SIGPIPE, SIG_IGN)
 
 let words = OwnProgram.words

@@ -99,7 +99,7 @@ struct ReplayCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
         var request = try arguments.replayRequest(zone)
-        // What a hub gives is the window.
+        // The hub has already limited its answer to the window.
         if arguments.value(of: .server) != nil { (request.query.from, request.query.to) = (nil, nil) }
         let settings = try arguments.playerSettings()
         guard let text = arguments.value(of: .target) else {
@@ -201,7 +201,7 @@ extension Option {
 }
 
 extension HistoryQuery {
-    /// The same with other conditions.
+    /// Copies the query with other conditions.
     fileprivate init(_ query: HistoryQuery, with conditions: [RowCondition]) {
         self = query
         self.conditions = conditions
@@ -223,7 +223,7 @@ extension Arguments {
         return request
     }
 
-    /// Names may have equals signs in them: the first one with a table on both of its sides is meant.
+    /// Parses a table mapping. Names may contain equal signs, so the first sign with a table name on both sides counts.
     private static func mapping(_ text: String) -> (from: TableName, to: TableName)? {
         for sign in text.indices where text[sign] == "=" {
             guard let from = TableName(String(text[..<sign])),
@@ -257,16 +257,16 @@ extension Arguments {
         return settings
     }
 
-    /// Places that somebody said may be written to in spite of doubts.
+    /// True if the operator has allowed writing to this place in spite of warnings.
     fileprivate func isAllowed(_ place: String, _ configuration: Configuration) -> Bool {
         let configured = configuration.replayTargets?.split(separator: ",").map { $0.filter { $0 != " " } } ?? []
         return values(of: .allowTarget).contains(place) || configured.contains(place)
     }
 }
 
-/// Something to replay into, which may be looked at first.
+/// Target of a replay that can be checked first.
 protocol CheckedTarget: ReplayTarget {
-    /// What keeps the plan from being replayed there.
+    /// Returns the reasons why the plan cannot be replayed there.
     func obstacles(_ plan: ReplayPlan) throws -> [String]
 }
 
@@ -276,7 +276,7 @@ extension HubTarget: CheckedTarget {
     func obstacles(_ plan: ReplayPlan) -> [String] { [] }
 }
 
-/// Where a replay goes, as it was asked for.
+/// Destination of a replay, as given on the command line.
 private enum ReplayPlace {
     case database(ConnectionString)
     case hub(HubAddress)
@@ -292,7 +292,7 @@ private enum ReplayPlace {
         }
     }
 
-    /// Without secrets.
+    /// Address without secrets.
     var shown: String {
         switch self {
         case .database(let database): "\(database)"
@@ -300,7 +300,7 @@ private enum ReplayPlace {
         }
     }
 
-    /// Refuses what must not be written to.
+    /// Opens the target. Throws if it must not be written to.
     func open(
         _ request: ReplayRequest, _ log: HistoryLog, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> any CheckedTarget {
@@ -351,7 +351,7 @@ private enum ReplayPlace {
             hint: "If nobody is misled by what is replayed there, --allow-target \(hub.place) allows it.")
     }
 
-    /// It becomes a line of a request.
+    /// True if the text is safe as a token in a request header.
     private static func isToken(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f }
     }

@@ -98,7 +98,7 @@ struct RowCommand: Command {
     }
 }
 
-/// Prints versions of one row as they are found.
+/// Printer for the versions of one row.
 private struct VersionPrinter {
     private let terminal: Terminal
     private let isJSON: Bool
@@ -156,7 +156,7 @@ private struct VersionPrinter {
         }
     }
 
-    /// Where the table is called otherwise than in the version before, or is another.
+    /// Prints a line if the table has another name than at the version before, or is another table.
     private mutating func printTable(_ change: RecordedChange) throws {
         guard let relation = change.relation else { return }
         defer { last = relation }

@@ -106,7 +106,7 @@ struct SeedCommand: Command {
         return report
     }
 
-    /// Who refers to whom, by who knows it.
+    /// Returns the foreign keys between tables, and their source: the log's record of the catalog, or the database.
     private func references(
         _ log: HistoryLog, _ query: HistoryQuery, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> (list: [TableOrder.Reference], source: TableOrder.Source)? {

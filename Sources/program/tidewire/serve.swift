@@ -51,7 +51,7 @@ struct ServeCommand: Command {
         return .ok
     }
 
-    /// What keeps the hub from starting, with the exit code a script can act on.
+    /// Runs the body. Turns errors that keep the hub from starting into messages with exit codes for scripts.
     static func explained<T>(_ body: () throws -> T) throws -> T {
         do {
             return try body()

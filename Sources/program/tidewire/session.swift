@@ -108,7 +108,7 @@ private enum LedgerNotes {
         }
     }
 
-    /// Those that were joined in the window or before it.
+    /// Returns the channels that were joined in the window or before it.
     private static func channels(_ query: LedgerQuery, _ log: HistoryLog) throws -> Set<LedgerChannel> {
         var channels: Set<LedgerChannel> = []
         var all = query
@@ -133,7 +133,7 @@ private struct LedgerPrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
     private let isJSON: Bool
-    /// Of whom was asked for.
+    /// Number of printed records that belong to the requested clients.
     private(set) var count = 0
     private var hasHeading = false
     private var table: TableStream
@@ -148,7 +148,7 @@ private struct LedgerPrinter {
             ], on: terminal)
     }
 
-    /// In the order of their times.
+    /// Prints the records in the order of their times.
     mutating func print(
         _ query: LedgerQuery, _ log: HistoryLog, withDeliveriesTo channels: Set<LedgerChannel>
     ) throws {
@@ -175,7 +175,7 @@ private struct LedgerPrinter {
     }
 
     mutating func print(_ recorded: RecordedNote) throws {
-        // Of no client, and there twice a minute.
+        // These records belong to no client, and appear twice a minute.
         if recorded.note.event == .reached || recorded.note.event == .unrecorded { return }
         let zone = zone
         try print(recorded.json, recorded.cells(zone))

@@ -78,11 +78,11 @@ struct SignalBackfillCommand: Command {
 
     private static func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
 
-    /// What was given before it ends early stays in the log. It does no harm, and is said.
+    /// Sends the rows. Rows sent before an early end stay in the log, which is harmless and is reported.
     private static func give(
         _ source: BackfillSource, by sender: inout BackfillSender
     ) throws -> HubSignal.Answer {
-        // Until here there is nothing to be said.
+        // Before this point an interruption needs no message.
         Signals.noteInterruptions()
         do {
             try DatabaseAccess.asking { try source.read { try sender.take($0) } }
@@ -97,17 +97,17 @@ struct SignalBackfillCommand: Command {
     }
 }
 
-/// A table of the publication, as a login reads it that sees all of it.
+/// A table of the publication, read by a login that sees all of its rows.
 private struct BackfillSource {
     let relation: Relation
-    /// Behind all that is in what is read.
+    /// Position after every change that the reading includes.
     let lsn: LSN
     let system: String
     let database: String
     private let connection: Connection
     private let sql: String
 
-    /// Locks the table first: whatever empties or alters it is before this, or waits.
+    /// Locks the table first. Statements that truncate or alter it either come before the reading or wait.
     init(_ connection: Connection, _ table: TableName, publication: String) throws {
         self.connection = connection
         let name = "\(SQLName.quoted(table.schema)).\(SQLName.quoted(table.name))"
@@ -136,7 +136,7 @@ private struct BackfillSource {
             throw CommandFailure(
                 .notFound, "\(name) has no primary key that is published: its rows cannot be told apart")
         }
-        // Behind the first look at tables, which is what is seen of them.
+        // The position follows the first look at the tables, which determines the visible rows.
         let place = try connection.execute(
             """
             SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT system_identifier FROM pg_catalog.pg_control_system()),
@@ -153,7 +153,7 @@ private struct BackfillSource {
             """
     }
 
-    /// As the stream has them.
+    /// Returns the columns as the replication stream describes them.
     private static func columns(_ connection: Connection, _ oid: UInt32, among list: String?) throws -> [Column] {
         let rows = try connection.query(
             """
@@ -194,11 +194,11 @@ private struct BackfillSource {
         }
     }
 
-    /// For a row that the server has to look for.
+    /// Maximum wait in milliseconds for a row that the server has to search for.
     private static let patience = 600_000
 }
 
-/// Takes rows, and gives them to the hub some at a time.
+/// Sender that collects rows, and sends them to the hub in batches.
 private struct BackfillSender: ~Copyable {
     private let source: BackfillSource
     private let signal: HubSignal
@@ -261,7 +261,7 @@ private struct BackfillSender: ~Copyable {
         return answer
     }
 
-    /// Of a reading that did not come to its end.
+    /// Advice after a reading that ended early.
     var whatIsLeft: String? {
         guard given > 0 else { return nil }
         return "The log has \(given) of the table's rows: that is no harm. The same command again reads all of them."
@@ -287,6 +287,6 @@ private struct BackfillSender: ~Copyable {
 
     private static let requestBytes = 256 << 10
     private static let largestValue = 1 << 20
-    /// The hub may be behind the database for a while.
+    /// Maximum number of attempts, because the hub may lag behind the database for a while.
     private static let tries = 12
 }

@@ -129,13 +129,13 @@ struct SignalResumeCommand: Command {
     }
 }
 
-/// One signal to the hub of the arguments.
+/// A signal to the hub that the arguments name.
 struct HubSignal {
     struct Answer {
         let text: String
         let members: [String: String]
 
-        /// Where in the log, in words.
+        /// Description of the signal's place in the log.
         var place: String {
             let offset = members["offset"].map { " before @\($0)" } ?? ""
             return members["written"] == "false" ? "; the log does not have it yet" : offset
@@ -166,7 +166,7 @@ struct HubSignal {
         return .ok
     }
 
-    /// - Parameter tries: for a hub that takes nothing just now, and says so after some seconds.
+    /// - Parameter tries: the number of attempts. A hub that is temporarily unable says so only after some seconds.
     func answer(_ name: String, _ body: [UInt8], trying tries: Int = 1) throws -> Answer {
         let answer = try hub.post("signal/\(name)", body, trying: tries)
         guard let text = HubJSON(answer.body)?.members["data"], let data = HubJSON(Array(text.utf8)) else {

@@ -19,7 +19,7 @@ extension OptionGroup {
     fileprivate static let slot = OptionGroup.configuration(of: [Setting(\.databaseURL), Setting(\.slot)])
 }
 
-/// Asking the database about the configured slot.
+/// Access to the configured slot in the database.
 private struct SlotAccess {
     let configuration: Configuration
     let connection: Connection
@@ -48,7 +48,7 @@ private struct SlotAccess {
             hint: "`tidewire serve` creates it, unless slot_create is off.")
     }
 
-    /// WAL written since what was confirmed.
+    /// Returns the bytes of WAL written since the confirmed position; nil if none is confirmed.
     func lag(_ status: SlotStatus) throws -> Int64? {
         guard let confirmed = status.confirmed else { return nil }
         let rows = try asking { connection in

@@ -97,7 +97,7 @@ extension Arguments {
     }
 }
 
-/// Statistics as they are printed.
+/// Printer of statistics.
 private struct StatisticsReport {
     private let statistics: LogStatistics
     private let top: Int
@@ -113,7 +113,7 @@ private struct StatisticsReport {
         statistics.groups(top: top)
     }
 
-    // MARK: For people
+    // MARK: Text
 
     func print(on terminal: Terminal) throws {
         if !shown.isEmpty {
@@ -124,7 +124,7 @@ private struct StatisticsReport {
         for gap in statistics.gaps {
             try terminal.remark("gap at @\(gap.offset), \(time(gap.time)): \(gap.gap.reason.rawValue)")
         }
-        // A file of comma-separated values is one table.
+        // A CSV file contains one table only.
         guard terminal.form != .csv else { return }
         for (title, table, isEmpty) in [
             ("Largest transactions", transactions, statistics.largestTransactions.isEmpty),
@@ -217,10 +217,10 @@ private struct StatisticsReport {
 
     private func time(_ microseconds: Int64) -> String { zone.text(microseconds) + " " + zone.name }
 
-    /// Messages outside of transactions have no time.
+    /// Returns the commit time; nil for messages outside of transactions, which have none.
     private func known(_ info: TransactionInfo) -> Int64? { info.commitTime == 0 ? nil : info.commitTime }
 
-    // MARK: For scripts
+    // MARK: JSON
 
     var json: [String] {
         shown.map { json($0.group, $0.count) } + statistics.largestTransactions.map(json)

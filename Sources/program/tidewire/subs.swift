@@ -75,11 +75,11 @@ extension Option {
         "lagging", "DURATION", "Only channels that are at least so far behind, such as 5s.")
 }
 
-/// A hub's answer.
+/// Parsed answer of a hub.
 private struct ReadCensus {
     struct Channel {
         private let members: [String: String]
-        /// As it came.
+        /// JSON of the channel as received.
         let json: String
 
         init(_ row: HubJSON) {

@@ -55,7 +55,7 @@ struct TailCommand: Command {
         let zone = try arguments.zone()
         var query = try arguments.query(zone)
         query.includesPresence = arguments.has(.presence)
-        // Whoever asks for certain changes asks for nothing else.
+        // A command that selects certain changes shows no marks.
         query.includesMarks = query.tables.isEmpty && query.operations.isEmpty && query.conditions.isEmpty
         let limit = try arguments.limit()
         let follows = arguments.has(.follow)
@@ -69,7 +69,7 @@ struct TailCommand: Command {
         }
     }
 
-    /// Who follows may come before the hub's first words: then it waits for them. Nil when it was interrupted meanwhile.
+    /// Opens the log. With `--follow` it waits until a hub has created the log. Nil if interrupted meanwhile.
     private func open(_ arguments: Arguments, _ terminal: Terminal, _ follows: Bool) throws -> HistoryLog? {
         var hasSaid = false
         while true {
@@ -88,7 +88,8 @@ struct TailCommand: Command {
         }
     }
 
-    /// Tables may still come while one follows; a mask must not wait for that.
+    /// Checks names against the log. With `--follow`, unknown tables and columns only cause a message, because they may
+    /// still appear.
     private func checkNames(_ log: HistoryLog, _ query: HistoryQuery, _ terminal: Terminal, _ follows: Bool) throws {
         do {
             try NameCheck(log).check(query)
@@ -120,7 +121,7 @@ struct TailCommand: Command {
         return printer.isEmpty ? .notFound : .ok
     }
 
-    /// How often it looks for something new. Looking costs two system calls.
+    /// Polling interval in milliseconds. Each poll costs two system calls.
     private static let interval = 100
 
     private func follow(
@@ -144,7 +145,7 @@ extension Option {
     static let follow = Option.flag("follow", short: "f", "Go on with what is written from now on, until Ctrl-C.")
 }
 
-/// Prints changes as they are found: lines of a table, or JSON.
+/// Printer of changes: lines of a table, or JSON.
 struct ChangePrinter {
     private let terminal: Terminal
     private let isJSON: Bool
@@ -180,7 +181,7 @@ struct ChangePrinter {
             try terminal.print(isJSON ? presence.json : table.line(text.line(presence)))
         case .mark(let mark):
             if isJSON { try terminal.print(mark.json) } else { try terminal.remark(text.line(mark)) }
-        // Rows of one table, which 'tidewire row' and 'asof' show.
+        // Rows of backfills are shown by 'tidewire row' and 'asof'.
         case .kept: break
         }
     }
@@ -191,10 +192,10 @@ struct ChangePrinter {
 
     func flush() throws { try terminal.flush() }
 
-    /// Whether Ctrl-C was pressed, asked now and then while much is printed; for a command that blocked the signal.
+    /// True if Ctrl-C was pressed, for a command that blocked the signal. Checks only at every 64th change.
     var isInterrupted: Bool { count % 64 == 0 && Hub.waitForSignal(milliseconds: 0) != nil }
 
-    /// Says that there was nothing, to people.
+    /// Ends the output; tells people if no changes were found.
     func finish() throws {
         if isEmpty, !isJSON { terminal.complain("no changes found") }
     }

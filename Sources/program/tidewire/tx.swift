@@ -70,7 +70,7 @@ struct TransactionCommand: Command {
         query.to = .offset(transaction.offsets.upperBound)
         var reader = try HistoryReader(log, query)
         while printer.count < limit ?? .max, let item = try reader.next() {
-            // A gap right before the transaction is no part of it.
+            // A gap just before the transaction does not belong to it.
             if item.isChange { try printer.print(item) }
         }
     }

@@ -90,12 +90,12 @@ struct WhatIfCommand: Command {
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
-            // Memberships are taken back by all that came since: the whole rest of the log is needed.
+            // The log's whole rest is read, because past memberships are computed by undoing all later changes.
             let log = try arguments.log(asking: [.from], terminal)
             let audience = try arguments.audience(in: log, atMost: limit, of: bindings, terminal)
             let holders = audience.holders
             var query = try arguments.query(zone)
-            // What a hub gave begins there.
+            // The hub's answer already begins there.
             if arguments.value(of: .server) != nil { query.from = nil }
             let window = try log.window(from: query.from, to: query.to)
             var settings = WhatIf.Settings(
@@ -174,7 +174,7 @@ extension Arguments {
         return Int(number)
     }
 
-    /// What is proposed to ask for, of each table.
+    /// Returns the proposed bindings of each table.
     fileprivate func bindings() throws(UsageError) -> [TableName: [AskedBinding]] {
         var bindings: [TableName: [AskedBinding]] = [:]
         for text in values(of: .bindings) {
@@ -196,7 +196,7 @@ extension Arguments {
         return bindings
     }
 
-    /// Whoever is named, or else those whom the ledger knows, and what they ask for of these tables.
+    /// Returns the named holder, or else the holders in the ledger, with their bindings on these tables.
     fileprivate func audience(
         in log: HistoryLog, atMost limit: Int, of tables: [TableName: [AskedBinding]], _ terminal: Terminal
     ) throws -> WhatIfAudience {
@@ -232,14 +232,14 @@ extension Arguments {
     }
 }
 
-/// For whom a proposal is asked about.
+/// Holders for whom the proposal is examined.
 private struct WhatIfAudience {
     var holders: [ExplainedHolder] = []
-    /// Names of claims of theirs that are not known.
+    /// Names of their claims whose values are unknown.
     var unkept: Set<String> = []
-    /// What each asks for now, of the tables that are proposed for.
+    /// Present bindings of each holder on the tables with proposed bindings.
     var bindings: [[TableName: [AskedBinding]]] = []
-    /// Filters that a bundle has not got.
+    /// Number of filters whose values the bundle does not contain.
     var maskedFilters = 0
 
     mutating func note(_ listed: [ListedBinding], of holder: Int, _ tables: [TableName: [AskedBinding]]) {
@@ -257,7 +257,7 @@ private struct WhatIfAudience {
     }
 }
 
-/// A report as it is printed.
+/// Printer of a report.
 private struct WhatIfPrinter {
     private let report: WhatIfReport
     private let audience: WhatIfAudience
@@ -278,7 +278,7 @@ private struct WhatIfPrinter {
         self.zone = zone
     }
 
-    // MARK: For people
+    // MARK: Text
 
     func print() throws {
         for line in catalog { try terminal.remark(line) }
@@ -339,7 +339,7 @@ private struct WhatIfPrinter {
         return table
     }
 
-    /// By role, table and what shows and keeps the rows.
+    /// Table of gains and losses by role, table and the policies that show or hide the rows.
     private var policies: Table {
         var table = Table([
             .text("CHANGE"), .number("ROWS"), .number("CLIENTS"), .text("TABLE", canBeCut: true),
@@ -354,7 +354,7 @@ private struct WhatIfPrinter {
         return table
     }
 
-    /// As a table for spreadsheets: of each client, too.
+    /// Table for spreadsheets: gains and losses by policy, with a row for each client.
     private var policiesOfHolders: Table {
         var table = Table([
             .text("USER"), .text("ROLE"), .text("TABLE"), .text("CHANGE"), .number("ROWS"), .text("SHOWN BY"),
@@ -434,7 +434,7 @@ private struct WhatIfPrinter {
         return lines
     }
 
-    // MARK: For programs
+    // MARK: JSON
 
     var json: [String] {
         get throws {
@@ -533,7 +533,7 @@ private struct WhatIfPrinter {
     }
 }
 
-/// What all holders of a role gain or lose of a table for the same reason.
+/// Gains or losses of all holders of a role in one table, for the same reason.
 private struct PolicyGroup {
     private struct Key: Hashable {
         var role: String
@@ -548,7 +548,7 @@ private struct PolicyGroup {
     var clients = 0
     var shift: WhatIfReport.Shift
 
-    /// The largest first.
+    /// Returns all groups, the largest first.
     static func all(of report: WhatIfReport) -> [PolicyGroup] {
         var groups: [PolicyGroup] = []
         var places: [Key: Int] = [:]

@@ -114,7 +114,7 @@ extension Arguments {
     }
 }
 
-/// Whose policies said whether a client was told.
+/// Time of the policies that decided whether a client was told of a change.
 enum AskedPolicies: String {
     case then, now
     case notAsked = "not_asked"
@@ -122,22 +122,22 @@ enum AskedPolicies: String {
     init(_ judge: Explainer?) { self = judge.map { $0.isOfThen ? .then : .now } ?? .notAsked }
 }
 
-/// The clients that a change concerned, and what became of it for each.
+/// Clients that a change concerned, with the outcome for each.
 struct ChangeAudience {
     struct Client {
         enum Outcome: String {
             case sent, received
             case sentLater = "sent_later"
             case receivedLater = "received_later"
-            /// A filter, an event or a policy.
+            /// The filter, the event or a policy did not match.
             case notMatched = "not_matched"
-            /// It is recorded that it was not, and not known why.
+            /// The record says that the change was not sent, but not why.
             case notSent = "not_sent"
             case endedBefore = "ended_before"
             case unknown
         }
 
-        /// Where it is known from.
+        /// Source of the outcome.
         enum Basis: String { case recorded, derived }
 
         let attendance: Attendance
@@ -146,7 +146,7 @@ struct ChangeAudience {
         let reason: String
         let asked: AskedPolicies
         var basis = Basis.derived
-        /// Where that is recorded.
+        /// Time at which the change was sent, if that is recorded.
         var sentAt: Int64?
 
         var isSent: Bool { [.sent, .received, .sentLater, .receivedLater].contains(outcome) }
@@ -154,13 +154,13 @@ struct ChangeAudience {
 
     let change: RecordedChange
     private(set) var clients: [Client] = []
-    /// That many more were not asked about.
+    /// Number of further clients that were not examined.
     private(set) var left = 0
-    /// The change is a message of the database to a topic.
+    /// True if the change is a message from the database to a topic.
     private(set) var isMessage = false
-    /// To how many channels it is recorded as sent.
+    /// Number of channels to which the change is recorded as sent.
     private(set) var recorded = 0
-    /// So many came and went, or asked over HTTP, then or later, of which the log has nothing.
+    /// Number of clients without a record that came, left or asked over HTTP, at that time or later.
     let strangers: UInt64
 
     init(
@@ -195,9 +195,9 @@ struct ChangeAudience {
                 continue
             }
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
-            var place = max(change.offset, later ?? change.offset)
-            if later != nil, let judges { place = try judges.beforeTurns(since: attendance.joined, place) }
-            // Asked for once: meanwhile a record may come into the log, and what is said of the verdict is said of its judge.
+            let place = max(change.offset, later ?? change.offset)
+            // The judge is chosen once. A record may arrive meanwhile, and the verdict must be reported with the judge
+            // that gave it.
             let judge = try judges?.judge(at: place)
             let (isMatch, reason) = try verdicts.verdict(of: bindings, attendance, at: place, judge, judges)
             let asked = AskedPolicies(judge)
@@ -211,7 +211,7 @@ struct ChangeAudience {
         try verdicts.checkThatSomebodyAnswered()
     }
 
-    /// Whoever comes back to changes is told of those that he may see when he does.
+    /// True if the client received the change after its return. The rights at its return then count.
     private static func isLater(_ reach: Attendance.Reach) -> Bool {
         if case .sentLater = reach { true } else { false }
     }
@@ -226,12 +226,12 @@ struct ChangeAudience {
         }
     }
 
-    /// The names of claims that policies could not be asked with.
+    /// Names of claims that are unknown, so that policies were evaluated without them.
     var claimsNotKept: [String] {
         Set(clients.flatMap { ExplainedHolder.unknownClaims(of: $0.holder) }).sorted()
     }
 
-    /// What of it is no conclusion; nil where deliveries are not recorded.
+    /// Sentence about outcomes that are recorded, not derived; nil if deliveries are not recorded.
     fileprivate var recordedSentence: String? {
         let known = clients.count { $0.basis == .recorded }
         let others = recorded - clients.count { $0.sentAt != nil }
@@ -254,7 +254,7 @@ struct ChangeAudience {
         return line.text
     }
 
-    /// Those first who were sent it.
+    /// Sorts the clients to whom the change was sent before the others.
     mutating func sort() {
         let order = clients.enumerated().sorted { one, other in
             (one.element.isSent ? 0 : 1, one.offset) < (other.element.isSent ? 0 : 1, other.offset)
@@ -263,12 +263,12 @@ struct ChangeAudience {
     }
 }
 
-/// A message of the database to a topic, as `realtime.messages` or a partition of it has it.
+/// A message from the database to a topic, read from `realtime.messages` or one of its partitions.
 private struct KeptMessage {
     private let topic: [UInt8]
     private let isPrivate: Bool
 
-    /// Nil where the change is none.
+    /// Reads the message; nil if the change is none.
     init?(_ change: RecordedChange, _ relation: Relation) {
         guard relation.schema == "realtime", relation.name == "messages" || relation.name.hasPrefix("messages_"),
             change.operation == .insert, change.forgotten == nil
@@ -297,7 +297,8 @@ extension ChangeAudience.Client {
             asked: other.asked, basis: basis, sentAt: sentAt)
     }
 
-    /// A message of the database was for all who had joined its topic: no filter and no policy is asked of it.
+    /// Creates the outcome for a database message. It is for all clients joined to its topic, so no filter or policy is
+    /// evaluated.
     fileprivate init(
         told message: KeptMessage?, _ attendance: Attendance, _ holder: RecordedNote, _ reach: Attendance.Reach,
         _ finding: DeliveryRecord.Finding
@@ -308,7 +309,7 @@ extension ChangeAudience.Client {
         take(finding, reach, isMatch: nil)
     }
 
-    /// Who asked over HTTP had not gone and come back.
+    /// Corrects the outcome of a client that asked over HTTP: it did not leave and return.
     fileprivate mutating func nameAnswer() {
         guard attendance.isAnswer else { return }
         let outcome: Outcome =
@@ -320,9 +321,9 @@ extension ChangeAudience.Client {
         self = Self(self, outcome, basis, sentAt: sentAt)
     }
 
-    /// What is recorded counts before what is derived, and says more.
+    /// Applies the recorded outcome, which takes precedence over the derived one.
     ///
-    /// - Parameter isMatch: what filters and policies say; nil where nobody could say, or asked.
+    /// - Parameter isMatch: the verdict of filters and policies; nil if it is unknown.
     fileprivate mutating func take(_ finding: DeliveryRecord.Finding, _ reach: Attendance.Reach, isMatch: Bool?) {
         switch finding {
         case .none: break
@@ -343,14 +344,14 @@ extension ChangeAudience.Client {
     }
 }
 
-/// Those who judge by what the catalog said at one place of the log or another.
+/// Judges for the catalogs in force at different places of the log.
 final class Judges {
     private let log: HistoryLog
     private let configuration: Configuration
     private let isOfNow: Bool
-    /// By where the catalog's record begins to count; of now where there is none.
+    /// Judges by the offset from which their catalog record counts; nil stands for the present catalog.
     private var known: [UInt64?: Explainer?] = [:]
-    /// What was said of a place is said of it again, whatever comes into the log meanwhile.
+    /// Judges by offset. The same judge is used for an offset again, even if new records arrive in the log.
     private var places: [UInt64: Explainer?] = [:]
     /// Turns of the log at the first question; nil before it.
     private var turns: [PastCatalogs.Turn]?
@@ -383,8 +384,8 @@ final class Judges {
         return found
     }
 
-    /// The last change before somebody joined. The note of it comes into the log a moment later, behind what was committed
-    /// meanwhile.
+    /// Returns the offset of the last change before a client joined. The note of a join reaches the log a moment later,
+    /// after changes committed meanwhile.
     func place(at joined: RecordedNote) throws -> UInt64 {
         var next = joined.place
         var reader = try HistoryReader(log, HistoryQuery(from: .time(joined.note.time), to: .offset(joined.place)))
@@ -392,7 +393,7 @@ final class Judges {
         return next > 0 ? next - 1 : 0
     }
 
-    /// Nil where neither the log nor a database has anything to judge by.
+    /// Returns the judge for an offset; nil if neither the log nor a database has a catalog.
     func judge(at place: UInt64) throws -> Explainer? {
         if let judge = places[place] { return judge }
         let judge = try newJudge(at: place)
@@ -410,8 +411,8 @@ final class Judges {
     }
 }
 
-/// Whether a change is for somebody's bindings; each question is asked once. Claims and filters that are not shown differ by
-/// their marks where they differ.
+/// Verdicts whether a change matches bindings; each question is evaluated once. Masked claims and filters are told
+/// apart by their marks.
 private struct Verdicts {
     private struct Question: Hashable {
         var claims: [UInt8]
@@ -422,9 +423,9 @@ private struct Verdicts {
     }
 
     private let change: RecordedChange
-    /// Policies are to be asked, where anybody knows them.
+    /// True if policies are evaluated, where a catalog is known.
     private let isJudged: Bool
-    /// Whether it matches; nil where nobody can say.
+    /// Result of an evaluation; `isMatch` is nil if it is unknown.
     typealias Verdict = (isMatch: Bool?, reason: String)
 
     private var known: [Question: Verdict] = [:]
@@ -436,15 +437,16 @@ private struct Verdicts {
         self.isJudged = isJudged
     }
 
-    /// Returns whether the client was sent the change. Nobody recorded when a client that was catching up reached the change.
-    /// The verdict is unknown if rights, policies or its token at different times until it had certainly passed the change give
-    /// different answers.
+    /// Returns whether the client was sent the change. The log does not record when a client in catch-up reached the
+    /// change. The verdict is unknown if rights, policies or tokens give different answers over the time until the
+    /// client had certainly passed it.
     mutating func verdict(
         of bindings: [ListedBinding], _ attendance: Attendance, at place: UInt64, _ judge: Explainer?, _ judges: Judges?
     ) throws -> Verdict {
         let first = try verdict(of: bindings, attendance.holder(at: change.offset), judge)
         guard let judges, let end = attendance.catchUpEnd(to: change.offset) else { return first }
-        // The range begins at its return: the note of that may reach the log after the change of rights.
+        // The range begins at the client's return, because the note of the return may follow the change of rights in
+        // the log.
         let others = try judges.judges(after: place, through: end)
         for holder in attendance.holders(at: change.offset, through: end) {
             for other in [judge] + others {
@@ -471,7 +473,7 @@ private struct Verdicts {
             }
             let found: Verdict = isUnknown ? (nil, Self.unrecorded) : try verdict(of: binding, holder, judge)
             if found.isMatch == true { return found }
-            // What nobody can say is not outdone by what is not.
+            // A known negative verdict does not replace an unknown one.
             if last.isMatch != nil { last = found }
         }
         return last
@@ -522,7 +524,7 @@ private struct Verdicts {
     }
 }
 
-/// As people read it.
+/// Printer for people.
 private struct AudiencePrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
@@ -576,7 +578,8 @@ private struct AudiencePrinter {
             } ?? Self.unasked(isRecordedOnly))
     }
 
-    /// Whoever did not say that they need not be asked has to know why they were not.
+    /// Returns the sentence that filters and policies were not evaluated, with the reason unless the user asked for
+    /// that.
     private static func unasked(_ isRecordedOnly: Bool) -> String {
         let reason =
             isRecordedOnly
@@ -587,7 +590,7 @@ private struct AudiencePrinter {
 }
 
 extension ChangeAudience.Client {
-    /// - Parameter asked: whose policies most were judged by, which is said below the table.
+    /// - Parameter asked: the time of the policies that decided most outcomes. It is printed below the table.
     fileprivate func cells(_ zone: DisplayZone, where asked: AskedPolicies) -> [String] {
         [
             word, attendance.text(holder.note.subject), attendance.text(holder.note.role), attendance.name,
@@ -650,7 +653,7 @@ extension ChangeAudience.Client {
 }
 
 extension Attendance {
-    /// As commands take it, and the channel's number among the socket's.
+    /// Name of the channel as commands accept it: the socket's session and the channel's number.
     var name: String { "\(Hex.text(session))/\(channel)" }
 
     func text(_ bytes: [UInt8]) -> String { bytes.isEmpty ? "-" : String(decoding: bytes, as: UTF8.self) }

@@ -119,7 +119,7 @@ struct WhyCommand: Command {
         return explanation.isTold ? .ok : .notFound
     }
 
-    // MARK: What is asked for
+    // MARK: Finding the change
 
     private func find(
         _ choice: ChangeChoice, _ table: TableName, _ log: HistoryLog
@@ -166,7 +166,7 @@ struct WhyCommand: Command {
         throw CommandFailure(.notFound, "the log has no change of this row; \(try log.extent())")
     }
 
-    // MARK: What can go wrong
+    // MARK: Errors
 
     private func explained<T>(_ body: () throws -> T) throws -> T {
         do {
@@ -202,7 +202,7 @@ extension Option {
         "event", "EVENT", "What the subscription is for: INSERT, UPDATE, DELETE or * (default).")
 }
 
-/// How the change was named.
+/// Way in which the arguments name the change.
 enum ChangeChoice: Equatable {
     case offset(UInt64)
     case key([String])
@@ -242,7 +242,7 @@ extension Arguments {
         return try holder(claims: value(of: .claims), role: value(of: .role), subject: value(of: .subject), terminal)
     }
 
-    /// `file` holds the claims.
+    /// - Parameter file: the file that holds the claims.
     func holder(
         claims file: String?, role: String?, subject: String?, _ terminal: Terminal
     ) throws(UsageError) -> ExplainedHolder {

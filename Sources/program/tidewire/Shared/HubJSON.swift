@@ -2,7 +2,7 @@ import Bytes
 
 /// Answer of a hub, parsed as far as commands need it.
 struct HubJSON {
-    /// Scalar members of the object, and the JSON of its other members except arrays of objects.
+    /// Scalar members of the object, and the JSON text of nested objects. In `rows` also the JSON text of arrays.
     private(set) var members: [String: String] = [:]
     private(set) var rows: [HubJSON] = []
     /// JSON of the object as received.

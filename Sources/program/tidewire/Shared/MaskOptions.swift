@@ -5,7 +5,7 @@ import Ingest
 import Settings
 import System
 
-/// What a command does not show, and what it shows all the same.
+/// Options that hide values, or show masked values.
 extension Option {
     static let mask = Option.value(
         "mask", "COLUMN", isRepeatable: true,
@@ -26,7 +26,7 @@ extension Option {
 }
 
 enum MaskHelp {
-    /// For the DESCRIPTION of commands that show values.
+    /// Help for the DESCRIPTION of commands that show values.
     static let text = """
         MASKS. Values of columns with well-known names (email, password, token, phone, address and others), and of those that \
         the file of the setting mask_rules names, the hub's (it lies in the log's directory) or the caller's, are not shown, nor is what JSON has under such names: a mark such as \
@@ -45,14 +45,14 @@ extension AuditNote.Action {
 }
 
 extension Arguments {
-    /// - Parameter directory: the log's, with the rules of its hub.
+    /// - Parameter directory: the directory of the log, which has its hub's rules.
     func masking(_ terminal: Terminal, ofLog directory: (any StorageDirectory)? = nil) throws -> Masking {
         Masking(
             try rules(terminal, directory), hiding: try columns(.mask),
             showing: try columns(.unmask), key: try maskKey(terminal))
     }
 
-    /// Nil where none was given; commands without the option have another one in each run.
+    /// Returns the key of `--mask-key`; nil if none is given. Without a key, each run uses another one.
     private func maskKey(_ terminal: Terminal) throws(UsageError) -> (UInt64, UInt64)? {
         guard let path = value(of: .maskKey) else { return nil }
         let text = try contents(of: path, named: "--mask-key", terminal)
@@ -112,12 +112,13 @@ extension Arguments {
         return columns
     }
 
-    /// Before anything is shown. What cannot be written down is not shown.
+    /// Records the unmasking in the audit file before any value is shown. Throws if that fails, so that nothing is
+    /// shown.
     func audit(_ shown: [ColumnMask], ofLog path: String, _ terminal: Terminal) throws {
         try audit(.unmask, shown.map(\.description).joined(separator: ", "), ofLog: path, terminal)
     }
 
-    /// Before it happens. What cannot be written down does not happen.
+    /// Records the action in the audit file before it happens. Throws if that fails, so that it does not happen.
     func audit(_ action: AuditNote.Action, _ what: String, ofLog path: String, _ terminal: Terminal) throws {
         let place = value(of: .auditFile) ?? AuditTrail.path(besideLog: path)
         do {
@@ -132,7 +133,7 @@ extension Arguments {
         }
     }
 
-    /// For whom this user does it: a hub says so, and sudo.
+    /// Returns the person for whom this user acts, as a hub or sudo says in the environment; empty if unknown.
     private static func behalf(_ environment: [String: String]) -> String {
         environment["ON_BEHALF_OF"] ?? environment["SUDO_USER"] ?? ""
     }

@@ -7,7 +7,7 @@ import History
 import Postgres
 import Settings
 
-/// A change that is named by its offset, and who is asked about it.
+/// Lookup of a change by its offset.
 extension HistoryLog {
     func change(at offset: UInt64) throws -> RecordedChange {
         let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
@@ -16,7 +16,7 @@ extension HistoryLog {
         throw CommandFailure(.notFound, "the log has no change at @\(offset); \(try extent())")
     }
 
-    /// Which offsets it holds, in words.
+    /// Returns the range of offsets that the log holds, in words.
     func extent() throws -> String {
         let segments = try segments()
         let end = segments[segments.count - 1].endOffset
@@ -25,7 +25,7 @@ extension HistoryLog {
 }
 
 extension Arguments {
-    /// `4711` or `@4711`; `name` is what is said of another text.
+    /// Parses an offset such as `4711` or `@4711`. `name` stands for the argument in the error message.
     func offset(_ text: String, named name: String) throws(UsageError) -> UInt64 {
         let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
         guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
@@ -40,8 +40,8 @@ extension Option {
 }
 
 extension Explainer.Settings {
-    /// By what a change is judged again: what the log has of then, and the database that is configured; nil where there is
-    /// neither.
+    /// Creates settings that judge a change again: by the log's record of the catalog at that time, and the configured
+    /// database. Nil if there is neither.
     init?(
         judging change: RecordedChange, of log: HistoryLog, isOfNow: Bool, _ configuration: Configuration,
         _ command: String
@@ -68,8 +68,8 @@ extension Explainer.Settings {
         self.init(configuration, target, past: isOfNow ? nil : (record, log))
     }
 
-    /// Of the database that is configured, which can be reached.
-    /// `past` says what the catalog was and what memberships were; without it they are what they are now.
+    /// Creates settings for the configured database, if any. `past` has the catalog and memberships of the change's
+    /// time. Without it, the present ones count.
     init(
         _ configuration: Configuration, _ database: ConnectionTarget?,
         past: (record: CatalogRecord?, log: HistoryLog)? = nil

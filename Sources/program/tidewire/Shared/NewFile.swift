@@ -3,8 +3,8 @@ import Console
 import Glibc
 import System
 
-/// A file that a command writes, which has its name once all of it is there: written beside it, with `.partial` behind the
-/// name, and made durable first. What had the name before has it until then.
+/// A file that gets its name only when it is complete. It is written beside its final name, with the suffix `.partial`,
+/// and synced before it is renamed. Until then a former file keeps the name.
 final class NewFile {
     private let directory: DiskDirectory
     private let file: any StorageFile
@@ -19,7 +19,7 @@ final class NewFile {
         guard !path.isEmpty, !path.hasSuffix("/"), !Directories.isDirectory(path) else {
             throw UsageError("\(path): expected the name of a file")
         }
-        // What is no file, such as /dev/stdout, is not to be replaced by one.
+        // Special files such as /dev/stdout must not be replaced.
         guard !Directories.isThere(path) || Directories.isFile(path) else {
             throw UsageError("\(path) is there, and is no file")
         }
@@ -48,7 +48,7 @@ final class NewFile {
         if pending.count >= Self.together { try flush() }
     }
 
-    /// It is whole: it gets its name.
+    /// Syncs the complete file, and renames it to its final name.
     func keep() throws {
         try flush()
         do throws(SystemError) {
@@ -62,7 +62,7 @@ final class NewFile {
     }
 
     private func flush() throws {
-        // Out of the object: what an object holds cannot be lent out.
+        // The buffer is swapped out of the object, because a stored property cannot be borrowed here.
         var written = ByteWriter(capacity: Self.together)
         swap(&written, &pending)
         do throws(SystemError) {

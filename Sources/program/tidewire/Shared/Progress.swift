@@ -1,8 +1,8 @@
 import Console
 import System
 
-/// A line that a person sees while something takes more than a second, and that is gone afterwards. It is written to a
-/// screen on stderr only.
+/// A line on the screen that shows the progress of a task which takes more than a second. It disappears afterwards. It
+/// is written only to stderr, and only if that is a screen.
 final class Progress {
     private let terminal: Terminal
     private let time: any TimeSource
@@ -13,7 +13,7 @@ final class Progress {
     private static let firstAfter: UInt64 = 1_000_000_000
     private static let interval: UInt64 = 250_000_000
 
-    /// - Parameter sharesScreen: lines of the command's own come to the same screen meanwhile, if one is there.
+    /// - Parameter sharesScreen: true if the command's own lines may appear on the same screen meanwhile.
     init(_ terminal: Terminal, isQuiet: Bool, sharesScreen: Bool = false) {
         self.terminal = terminal
         time = terminal.time
@@ -21,7 +21,7 @@ final class Progress {
         next = time.monotonicNanoseconds() + Self.firstAfter
     }
 
-    /// May be called as often as one likes.
+    /// Updates the line, at most once in each interval. The caller may call this at any rate.
     func note(_ text: @autoclosure () -> String) {
         guard isShown else { return }
         let now = time.monotonicNanoseconds()

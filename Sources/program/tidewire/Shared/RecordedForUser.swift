@@ -3,10 +3,10 @@ import Console
 import Explaining
 import History
 
-/// Ledger's record of a user's clients at a change. It adds to what policies say the user was to be told.
+/// Ledger's record of a user's clients at a change. It complements the verdict of the policies.
 struct RecordedForUser {
-    /// State of the user's clients at the change. `listened`: one that asked for the table in the same way was sent the change,
-    /// if policies allowed it.
+    /// State of the user's clients at the change. `listened`: a client with the same binding on the table was sent the
+    /// change, if policies allowed it.
     enum Listening: String {
         case listened, absent, otherwise
         case notKnown = "not_known"
@@ -73,7 +73,7 @@ struct RecordedForUser {
         }
     }
 
-    /// - Parameter isTold: by rights, filter and policies.
+    /// - Parameter isTold: true if rights, filter and policies let the user see the change.
     func sentences(_ zone: DisplayZone, isTold: Bool) -> [String] {
         (isTold ? [listeningSentence] : []) + recordedSentences(zone)
     }

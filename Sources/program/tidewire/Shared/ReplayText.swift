@@ -4,7 +4,7 @@ import History
 import Replaying
 import Settings
 
-/// What a replay would be, and what came of it, as it is printed.
+/// Text and JSON of a planned replay and of its outcome.
 struct ReplayText {
     private let plan: ReplayPlan
     private let speed: Pacer.Speed
@@ -60,7 +60,7 @@ struct ReplayText {
         return table
     }
 
-    /// Whole seconds; nil where nobody can say.
+    /// Duration of the replay in whole seconds; nil if it is not known.
     private var seconds: UInt64? {
         guard speed != .maximum, let times = plan.times else { return nil }
         return Pacer(speed).nanoseconds(from: times.lowerBound, to: times.upperBound) / 1_000_000_000
@@ -135,7 +135,7 @@ struct ReplayText {
             + "\(Self.count(plan.changes, "change")) of \(tables)" + (tag.isEmpty ? "" : ", tag \(tag)")
     }
 
-    // MARK: While it runs, and what came of it
+    // MARK: Progress and outcome
 
     func question(_ mark: ReplayMark, _ isStep: Bool) -> String {
         let info = mark.transaction

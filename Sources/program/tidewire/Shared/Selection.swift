@@ -4,7 +4,7 @@ import History
 import Settings
 import System
 
-/// The options by which commands say what they want from the log.
+/// Options that select changes from the log.
 extension Option {
     static let from = Option.value("from", "WHEN", "Where the window begins; see SELECTORS above.")
     static let to = Option.value("to", "WHEN", "Where it ends; what begins exactly there is not in it.")
@@ -24,7 +24,7 @@ extension Option {
 }
 
 enum SelectorHelp {
-    /// For the DESCRIPTION of every command with a window.
+    /// Help for the DESCRIPTION of every command with a window.
     static let text = """
         SELECTORS. --from and --to take a time (2026-11-14, 2026-11-14T10:02:11.5Z, with +02:00 or without a zone), an \
         age (-15m, -2h, -1d12h), now, oldest, an offset (@18442901), a place in the WAL (lsn:0/16B3748: the first \
@@ -34,7 +34,7 @@ enum SelectorHelp {
 }
 
 extension Arguments {
-    /// The question, without having looked into the log yet.
+    /// Returns the query of the options. It is not checked against the log yet.
     func query(_ zone: DisplayZone = .utc) throws(UsageError) -> HistoryQuery {
         let now = Clock.unixMicroseconds()
         var query = HistoryQuery(from: try bound(.from, now, zone), to: try bound(.to, now, zone))
@@ -77,7 +77,7 @@ extension Arguments {
             })
     }
 
-    /// Nil when it was not given.
+    /// Returns the limit; nil if it is not given.
     func limit() throws(UsageError) -> Int? {
         guard case .integer(let number) = try value(of: .limit, as: .integer(0...1_000_000_000)) else { return nil }
         return Int(number)
@@ -85,7 +85,7 @@ extension Arguments {
 }
 
 extension Array {
-    /// As in the standard library, with this framework's error.
+    /// Returns the transformed elements, like `map`, but with this module's typed error.
     fileprivate func mapped<T>(_ transform: (Element) throws(UsageError) -> T) throws(UsageError) -> [T] {
         var result: [T] = []
         for element in self { result.append(try transform(element)) }
@@ -103,8 +103,8 @@ extension Operation {
     var letter: String { String(UnicodeScalar(rawValue)) }
 }
 
-/// Names in a question that no table of the log has: mostly slips, and with a mask a dangerous one. And columns that are
-/// asked for and masked.
+/// Check of the names in a query against the log. It rejects tables and columns that no table of the log has, which are
+/// mostly typing errors and dangerous in a mask. It also rejects conditions on masked columns.
 struct NameCheck {
     private let relations: [RecordedRelation]
     private let masking: Masking
@@ -132,7 +132,8 @@ struct NameCheck {
         masking.masks(column, of: relations.filter { $0.relation.oid == relation.relation.oid }.map(\.table))
     }
 
-    /// Of all that is hidden on demand there must be something; what is to be shown may be a name inside values.
+    /// Checks the names in masks. A hidden column must exist in the log. A shown one may also be a name inside JSON
+    /// values.
     private func checkMasks() throws(UsageError) {
         for mask in masking.hidden where !isKnown(mask) { throw unknown("--mask", mask.column, among: relations) }
         for mask in masking.shown where !isKnown(mask) && !mask.isEverything {
@@ -148,7 +149,8 @@ struct NameCheck {
         }
     }
 
-    /// Who could ask for rows by hidden values could find these out, one question after the other.
+    /// Returns the error for a condition on a masked column. Such conditions could reveal its values one query after
+    /// another.
     static func masked(_ option: String, _ column: String, of table: TableName) -> UsageError {
         let name = "\(table).\(SQLName.quoted(column))"
         return UsageError(

@@ -79,7 +79,7 @@ final class CoverageWatch {
 extension CatalogReader {
     /// Returns the tables that can hold memberships, with the positions from which they are followed.
     func followed() throws(PostgresError) -> MembershipNotes {
-        // A single reading has no history.
+        // A transaction or a record has no history, so its published tables count as always followed.
         guard asked.sharesTime else { return .always(try publishedWhole()) }
         let published = try query(
             """
