@@ -4,7 +4,7 @@ import EventLog
 import History
 import Settings
 
-/// `tidewire asof`
+/// Command `tidewire asof`.
 struct AsOfCommand: Command {
     let name = "asof"
     let summary = "Show the rows that a table had at a moment."

@@ -6,7 +6,7 @@ import History
 import Settings
 import System
 
-/// `tidewire bundle`
+/// Command `tidewire bundle`.
 struct BundleCommand: Command {
     let name = "bundle"
     let summary = "Put a window of the log into one file that opens anywhere."

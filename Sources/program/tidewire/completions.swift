@@ -1,6 +1,6 @@
 import Console
 
-/// `tidewire completions`
+/// Command `tidewire completions`.
 struct CompletionsCommand: Command {
     let name = "completions"
     let summary = "Print what completes command lines in bash, zsh or fish."

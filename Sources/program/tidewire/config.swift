@@ -1,7 +1,7 @@
 import Console
 import Settings
 
-/// `tidewire config`
+/// Command `tidewire config`.
 struct ConfigCommand: Command {
     let name = "config"
     let summary = "Print the effective configuration, or a sample to begin with."

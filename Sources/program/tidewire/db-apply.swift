@@ -3,7 +3,7 @@ import Embedded
 import Postgres
 import Settings
 
-/// `tidewire db apply`
+/// Command `tidewire db apply`.
 struct DatabaseApplyCommand: Command {
     let name = "apply"
     let summary = "Make what the hub needs in the database, where it is missing."

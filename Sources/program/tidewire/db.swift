@@ -3,7 +3,7 @@ import Postgres
 import Replication
 import Settings
 
-/// `tidewire db`
+/// Command `tidewire db`.
 struct DatabaseCommand: Command {
     let name = "db"
     let summary = "Prepare a database for the hub."

@@ -10,7 +10,7 @@ import Server
 import Settings
 import System
 
-/// `tidewire dev`
+/// Command `tidewire dev`.
 struct DevCommand: Command {
     let name = "dev"
     let summary = "Run the hub with a PostgreSQL of its own and a demo."

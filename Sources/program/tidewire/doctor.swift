@@ -7,7 +7,7 @@ import Postgres
 import Settings
 import System
 
-/// `tidewire doctor`
+/// Command `tidewire doctor`.
 struct DoctorCommand: Command {
     let name = "doctor"
     let summary = "Say what keeps changes from those who expect them, and what to do about it."

@@ -4,7 +4,7 @@ import Console
 import EventLog
 import History
 
-/// `tidewire event`
+/// Command `tidewire event`.
 struct EventCommand: Command {
     let name = "event"
     let summary = "Show one change whole: its transaction, each column, and how many were there."

@@ -6,7 +6,7 @@ import History
 import Settings
 import System
 
-/// `tidewire log accept-loss`
+/// Command `tidewire log accept-loss`.
 struct LogAcceptLossCommand: Command {
     let name = "accept-loss"
     let summary = "Go on with a damaged event log, giving up what cannot be read."

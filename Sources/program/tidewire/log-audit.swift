@@ -3,7 +3,7 @@ import Console
 import History
 import System
 
-/// `tidewire log audit`
+/// Command `tidewire log audit`.
 struct LogAuditCommand: Command {
     let name = "audit"
     let summary = "Show who saw masked values of the log, who replayed what, and what was forgotten."

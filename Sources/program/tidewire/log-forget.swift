@@ -6,7 +6,7 @@ import History
 import Ingest
 import System
 
-/// `tidewire log forget`
+/// Command `tidewire log forget`.
 struct LogForgetCommand: Command {
     let name = "forget"
     let summary = "Remove the values of one row from the event log for good."

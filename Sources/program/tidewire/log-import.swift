@@ -7,7 +7,7 @@ import History
 import Settings
 import System
 
-/// `tidewire log import`
+/// Command `tidewire log import`.
 struct LogImportCommand: Command {
     let name = "import"
     let summary = "Make an event log of an export."

@@ -7,7 +7,7 @@ import Projects
 import Settings
 import System
 
-/// `tidewire log info`
+/// Command `tidewire log info`.
 struct LogInfoCommand: Command {
     let name = "info"
     let summary = "Show what the event log holds: segments, epochs, positions, size."

@@ -5,7 +5,7 @@ import Glibc
 import History
 import System
 
-/// `tidewire log verify`
+/// Command `tidewire log verify`.
 struct LogVerifyCommand: Command {
     let name = "verify"
     let summary = "Read every checksum of the event log, and repair a torn tail."

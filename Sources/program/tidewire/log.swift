@@ -1,6 +1,6 @@
 import Console
 
-/// `tidewire log`
+/// Command `tidewire log`.
 struct LogCommand: Command {
     let name = "log"
     let summary = "Look at the event log's files: info, verify, export, import, audit, forget and more."

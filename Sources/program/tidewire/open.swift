@@ -4,7 +4,7 @@ import EventLog
 import History
 import System
 
-/// `tidewire open`
+/// Command `tidewire open`.
 struct OpenCommand: Command {
     let name = "open"
     let summary = "Say what is in a bundle, check it, and how to read it."

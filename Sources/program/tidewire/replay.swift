@@ -11,7 +11,7 @@ import Replaying
 import Settings
 import System
 
-/// `tidewire replay`
+/// Command `tidewire replay`.
 struct ReplayCommand: Command {
     let name = "replay"
     let summary = "Play a window of the log again, masked, into a staging database or channels."

@@ -3,7 +3,7 @@ import Console
 import EventLog
 import History
 
-/// `tidewire row`
+/// Command `tidewire row`.
 struct RowCommand: Command {
     let name = "row"
     let summary = "Show every version of one row, and what each change did to it."

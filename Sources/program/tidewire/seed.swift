@@ -8,7 +8,7 @@ import Replaying
 import Settings
 import System
 
-/// `tidewire seed`
+/// Command `tidewire seed`.
 struct SeedCommand: Command {
     let name = "seed"
     let summary = "Write the rows that the log knows at a moment as SQL, masked, for a staging database."

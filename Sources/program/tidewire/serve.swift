@@ -5,7 +5,7 @@ import Postgres
 import Server
 import Settings
 
-/// `tidewire serve`
+/// Command `tidewire serve`.
 struct ServeCommand: Command {
     let name = "serve"
     let summary = "Follow a database, keep its changes, serve realtime clients."

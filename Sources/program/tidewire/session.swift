@@ -4,7 +4,7 @@ import Console
 import EventLog
 import History
 
-/// `tidewire session`
+/// Command `tidewire session`.
 struct SessionCommand: Command {
     let name = "session"
     let summary = "Show what happened to one client: joins, losses, tokens, ends."
@@ -46,7 +46,7 @@ struct SessionCommand: Command {
     }
 }
 
-/// `tidewire user`
+/// Command `tidewire user`.
 struct UserCommand: Command {
     let name = "user"
     let summary = "Show what happened to all clients of one user."

@@ -8,7 +8,7 @@ import Postgres
 import Settings
 import System
 
-/// `tidewire signal backfill`
+/// Command `tidewire signal backfill`.
 struct SignalBackfillCommand: Command {
     let name = "backfill"
     let summary =
@@ -194,7 +194,7 @@ private struct BackfillSource {
         }
     }
 
-    /// Maximum wait in milliseconds for a row that the server has to search for.
+    /// Maximum wait in milliseconds for the next row, which the server may have to search for.
     private static let patience = 600_000
 }
 

@@ -3,7 +3,7 @@ import Console
 import Diagnostics
 import Settings
 
-/// `tidewire signal`
+/// Command `tidewire signal`.
 struct SignalCommand: Command {
     let name = "signal"
     let summary = "Tell a running hub something: a mark in its log, a new segment, a pause, a table's rows."
@@ -25,7 +25,7 @@ extension Option {
     static let signal: [Option] = Option.asking + [.project, .json]
 }
 
-/// `tidewire signal mark`
+/// Command `tidewire signal mark`.
 struct SignalMarkCommand: Command {
     let name = "mark"
     let summary = "Write a line into the log: a deploy, the begin of a test, what somebody saw."
@@ -51,7 +51,7 @@ struct SignalMarkCommand: Command {
     }
 }
 
-/// `tidewire signal rotate`
+/// Command `tidewire signal rotate`.
 struct SignalRotateCommand: Command {
     let name = "rotate"
     let summary = "End the segment that is being written, and begin the next."
@@ -74,7 +74,7 @@ struct SignalRotateCommand: Command {
     }
 }
 
-/// `tidewire signal pause`
+/// Command `tidewire signal pause`.
 struct SignalPauseCommand: Command {
     let name = "pause"
     let summary = "Read nothing from the database for a while: its changes come later."
@@ -111,7 +111,7 @@ struct SignalPauseCommand: Command {
     }
 }
 
-/// `tidewire signal resume`
+/// Command `tidewire signal resume`.
 struct SignalResumeCommand: Command {
     let name = "resume"
     let summary = "End a pause: the hub reads on where it stopped."

@@ -4,7 +4,7 @@ import Postgres
 import Replication
 import Settings
 
-/// `tidewire slot`
+/// Command `tidewire slot`.
 struct SlotCommand: Command {
     let name = "slot"
     let summary = "Look after the replication slot: status, drop."
@@ -62,7 +62,7 @@ private struct SlotAccess {
     }
 }
 
-/// `tidewire slot status`
+/// Command `tidewire slot status`.
 struct SlotStatusCommand: Command {
     let name = "status"
     let summary = "Show the slot: who uses it, how far it lags, how much WAL it keeps."
@@ -156,7 +156,7 @@ extension SlotStatus {
     }
 }
 
-/// `tidewire slot drop`
+/// Command `tidewire slot drop`.
 struct SlotDropCommand: Command {
     let name = "drop"
     let summary = "Drop the slot, so that the database no longer keeps WAL for the hub."

@@ -6,7 +6,7 @@ import History
 import Projects
 import Settings
 
-/// `tidewire stats`
+/// Command `tidewire stats`.
 struct StatisticsCommand: Command {
     let name = "stats"
     let summary = "Count what the log holds: by table, operation, origin or time."

@@ -4,7 +4,7 @@ import Console
 import Diagnostics
 import Settings
 
-/// `tidewire subs`
+/// Command `tidewire subs`.
 struct SubscriptionsCommand: Command {
     let name = "subs"
     let summary = "Show who listens to what at a running hub, and how far behind each is."

@@ -6,7 +6,7 @@ import History
 import Server
 import System
 
-/// `tidewire tail`
+/// Command `tidewire tail`.
 struct TailCommand: Command {
     let name = "tail"
     let summary = "Show changes: the last ones, a window, or as they come."

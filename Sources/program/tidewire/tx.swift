@@ -4,7 +4,7 @@ import Console
 import EventLog
 import History
 
-/// `tidewire tx`
+/// Command `tidewire tx`.
 struct TransactionCommand: Command {
     let name = "tx"
     let summary = "Show all changes of one transaction."

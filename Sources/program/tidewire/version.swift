@@ -2,7 +2,7 @@ import Console
 import FoundationEssentials
 import Settings
 
-/// `tidewire version`
+/// Command `tidewire version`.
 struct VersionCommand: Command {
     let name = "version"
     let summary = "Print the version of tidewire."

@@ -9,7 +9,7 @@ import History
 import Postgres
 import Settings
 
-/// `tidewire whatif`
+/// Command `tidewire whatif`.
 struct WhatIfCommand: Command {
     let name = "whatif"
     let summary =

@@ -8,7 +8,7 @@ import History
 import Postgres
 import Settings
 
-/// `tidewire who`
+/// Command `tidewire who`.
 struct WhoCommand: Command {
     let name = "who"
     let summary = "Show which clients were sent a change, and which had gone."

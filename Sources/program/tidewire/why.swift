@@ -11,7 +11,7 @@ import Postgres
 import Settings
 import System
 
-/// `tidewire why`
+/// Command `tidewire why`.
 struct WhyCommand: Command {
     let name = "why"
     let summary = "Explain who was told of a change, who was not, and why."

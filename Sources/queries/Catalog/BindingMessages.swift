@@ -149,7 +149,7 @@ public enum BindingMessages {
                 + "and the server has no login to compute it with (policy_database_url)")
     }
 
-    /// - Parameter columns: those that the role may read.
+    /// - Parameter columns: the columns that the role may read.
     public static func areNotComputed(_ columns: [CatalogColumn], of table: CatalogTable) -> ClientText {
         let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
         let list = names.isEmpty ? "" : " (\(names))"

@@ -29,7 +29,7 @@ struct CatalogReader {
         return try answer.get()
     }
 
-    // MARK: Has anything changed?
+    // MARK: Fingerprint
 
     /// Returns a text that changes whenever anything that this reader reads has changed. The text contains the catalog
     /// rows' own transaction numbers.
@@ -157,7 +157,7 @@ struct CatalogReader {
 
     static let unreadable = PostgresError(operation: "catalog", message: "the catalog cannot be read")
 
-    // MARK: Which transactions are over?
+    // MARK: Visible transactions
 
     func visibleTransactions() throws(PostgresError) -> VisibleTransactions {
         let rows = try query(VisibleTransactions.question)
@@ -165,7 +165,7 @@ struct CatalogReader {
         return visible
     }
 
-    // MARK: The tables
+    // MARK: Tables
 
     /// Reads everything again, at one moment except for the rights, which have no common moment. Unchanged tables keep
     /// their objects. Rights are read for the roles and tables that were known before.

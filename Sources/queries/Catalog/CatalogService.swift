@@ -60,7 +60,7 @@ public final class CatalogService: Sendable {
     /// methods.
     public func stop() { threads.stop() }
 
-    // MARK: What is known
+    // MARK: Known facts
 
     /// Newest snapshot; nil until the hub has read the database once.
     public var snapshot: CatalogSnapshot? { known.snapshot }
@@ -91,7 +91,7 @@ public final class CatalogService: Sendable {
         if known.addBindings(count) { requestRefresh() }
     }
 
-    // MARK: Asking for news
+    // MARK: Refreshing
 
     /// Asks the database soon whether the snapshot still holds.
     public func requestRefresh() {
@@ -109,7 +109,7 @@ public final class CatalogService: Sendable {
         threads.inbox.ask([.refresh(CatalogJob.RefreshJob(xid: xid, deadline: deadline, reply: reply))])
     }
 
-    // MARK: What bindings mean
+    // MARK: Resolving bindings
 
     /// Returns the outcome if the known facts determine it. Nil if the database must be queried, or if the outcome
     /// would be a refusal, because a refusal must not rest on old facts.

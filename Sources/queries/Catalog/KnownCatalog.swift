@@ -20,7 +20,7 @@ public final class KnownCatalog: Sendable {
     private let bindings = Atomic<Int>(0)
     private let mustLook = Atomic<Bool>(false)
 
-    // MARK: What is wanted
+    // MARK: Requests
 
     /// Requests that the catalog be polled soon.
     func wantLook() { mustLook.store(true, ordering: .releasing) }
@@ -41,7 +41,7 @@ public final class KnownCatalog: Sendable {
         listeners.withLock { $0.append(body) }
     }
 
-    // MARK: What is known
+    // MARK: Known facts
 
     var version: UInt64 { known.withLock { $0.view?.snapshot.version ?? 0 } }
     var snapshot: CatalogSnapshot? { known.withLock { $0.view?.snapshot } }

@@ -28,7 +28,7 @@ struct TypeBook {
 
     /// Maximum nesting of types. It is deeper than any real type, and stops at a catalog with circular references.
     private static let maximumDepth = 32
-    /// `FirstNormalObjectId`: types below it are PostgreSQL's own.
+    /// First oid of users' objects (`FirstNormalObjectId`). Types with lower oids belong to PostgreSQL.
     private static let firstOfUsers: UInt32 = 16_384
 
     init(entries: [Entry], labels: [UInt32: [String]], fields: [UInt32: [(name: String, type: UInt32)]]) {

@@ -59,7 +59,7 @@ final class JudgingWorker: ConnectedWorker {
     var troubles: TroubleTeller { shared.troubles }
     var connectsUnasked: Bool { isWatching && shared.fitness.isWanted }
 
-    // MARK: A connection's life
+    // MARK: Connection
 
     private func fitSession() -> JudgingConnection? {
         // A lost connection is replaced at once.

@@ -100,7 +100,7 @@ extension ClaimsScript {
             """
     }
 
-    /// `timestamptz`.
+    /// Oid of `timestamptz`.
     private static let momentType: UInt32 = 1184
 
     /// Creates the query for membership keys and their numbers of occurrences.

@@ -141,7 +141,7 @@ struct PolicySurvey {
         try readPolicies(of: unsurveyed, reader)
     }
 
-    // MARK: What was found
+    // MARK: Results
 
     private func table(_ oid: UInt32) -> CatalogTable? { published[oid] ?? book.tables[oid] }
 

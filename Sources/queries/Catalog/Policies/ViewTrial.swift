@@ -148,7 +148,6 @@ final class TrialBench {
 
 extension CatalogReader {
     /// Returns roles that the hub may act as, to whom schemas may be open. Superusers and BYPASSRLS roles are excluded.
-    /// excluded.
     fileprivate func rolesToAct() throws(PostgresError) -> [String?] {
         let rows = try query(
             """
