@@ -62,7 +62,7 @@ extension CatalogView {
     }
 }
 
-/// Resolves a request to an outcome, as far as possible without querying the server.
+/// Resolver that turns a request into an outcome, as far as possible without querying the server.
 ///
 /// Input: a request and a view. Output: the outcome, or the facts that must be queried first.
 struct BindingResolver {

@@ -21,7 +21,8 @@ final class CatalogAdoptions: Sendable {
         /// Newest version whose decisions differ from those of the version before it.
         var step: UInt64?
 
-        /// Returns the oldest version that decides exactly as this one does. Nothing is known about versions before the
+        /// Returns the oldest version known to decide exactly as this one does. Versions before `step` are returned
+        /// unchanged.
         /// step.
         func judging(as version: UInt64) -> UInt64 {
             guard let step, version >= step else { return version }

@@ -85,8 +85,8 @@ public final class CatalogService: Sendable {
     /// True if all loops use the newest version and the log has its record, or is about to.
     var isNoted: Bool { adoptions.areNoted(of: known.version) }
 
-    /// Adds to the number of live bindings; negative if bindings ended. The hub polls the catalog more often while
-    /// there are any.
+    /// Adds `count` to the number of live bindings. `count` is negative when bindings end. While there are any, the hub
+    /// polls the catalog more often.
     public func addBindings(_ count: Int) {
         if known.addBindings(count) { requestRefresh() }
     }

@@ -18,8 +18,8 @@ public protocol CatalogSource: AnyObject, Sendable {
     /// Notes that one of `loops` socket loops uses this version from offset `last` on, and perhaps already from `first`
     /// on.
     func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int)
-    /// Adds to the number of live bindings; negative if bindings ended. The hub polls the catalog more often while
-    /// there are any.
+    /// Adds `count` to the number of live bindings. `count` is negative when bindings end. While there are any, the hub
+    /// polls the catalog more often.
     func addBindings(_ count: Int)
     /// Calls `then` with a snapshot that is read after this call and after transaction `xid` has become visible; with
     /// nil if that is not possible now.

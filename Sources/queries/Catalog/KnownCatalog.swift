@@ -28,7 +28,8 @@ public final class KnownCatalog: Sendable {
     /// Returns and clears the request: true if a poll was requested.
     func takeWish() -> Bool { mustLook.exchange(false, ordering: .acquiring) }
 
-    /// Adds to the number of live bindings. The hub polls more often while there are any. True for the first binding.
+    /// Adds to the number of live bindings. While there are any, the hub polls more often. Returns true for the first
+    /// one.
     func addBindings(_ count: Int) -> Bool {
         let (before, after) = bindings.add(count, ordering: .relaxed)
         assert(count > 0 || after <= before, "what ends makes no more")

@@ -37,7 +37,7 @@ final class JudgingPace: Sendable {
         set(key) { before in min(fitting, Double(before) * 4) }
     }
 
-    /// Reduces the size after a timeout. False if the statement had only one claims and cannot be smaller.
+    /// Reduces the size after a timeout. False if the statement had only one set of claims and cannot be smaller.
     func wasTooSlow(_ key: JudgingKey, claims: Int, rows: Int) -> Bool {
         let weight = JudgingPace.weight(claims: claims, rows: rows)
         set(key) { _ in Double(weight) / 16 }

@@ -54,7 +54,8 @@ public final class TrialJudge {
         return .filled(FilledMembership(keys: keys, snapshot: visible.transactions, position: visible.position))
     }
 
-    /// Returns, for each claims and each row, whether the claims may read the row under the policy; nil after an error.
+    /// Returns, for each set of claims and each row, whether these claims may read the row under the policy; nil after
+    /// an error.
     public func judge(
         _ policy: JudgedPolicy, rows: [[String?]], claims: [String]
     ) throws(PostgresError) -> [[Bool?]] {

@@ -8,10 +8,10 @@ import Postgres
 /// a policy's functions do not reach the next step.
 public struct ClaimsScript: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
-        /// One row for each claims. If the query fails and the inputs have several elements, each element is tried
-        /// separately.
+        /// One row for each set of claims. If the query fails and the inputs have several elements, each element is
+        /// tried separately.
         case whole
-        /// Any number of rows for each claims.
+        /// Any number of rows for each set of claims.
         case rows
     }
 

@@ -189,8 +189,8 @@ struct PolicySurvey {
 }
 
 extension PolicySurvey {
-    /// True if the term has the same value under clients' settings. The hub asks PostgreSQL for texts once, compares
-    /// them itself, and PostgreSQL writes these texts under those settings.
+    /// True if the term has the same value under clients' settings. The hub compares texts that PostgreSQL wrote once,
+    /// and their form depends on the settings.
     func holds(_ term: Term) -> Bool {
         guard settings.refused.isEmpty else { return false }
         guard !settings.followed.isEmpty else { return true }
