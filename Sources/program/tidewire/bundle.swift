@@ -107,7 +107,7 @@ extension Option {
 }
 
 extension Configuration.Effective {
-    /// Returns the setting as `tidewire config --json` prints it, without its explanations. Secrets are hidden there
+    /// Setting as `tidewire config --json` prints it, without its explanations. Secrets are hidden there too.
     /// too.
     fileprivate var bundled: String {
         var line = JSONLine()

@@ -98,7 +98,7 @@ extension Option {
 }
 
 extension EventLogLoss {
-    /// Returns the consequences in words, for the operator who decides.
+    /// Consequences in words, for the operator who decides.
     fileprivate var lines: [String] {
         var lines: [String] = []
         for report in setAside {

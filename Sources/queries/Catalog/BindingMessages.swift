@@ -264,7 +264,7 @@ public enum BindingMessages {
         return ClientText(.rowsRefused, "Rows of \(table.quotedName) are not told: \(why) (\(fix))")
     }
 
-    /// The parameters as Elixir's `inspect` and interpolation print them.
+    /// Returns the parameters as Elixir's `inspect` and interpolation print them.
     private static func dump(_ request: BindingRequest, _ filter: Filter?) -> String {
         let conditions = (filter?.conditions ?? []).map { condition in
             "{\(Inspection.text(of: condition.column)), \"\(condition.comparison.rawValue)\", "

@@ -5,9 +5,9 @@ import System
 
 /// Callbacks through which the catalog's thread writes records to the log.
 public struct CatalogRecording: Sendable {
-    /// Writes a record to the log. Returns false if the record cannot be kept now.
+    /// Callback that writes a record to the log. Returns false if the record cannot be kept now.
     public var record: @Sendable (CatalogRecord) -> Bool
-    /// Returns the log's next offset. `oldest` returns its oldest offset, which may take a moment.
+    /// Callback that returns the log's next offset. `oldest` returns its oldest offset, which may take a moment.
     public var end: @Sendable () -> UInt64?
     public var oldest: @Sendable () -> UInt64?
 

@@ -167,7 +167,7 @@ final class DefinitionBook {
         }
     }
 
-    /// Text of the file: lines, the last of which is a checksum.
+    /// Returns the text of the file: lines, the last of which is a checksum.
     private func encoded() -> ByteWriter {
         var text = ByteWriter(capacity: 64 * entries.count + 64)
         text.append("forgotten 0 0 \(forgotten.rawValue) -\n")

@@ -178,7 +178,7 @@ struct ExplanationPrinter {
 }
 
 extension Explanation {
-    /// JSON of the explanation. The names are promised to users and do not change.
+    /// Returns the JSON of the explanation. The names are promised to users and do not change.
     func json(_ change: RecordedChange) -> String {
         var line = JSONLine()
         line.add("told", isTold)

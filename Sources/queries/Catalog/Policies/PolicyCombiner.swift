@@ -2,8 +2,8 @@ import Change
 import Policy
 import Postgres
 
-/// Combines single policies into one decision for a role (PostgreSQL, "Row Security Policies"): one of the permissive
-/// policies and all of the restrictive ones.
+/// Combiner of single policies into one decision for a role (PostgreSQL, "Row Security Policies"): one of the
+/// permissive policies and all of the restrictive ones.
 ///
 /// Input: a view with the role's rights to the table and to all tables that its policies read. Output: bindings.
 struct PolicyCombiner {
