@@ -1,6 +1,6 @@
 import WebSocket
 
-/// What a client wants to be answered with (RFC 9110 §12.5.1).
+/// Media types that a client accepts as an answer (RFC 9110 §12.5.1).
 public struct AcceptHeader {
     public let allowsJSON: Bool
 
@@ -12,7 +12,7 @@ public struct AcceptHeader {
         allowsJSON = value.split(separator: ",").contains(where: Self.isJSON)
     }
 
-    /// A weight of zero says "not this".
+    /// True if the media range includes JSON. A weight of zero excludes the range.
     private static func isJSON(_ range: Substring) -> Bool {
         let parts = range.split(separator: ";").map { $0.filter { !$0.isWhitespace }.lowercased() }
         guard let type = parts.first, !parts.dropFirst().contains(where: isZeroWeight) else { return false }

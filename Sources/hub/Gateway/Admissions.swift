@@ -1,15 +1,16 @@
 import Diagnostics
 import Synchronization
 
-/// Which of the database's messages were let in under the project's rate: found out by the loop that comes to one first,
-/// and the same for all.
+/// Decisions about which database messages are admitted under the project's rate. The loop that reads a message first
+/// decides, for all loops.
 final class Admissions: Sendable {
     private typealias Answer = (offset: UInt64, isAdmitted: Bool)
 
-    /// Each at its offset's place, until another needs that: loops that are further apart decide by themselves.
+    /// Decisions, each in the slot of its offset until another offset needs that slot. Loops that read too far apart
+    /// decide independently.
     private let answers = Mutex([Answer]())
 
-    /// `decide` is called once for an offset, and must not wait for anything.
+    /// Returns the decision for an offset. `decide` is called once for an offset, and must not wait for anything.
     func isAdmitted(_ offset: UInt64, decide: () -> Bool) -> Bool {
         answers.withLock { answers in
             if answers.isEmpty { answers = Array(repeating: (.max, false), count: Limits.rememberedAdmissions) }

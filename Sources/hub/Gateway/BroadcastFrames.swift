@@ -5,7 +5,8 @@ import Net
 import Protocol
 import WebSocket
 
-/// Writes what is said to a topic, at most once for each kind of receiver, and hands it to the loop for all of them.
+/// Writer of broadcasts. It writes a message at most once for each kind of receiver, and hands the frame to the loop
+/// for all of them.
 struct BroadcastFrames: ~Copyable {
     private let deflater: Deflater?
     private var message = ByteWriter(capacity: 4096)
@@ -13,10 +14,10 @@ struct BroadcastFrames: ~Copyable {
 
     init(_ deflater: Deflater?) { self.deflater = deflater }
 
-    /// One message in the forms that were needed so far: nil where it was not written yet.
+    /// Frames of one message by form; nil for forms not written.
     private struct Frames {
         private var pieces: (Piece?, Piece?, Piece?, Piece?) = (nil, nil, nil, nil)
-        /// Bits of forms that were looked at.
+        /// Bits of the forms that were written, or found impossible.
         private var known: UInt8 = 0
 
         func has(_ form: Int) -> Bool { known & (1 << UInt8(form)) != 0 }
@@ -42,8 +43,8 @@ struct BroadcastFrames: ~Copyable {
         }
     }
 
-    /// To all who may hear it but the channel that said it; how many that were. Who may have been told it before is left
-    /// out.
+    /// Sends a message to all members that may receive it, except for the speaker. Returns the number of receivers.
+    /// Database messages skip members with a replay, which may have received them already.
     mutating func deliver(
         _ broadcast: borrowing Broadcast, to members: [TopicMember<TopicListener>], of topic: RawSpan,
         except speaker: UInt32?, isOfDatabase: Bool, on loop: SocketLoop
@@ -65,7 +66,7 @@ struct BroadcastFrames: ~Copyable {
         return count
     }
 
-    /// To one channel.
+    /// Sends a message to one channel. Returns false if the channel's protocol version has no form for it.
     mutating func deliver(
         _ broadcast: borrowing Broadcast, to hearer: TopicListener, of topic: RawSpan, joinRef: RawSpan,
         on loop: SocketLoop
@@ -76,7 +77,7 @@ struct BroadcastFrames: ~Copyable {
         return true
     }
 
-    /// Who came and who went, to all who may know.
+    /// Sends a presence difference to all members that may see presence. Returns the number of receivers.
     mutating func deliver(
         difference: RawSpan, to members: [TopicMember<TopicListener>], of topic: RawSpan, on loop: SocketLoop
     ) -> Int {
@@ -117,7 +118,8 @@ struct BroadcastFrames: ~Copyable {
         return Self.share(kind, message, around: broadcast.payload, at: headBytes, &frame, on: loop)
     }
 
-    /// A payload may be large, and is copied from where it was received to where it is sent from.
+    /// Builds a frame around a payload. A payload may be large, and is copied only once: from the received bytes to the
+    /// shared frame.
     private static func share(
         _ kind: MessageKind, _ message: borrowing ByteWriter, around payload: RawSpan, at offset: Int,
         _ frame: inout ByteWriter, on loop: SocketLoop

@@ -10,51 +10,52 @@ import Net
 import Protocol
 import Snapshots
 
-/// A channel that is joined or being joined: whose it is, and what it wants of the tables.
+/// Joined or joining channel of one client: its owner, its bindings, and its progress in the log.
 final class Channel {
     /// One `postgres_changes` entry.
     struct Binding {
         let id: UInt32
-        /// Nil: its parameters could not be used, which was said.
+        /// Parameters from the join; nil if they were invalid. The client receives an error about that.
         var parameters: BindingParameters?
-        /// It wants to hear of rows that move out of its view.
+        /// True if the client wants events for rows that an update moves out of its view.
         var wantsMoves = false
-        /// It wants to be told first what rows there are.
+        /// True if the client wants the existing rows before changes.
         var wantsSnapshot = false
         var tables: [Placement] = []
-        /// What it came to, and what of that was said: once each time it changes.
+        /// Outcome of resolving the binding. `said` is the outcome last sent to the client, which receives each new
+        /// outcome once.
         var outcome = Said.nothing
         var said = Said.nothing
     }
 
     enum Recovery: Equatable {
-        /// Nobody asked for one.
+        /// The client asked for no resume.
         case none
-        /// Whether it can be told what it missed since then is known when the log has begun.
+        /// The client wants everything since this position. The hub decides about that once the log can be read.
         case asked(EventLogPosition)
-        /// What it missed from there on has been told, or will be.
+        /// The hub has sent the missed changes since this position, or will send them.
         case from(EventLogPosition)
         case refused(LogStanding.Refusal)
     }
 
     enum Said: Equatable {
         case nothing
-        /// With what is not to be expected of it.
+        /// Subscribed, with warnings about events that the binding cannot receive.
         case subscribed([ClientText])
         case failed([ClientText])
     }
 
     let id: ChannelID
     let session: Session
-    /// Up to where it was sent everything when its socket stopped to take more.
+    /// Offset up to which everything was sent when the socket stopped taking data; nil until then.
     var sentAtEnd: UInt64?
-    /// Among the loop's channels.
+    /// Index of the channel in `ProjectLoop.channels`.
     var place: UInt32 = 0
-    /// What it was joined with, until that is answered.
+    /// Token from the join request; emptied when the join is answered.
     var joinToken: [UInt8] = []
-    /// When it was asked for.
+    /// Monotonic time of the join request, in nanoseconds.
     let begun: UInt64
-    /// How far the join has come.
+    /// Progress of the join.
     var join: Join
     let firstOfJoin: [Join.Action]
     let topic: [UInt8]
@@ -62,85 +63,87 @@ final class Channel {
     var claims: Claims
     let isLegacy: Bool
     var bindings: [Binding]
-    /// What its filters count.
+    /// Number of conditions and list values in the channel's filters, which the filter budget counts.
     let filterParts: Int
-    /// The join's bindings as the reply repeats them; nil once it was answered.
+    /// Bindings from the join request, repeated in the reply; nil once the reply is sent.
     var reply: [ChangeBinding]?
-    /// What it says and hears beside changes of tables.
+    /// State of the channel's broadcasts, presence and options.
     var conversation: Conversation
-    /// Of the past; nil when that was looked up.
+    /// Request for past messages; `none` once they were looked up.
     var replay: ReplayDemand
-    /// Of rows that updates take out of its view.
+    /// True if a binding wants events for rows that updates move out of its view.
     let wantsMoves: Bool
-    /// Where its bindings are placed; nil while it waits for one that begins where it has to go on.
+    /// Follower that delivers the channel's changes; nil while the channel is parked or waits for a catch-up.
     var follower: Follower?
-    /// Where in the log what it hears begins; nil until it is bound.
+    /// Offset at which the channel's changes begin; nil until the channel is bound.
     var since: UInt64?
-    /// The position that its client was told last, where that was by another follower than its own.
+    /// Offset last sent to the client by an earlier follower, or with a snapshot. The next follower takes this offset
+    /// over.
     var toldAt: UInt64?
-    /// What became of its wish to go on from a position.
+    /// Progress of the client's resume.
     var recovery = Recovery.none
-    /// What it is told of the rows that there are, before it hears of changes.
+    /// Progress of the snapshot, which the client receives before changes.
     var snapshot = Snapshot.none
-    /// What it was told so, as long as the log may still come to some of that …
+    /// Transactions that the sent snapshot includes; nil once the log has passed all of them …
     var seen: SeenTransactions?
-    /// … and where in the log what it does not have begins.
+    /// … and the offset from which changes may be missing in the snapshot.
     var floor: UInt64 = 0
-    /// The rows could not be had, and may be when it joins again: it gets them then.
+    /// True if the snapshot failed for a passing reason, so that a new join may receive it.
     var lacksSnapshot = false
-    /// Nobody asked for it: its client came back, and is taken for the one that was here.
+    /// True if the hub resumes the channel on its own because it recognizes a returning client.
     var isReturning = false
-    /// What is kept for its client's coming back; nil where it could not be known again.
+    /// Data kept for the client's return; nil if the hub could not recognize the client.
     var departure: Departure?
-    /// Whose policies will count when the follower at the log's end takes it over.
+    /// Holder (role and claims) for the live follower, prepared before the channel moves there.
     var nextHolder: Holder?
-    /// Whose policies count for its bindings; nil until one needs them.
+    /// Holder (role and claims) whose policies apply to the bindings; nil until a binding needs policies.
     var holder: Holder?
     var listener: UInt32?
-    /// Tables that the channel is parked for, until PostgreSQL shows their transactions.
+    /// Tables for which the channel is parked, until PostgreSQL shows their transactions.
     var heldBy: Set<UInt32> = []
-    /// Errors in the parameters, to be said after the reply.
+    /// Errors in the join's parameters, sent after the reply.
     var complaints: [ClientText] = []
-    /// What was asked for and is not understood, to be said then as well.
+    /// Advice about parts of the join that the hub does not understand, sent after the errors.
     var advice: [ClientText] = []
-    /// The question to the catalog that is under way; answers to older ones are of no use.
+    /// Number of the current question to the catalog; 0 for none. Answers to older questions are ignored.
     var ticket: UInt64 = 0
-    /// From there on the ledger has it as joined, and is to have its end; nil where it has not.
+    /// Offset from which the ledger lists the channel as joined; nil if the channel is not in the ledger. The end is
+    /// recorded only for listed channels.
     var inLedgerSince: UInt64?
     var isInLedger: Bool { inLedgerSince != nil }
-    /// Under which it is recorded what it is sent, where that is.
+    /// Number under which deliveries to the channel are recorded; nil if they are not recorded.
     var ledgerSeat: UInt32?
-    /// When it was noted there last; nil where there was no room for that.
+    /// State at the channel's last ledger note; nil if the ledger had no room for a note.
     var noted: Noted?
 
     struct Noted {
-        /// Where the log was.
+        /// Offset of the log at that time.
         var at: UInt64
-        /// How often notes had been missed until then.
+        /// Value of `MissedNotes.times` at that time.
         var behindMisses: UInt32
     }
-    /// When the token is looked at again.
+    /// Timer for the next check of the token.
     var expiry: TimerID?
     var joinTimer: TimerID?
-    /// When the bindings are asked for again.
+    /// Timer for the next attempt to resolve the bindings.
     var bindTimer: TimerID?
-    /// Loss that the client is told when the timer has ended.
+    /// Loss to report to the client when `lossTimer` has ended.
     var untoldLoss: LossReason?
-    /// Left out of changes with its session.
+    /// True while the channel receives no changes because of its session's filter pause.
     var isResting = false
-    /// It was told of what never comes of tables that were out of the publication, as far as that was noticed before here.
+    /// Offset up to which the client knows about changes that were lost while tables were outside the publication.
     var knowsRepublishedUpTo: UInt64 = 0
-    /// Loss that the client is told when its bindings are in place. Until then, more is missing.
+    /// Loss to report to the client when its bindings are in place. The loss may grow until then.
     var missesUntilBound: LossReason?
-    /// What it was told of generated columns that could not be computed: each thing once.
+    /// Messages already sent about generated columns that could not be computed. Each is sent once.
     var toldOfUncomputed: Set<ClientText> = []
-    /// Tables of which all rows have gone, which it has not been told.
+    /// Messages not sent yet about truncated or removed rows, with their offsets.
     var untoldTruncations: [(at: UInt64, text: ClientText)] = []
-    /// Records lack values, of which it is to be told when the timer has ended.
+    /// True if records lacked values and the client must be told when `lackTimer` has ended.
     var lacksUntold = false
     var lackTimer: TimerID?
     var lossTimer: TimerID?
-    /// When it is looked again whether the database's messages arrive.
+    /// Timer for the next check whether the database's messages arrive.
     var readyTimer: TimerID?
 
     init(
@@ -155,7 +158,7 @@ final class Channel {
         self.claims = claims
         isLegacy = join.isLegacy
         conversation = Conversation(Conversation.Options(join))
-        // Who goes on from a position gets what came since from there, and not once more by the moment.
+        // A channel that resumes from a position receives all messages since then. A replay by time would repeat them.
         replay = join.replay == .ignored || join.resumption != .none ? .none : join.replay
         (self.join, firstOfJoin) = Join.begin(
             isPrivate: join.isPrivate, wantsPast: replay != .none)
@@ -181,7 +184,7 @@ final class Channel {
         if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
     }
 
-    /// Its filters take long to make ready.
+    /// True if the filters take long to prepare.
     var isHeavy: Bool { filterParts > Limits.filterPartsAtOnce }
 
     var hasFilters: Bool { bindings.contains { $0.parameters?.filter != nil } }
@@ -190,28 +193,28 @@ final class Channel {
 
     var wantsSnapshot: Bool { bindings.contains(where: \.wantsSnapshot) }
 
-    /// What the database says to its topic is looked at one by one, whether it is for the channel.
+    /// True if each database message to the topic must be checked against the channel's position.
     var wantsReplay: Bool { replay != .none || recovery != .none }
 
-    /// How its changes are told.
+    /// Form in which the channel's changes are sent.
     var manner: Recipient.Manner {
         if session.feed != nil { return .feed }
         return conversation.options.contains(.hearsPosition) ? .positioned : .plain
     }
 
-    /// What that follower comes to is for it.
+    /// True if the given follower's events are for this channel.
     func isServed(by other: Follower) -> Bool {
         if let follower { return follower === other }
         return other.isAtEnd && !recovery.isWanted
     }
 
-    /// For the answer to a message.
+    /// Returns the address for the reply to a message with this ref.
     func address(ref: RawSpan) -> ChannelAddress { ChannelAddress(topic: topic, joinRef: joinRef, ref: ref.copied()) }
 
     /// The topic without `realtime:`.
     var subTopic: ArraySlice<UInt8> { topic.dropFirst(9) }
 
-    /// What the catalog is asked for each binding that can be asked about, and which one that is.
+    /// Returns a catalog request for each binding with valid parameters, with the binding's index.
     func requests() -> [(binding: Int, request: BindingRequest)] {
         let role = claims.role.text
         return bindings.indices.compactMap { index in
@@ -222,7 +225,7 @@ final class Channel {
 }
 
 extension Channel.Recovery {
-    /// What it missed is to be told to it.
+    /// True if the client is to receive the changes that it missed.
     var isWanted: Bool {
         switch self {
         case .asked, .from: true

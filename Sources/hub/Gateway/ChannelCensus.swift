@@ -9,7 +9,7 @@ import Net
 import Synchronization
 import System
 
-/// The channels of a project as they are now: asked of each loop, which counts its own between two turns.
+/// Current channels of a project. Each loop counts its own channels between two turns.
 public struct ChannelCensus: Sendable {
     struct Entry: Sendable {
         var topic: [UInt8]
@@ -20,24 +20,24 @@ public struct ChannelCensus: Sendable {
         var isPrivate: Bool
         /// Bindings as clients write them, in JSON, with the values of filters masked.
         var bindings: [UInt8]
-        /// Up to where it was sent what there is; nil for one that is not answered yet.
+        /// Offset up to which everything was sent; nil if the join is not answered yet.
         var sent: UInt64?
         var queuedBytes: Int
-        /// It takes less than it is sent.
+        /// True if the client reads more slowly than the hub sends.
         var isSlow: Bool
     }
 
-    /// Those that are furthest behind, and how many there are.
+    /// Channels that are furthest behind. `count` is the number of all channels.
     private var entries: [Entry] = []
     private var count = 0
     private var loopsMissing = 0
     private var end: UInt64 = 0
-    /// Seconds since the first change that a channel was not sent was committed, by position.
+    /// Age in seconds of the first change that a channel was not sent, by the channel's sent offset.
     private var ages: [UInt64: Double] = [:]
 
     // MARK: Counting
 
-    /// Letters to all loops, and what has come of them when the time is up.
+    /// Asks all loops, and returns the answers that arrive within the given time.
     public static func take(of project: Project, waiting patience: Duration) -> ChannelCensus {
         let slip = CensusSlip(loops: project.mailboxes.count)
         for mailbox in project.mailboxes { mailbox.post(.census(slip)) }
@@ -50,7 +50,7 @@ public struct ChannelCensus: Sendable {
             census.count += part.count
             census.entries += part.entries
         }
-        // Afterwards: nobody was sent more than there is.
+        // Reading the end after the counts keeps every sent offset at or below the end.
         census.end = project.delivery.log.end()?.state.position.offset ?? 0
         census.entries = Self.furthestBehind(census.entries)
         census.findAges(in: project)
@@ -63,7 +63,7 @@ public struct ChannelCensus: Sendable {
                 .prefix(Limits.maximumCensusEntries))
     }
 
-    /// Of a few positions: each is looked up in the log.
+    /// Finds the ages of the lowest few offsets. Each age needs a look-up in the log.
     private mutating func findAges(in project: Project) {
         let behind = Set(entries.compactMap(\.sent)).filter { $0 < end }.sorted().prefix(Limits.maximumCensusAges)
         let now = Clock.unixMicroseconds()
@@ -120,7 +120,7 @@ public struct ChannelCensus: Sendable {
     }
 }
 
-/// Where loops put what they counted.
+/// Collector of the loops' counts.
 public final class CensusSlip: Sendable {
     typealias Part = (count: Int, entries: [ChannelCensus.Entry])
 
@@ -147,7 +147,7 @@ public final class CensusSlip: Sendable {
 }
 
 extension ProjectLoop {
-    /// Somebody wants to know who is here.
+    /// Adds this loop's channels to the census.
     func count(on slip: CensusSlip) {
         var entries: [ChannelCensus.Entry] = []
         for place in channels.indices {

@@ -4,13 +4,13 @@ import Change
 import Diagnostics
 import Settings
 
-/// Where it is written down what happens to channels: who joined what, as whom and from where in the log on, who was refused,
-/// who was told of a loss, and how far each had come at its end.
+/// Record of channel events: joins with claims and offset, refusals, reported losses, and the offset reached at the
+/// end.
 public struct ChannelLedger: Sendable {
     let scope: LedgerScope
-    /// The claims that are kept; no others are.
+    /// Names of the claims that the ledger keeps.
     private let claims: Set<String>
-    /// False where the log has no room for it.
+    /// Function that records a note, and returns false if the log has no room for the note.
     let record: @Sendable (LedgerNote) -> Bool
 
     public init(
@@ -30,17 +30,17 @@ public struct ChannelLedger: Sendable {
         }
     }
 
-    /// What says nothing of its holder.
+    /// Claims that say nothing about the holder. Their names are not listed.
     private static let formalities: Set<String> = ["aud", "exp", "iat", "iss", "jti", "nbf"]
 
-    /// Of a token's claims those that are kept, as they were sent, and the names of the others.
+    /// Returns the kept claims as the token has them, and the names of the other claims.
     func kept(of all: RawSpan) -> (claims: [UInt8], others: [String]) {
         var kept = ByteWriter(capacity: 256)
         var others: [String] = []
         do throws(ByteError) {
             try copyKept(all, to: &kept, others: &others)
         } catch {
-            // They were read when their token was verified; what cannot be read again is not kept.
+            // The claims were readable when their token was verified. Claims that cannot be read again are not kept.
             return ([], ["all"])
         }
         return kept.count <= Limits.maximumLedgerTextBytes ? (kept.copied(), others) : ([], others + ["all"])
@@ -69,10 +69,10 @@ public struct ChannelLedger: Sendable {
     }
 }
 
-/// Gives sockets the numbers by which the ledger knows them: the microsecond of the first note, and the loop; no two are the
-/// same, also not of different runs.
+/// Source of the sockets' numbers in the ledger. A number combines the microsecond of the first note with the loop, so
+/// numbers are unique even across runs.
 struct LedgerNumbers {
-    /// As the notes have it.
+    /// Number of the loop, as the notes contain it.
     let loop: UInt64
     private var last: UInt64 = 0
 

@@ -6,13 +6,13 @@ import Net
 import Protocol
 import WebSocket
 
-/// What channels do, said to clients.
+/// Execution of the channel machine's actions: messages to clients, and calls of the project.
 extension ClientLoop {
     func perform(_ actions: [ChannelAction], for session: Session) {
         for action in actions { perform(action, for: session) }
     }
 
-    /// All but what concerns the frame at hand.
+    /// Performs an action, except for those that need the frame at hand.
     func perform(_ action: ChannelAction, for session: Session) {
         if let feed = session.feed { return perform(action, feed, session) }
         switch action {
@@ -49,14 +49,14 @@ extension ClientLoop {
         }
     }
 
-    /// Queues what was written.
+    /// Queues the bytes for the session's socket.
     static func send(_ bytes: borrowing ByteWriter, to session: Session, on loop: SocketLoop) {
         loop.send(bytes.bytes, to: session.connection)
     }
 
     /// Writes one text message and queues it.
     func send(_ session: Session, _ write: (MessageEncoder, inout ByteWriter) -> Void) {
-        // Frames after a farewell are not allowed.
+        // No frame may follow a close frame.
         guard case .client = session.stage else { return }
         writer.removeAll()
         write(MessageEncoder(session.version), &writer)
@@ -68,7 +68,7 @@ extension ClientLoop {
     }
 }
 
-/// The encoder's words for addresses, whose bytes are arrays.
+/// Encoder calls for addresses and texts that are arrays.
 extension MessageEncoder {
     func appendHeartbeatReply(ref: [UInt8], to writer: inout ByteWriter) {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -134,13 +134,13 @@ extension ClientText {
 }
 
 extension TokenError {
-    /// Why a channel ends whose token is no longer good.
+    /// Reason for ending a channel whose token is no longer valid.
     var clientText: ClientText {
         let code: TextCode = if case .expired = self { .tokenExpired } else { .tokenRefused }
         return ClientText(code, systemMessage)
     }
 
-    /// As what it is counted and said in the log.
+    /// Metric label under which the refusal is counted and logged.
     var refusal: ProjectMetrics.TokenRefusal {
         switch self {
         case .malformed: .malformed

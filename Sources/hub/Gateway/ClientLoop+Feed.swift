@@ -8,7 +8,7 @@ import Protocol
 import Settings
 import WebSocket
 
-/// Changes as the answer to a request: pages, and streams that go on.
+/// Feeds: changes as the answer to an HTTP request, in pages or in streams that continue.
 extension ClientLoop {
     func serveChanges(_ incoming: IncomingRequest, _ session: Session) {
         let request = incoming.request
@@ -62,7 +62,8 @@ extension ClientLoop {
     }
 
     private func claims(of request: HTTPRequest, _ project: ProjectLoop) throws(FeedRefusal) -> Claims {
-        // A browser's EventSource sends no headers of its own. What names a user counts before the key of an application.
+        // EventSource in browsers sends no headers of its own. A user's token takes precedence over an application's
+        // key.
         let ofUser = request.header("authorization") == nil ? request.query("access_token") : nil
         guard let token = ofUser ?? request.bearerToken ?? request.header("x-api-key") ?? request.query("apikey") else {
             project.project.refused(.missing, at: loop.now)
@@ -75,7 +76,7 @@ extension ClientLoop {
         }
     }
 
-    /// Before it is begun: whoever only asks whether it may is told, too.
+    /// Checks the project's limits before the feed begins, so that HEAD requests are refused, too.
     private func checkRoom(_ project: ProjectLoop) throws(FeedRefusal) {
         guard project.project.hasRoom else {
             project.project.refused(.tooManyUsers, at: loop.now)
@@ -94,7 +95,7 @@ extension ClientLoop {
         goOn(session, keepAlive: keepAlive)
     }
 
-    // MARK: What its channel does
+    // MARK: Actions of the feed's channel
 
     func perform(_ action: ChannelAction, _ feed: Feed, _ session: Session) {
         switch action {
@@ -111,7 +112,7 @@ extension ClientLoop {
             cut(feed, session, FeedEnding.Reason(code: ending.code, ending.text))
         case .refuseJoin(_, let reason): refuse(session, .unavailable(reason))
         case .fail: cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again"))
-        // The answer's end says it.
+        // The answer's end tells the client.
         case .close: break
         case .heartbeat, .leave, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting,
             .startJoin, .startRefresh, .push:
@@ -138,11 +139,11 @@ extension ClientLoop {
         watch(feed, session)
     }
 
-    /// True when the connection stays behind the answer.
+    /// Writes the head of the answer. Returns true if the connection stays open after the answer.
     private func writeHead(_ session: Session, _ form: FeedForm) -> Bool {
         let keepAlive = stays(session, form)
         var head = HTTPResponse(.ok, contentType: form.format.contentType, body: [])
-        // What stands between must neither keep it nor hold it back.
+        // Proxies must neither cache nor buffer the answer.
         head.headers += [HTTPHeader("cache-control", "no-store"), HTTPHeader("x-accel-buffering", "no")]
         if let incoming = session.incoming { head.headers += incoming.headers }
         writer.removeAll()
@@ -154,7 +155,7 @@ extension ClientLoop {
         form.framing == .chunks && session.incoming?.request.keepAlive == true && !isDraining
     }
 
-    /// One piece of the answer.
+    /// Sends one piece of the answer.
     func write(to session: Session, _ feed: Feed, _ write: (FeedEncoder, inout ByteWriter) -> Void) {
         writer.removeAll()
         write(FeedEncoder(feed.form.format), &writer)
@@ -169,7 +170,7 @@ extension ClientLoop {
         write(to: session, feed) { encoder, writer in encoder.appendSystem(record, to: &writer) }
     }
 
-    /// A row that was there before its changes.
+    /// Sends one existing row of a snapshot.
     func write(_ row: RawSpan, in envelope: ChangeEnvelope, to session: Session, _ feed: Feed) {
         write(to: session, feed) { _, writer in
             writer.append(envelope.prefix)
@@ -178,7 +179,7 @@ extension ClientLoop {
         }
     }
 
-    // MARK: While it lasts
+    // MARK: During the answer
 
     private func watch(_ feed: Feed, _ session: Session) {
         if let timer = session.timer { loop.cancel(timer) }
@@ -192,7 +193,8 @@ extension ClientLoop {
             nanoseconds: time.wholeNanoseconds, token: TimerToken.request(session.connection).rawValue)
     }
 
-    /// A page ends with what it has; a stream says that it lives, and where it stands.
+    /// Handles the feed's timer. A page ends with the changes that it has. A stream sends its position, which shows
+    /// that it is alive.
     func feedIsDue(_ feed: Feed, _ session: Session) {
         guard case .telling = feed.stage, !feed.isPage else { return finish(feed, session) }
         watch(feed, session)
@@ -202,7 +204,7 @@ extension ClientLoop {
         write(to: session, feed) { encoder, writer in encoder.appendPosition(standing.position, to: &writer) }
     }
 
-    // MARK: Its end
+    // MARK: End of the answer
 
     func finish(_ feed: Feed, _ session: Session) {
         guard let project = session.project, let channel = project.channel(of: feed, session),
@@ -211,7 +213,7 @@ extension ClientLoop {
         end(feed, session, ending)
     }
 
-    /// It ends before it was to: a token's end, or the hub's.
+    /// Ends the feed early, for example when its token expires or the hub stops.
     func cut(_ feed: Feed, _ session: Session, _ reason: FeedEnding.Reason) {
         if case .joining = feed.stage { return refuse(session, .unavailable(reason.text)) }
         let channel = session.project?.channel(of: feed, session)
@@ -240,7 +242,8 @@ extension ClientLoop {
         goOn(next, keepAlive: keepAlive)
     }
 
-    /// What its client has not got was dropped: it sees that the answer is not whole, and goes on from what it has.
+    /// Closes a feed without an ending, because its queued bytes were dropped. The client sees an incomplete answer,
+    /// and continues from its last position.
     func abandon(_ session: Session) {
         session.metrics?.feedEvents[.cut].add()
         let next = release(session)
@@ -272,7 +275,7 @@ extension ClientLoop {
         loop.showAgain(session.connection)
     }
 
-    /// The connection as it was when the request came: nothing is kept for it any more.
+    /// Returns a new session for the connection, as it was when the request came. The old session is released.
     private func release(_ session: Session) -> Session {
         forget(session)
         let next = Session(session.connection, from: session.peer)
@@ -283,7 +286,7 @@ extension ClientLoop {
         return next
     }
 
-    /// The channel of its request, and its place among the project's users.
+    /// Releases the request's channel, and the session's place among the project's users.
     func forget(_ session: Session) {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = nil
@@ -307,7 +310,7 @@ extension FeedRefusal {
 }
 
 extension CloseCode {
-    /// What a socket would be closed with, to whoever follows a feed.
+    /// Code that tells a feed's client the reason for which a WebSocket would be closed.
     var feedCode: StaticString {
         switch self {
         case .serviceRestart: "Restarting"

@@ -6,7 +6,7 @@ import Protocol
 import System
 import WebSocket
 
-/// Frames of clients: from bytes to what their channels do.
+/// Client frames, decoded into messages for channels.
 extension ClientLoop {
     func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard var frames = session.frames.take() else { return bytes.byteCount }
@@ -34,7 +34,7 @@ extension ClientLoop {
                 at = bytes.byteCount
                 break
             }
-            // What follows has the next turn.
+            // The bytes that follow are read in the next turn.
             if largeInput.isSpent, at < bytes.byteCount, case .message = step.event {
                 loop.showAgain(session.connection)
                 break
@@ -81,7 +81,8 @@ extension ClientLoop {
     // MARK: Messages
 
     func handle(_ bytes: RawSpan, isBinary: Bool, _ session: Session) {
-        // A message borrows from its decoder; a frame that comes back from waiting is decoded within another's turn.
+        // A message borrows from its decoder. Handling it may decode another frame that was waiting, which needs a
+        // second decoder.
         var decoder =
             messages.take()
             ?? MessageDecoder(maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
@@ -92,14 +93,14 @@ extension ClientLoop {
                 handle(try decoder.decodeText(bytes, session.version), bytes, isBinary, session)
             }
         } catch {
-            // The reference drops it and keeps the socket; so that it is not lost in silence, it is counted.
+            // The reference drops the message and keeps the socket. So does the hub, and counts the message.
             session.metrics?.messagesMalformed.add()
             Log.shared.debug("MalformedWebSocketMessage: a message could not be read and was dropped")
         }
         messages = consume decoder
     }
 
-    /// Shows a message that waited; nothing when it cannot be read, which was so before.
+    /// Decodes a frame that waited, and passes the message on. An unreadable frame is counted only.
     func read(_ frame: WaitingFrame, _ session: Session, _ body: (borrowing ClientMessage) -> Void) {
         var decoder = MessageDecoder(
             maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
@@ -132,7 +133,7 @@ extension ClientLoop {
                 }
             case .broadcast, .presence, .other: .push
             }
-        // The usual case, and the machine has nothing else to say to it.
+        // In the usual case the topic is joined, and the machine has nothing to add.
         if request == .push, let id = session.machine?.joined(message.topic) {
             session.project?.push(id, message, whole, isBinary: isBinary, session)
             return

@@ -8,9 +8,9 @@ import Settings
 import System
 import WebSocket
 
-/// Broadcasts by requests.
+/// Broadcasts that arrive as HTTP requests.
 extension ClientLoop {
-    /// Who may not post at all, whatever is posted; nil when the request is to be read.
+    /// Returns a refusal that does not depend on the body; nil if the body is to be read.
     func refusal(_ incoming: IncomingRequest) -> HTTPResponse? {
         guard AcceptHeader(incoming.request.header("accept")).allowsJSON else { return .notAcceptable }
         let project: ProjectLoop
@@ -42,13 +42,13 @@ extension ClientLoop {
             metrics.refusals[.notFound].add()
             return answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
         }
-        // A request without a body was not looked at before.
+        // A request without a body was not checked before.
         if incoming.body.isEmpty, let refusal = refusal(incoming) { return answer(session, refusal) }
         let project: ProjectLoop
         do throws(NotServed) {
             project = try served(request)
         } catch {
-            // It ended while the body came.
+            // The project ended while the body arrived.
             return answer(session, error.response)
         }
         guard let claims = claims(of: request, project) else { return answer(session, HTTPResponse(.unauthorized)) }
@@ -95,7 +95,7 @@ extension ClientLoop {
 
     private func postAll(_ post: Post, _ incoming: IncomingRequest, _ session: Session) {
         let limits = post.project.limits
-        // Another media type says nothing, as far as the reference is concerned.
+        // The reference treats a body of another media type as an empty object.
         let body = MediaType.isJSON(incoming.request.header("content-type")) ? incoming.body : Array("{}".utf8)
         do throws(BatchError) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -121,7 +121,8 @@ extension ClientLoop {
         send(post, session)
     }
 
-    /// Public messages need nobody's leave; for the others it is asked, once for each topic.
+    /// Sends the messages. Public messages need no permission. For private ones the hub asks for the rights first, once
+    /// per topic.
     private func send(_ post: Post, _ session: Session) {
         if post.topicsToAsk.isEmpty {
             answer(session, post.project.finish(post))

@@ -4,10 +4,11 @@ import Diagnostics
 import Net
 import WebSocket
 
-/// Joins that are refused, and when their clients are told.
+/// Refused joins, and the pauses before their replies.
 extension ClientLoop {
-    /// The first of a socket are told at once, for somebody waits who mistyped something; others after a pause, as clients
-    /// try again at once and for ever. What the join waited before is part of the pause.
+    /// Refuses a join. The first refusals of a socket are sent at once, because a person may wait who mistyped
+    /// something. Others are sent after a pause, because clients retry at once and without end. The time that the join
+    /// already waited counts toward the pause.
     func refuse(_ id: ChannelID, _ reason: String, _ session: Session, waited: UInt64 = 0) {
         session.metrics?.channelEvents[.refused].add()
         session.project?.project.reference.addError(reason)
@@ -31,7 +32,7 @@ extension ClientLoop {
         if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session) }
     }
 
-    /// A refusal that is to be told later.
+    /// Refusal to send after a pause.
     enum Refusal {
         case join(ConnectionID, ChannelID, String)
         case surplus(ConnectionID, ChannelAddress, String)

@@ -10,7 +10,7 @@ import Synchronization
 import System
 import WebSocket
 
-/// Requests: a few pages for operators, and the way into a WebSocket.
+/// HTTP requests: pages for operators, and upgrades to WebSockets.
 extension ClientLoop {
     func receiveRequest(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard case .request(let scanned) = session.stage else { return bytes.byteCount }
@@ -37,7 +37,7 @@ extension ClientLoop {
 
     // MARK: Bodies
 
-    /// What would be refused whatever its body is, is refused before that is read.
+    /// Prepares to read a body. A request that no body could make valid is refused before its body is read.
     private func expectBody(_ incoming: IncomingRequest, _ session: Session) {
         let request = incoming.request
         if incoming.route == .unknown {
@@ -107,7 +107,7 @@ extension ClientLoop {
         }
     }
 
-    /// The answer to the request at hand, which keeps the connection if the client wants that.
+    /// Answers the request at hand. The connection stays open if the client wants that.
     func answer(_ session: Session, _ response: HTTPResponse) {
         let request = session.incoming?.request
         answer(session, response, keepAlive: request?.keepAlive ?? false, toHead: request?.isHead ?? false)
@@ -132,7 +132,7 @@ extension ClientLoop {
         loop.close(session.connection, afterFlushing: Limits.farewellLimit)
     }
 
-    /// The answer comes later; until then nothing more of the client is read.
+    /// Marks the answer as coming later. Until then the client's bytes are not read.
     func awaitAnswer(_ session: Session) { session.stage = .answering }
 
     func answerLater(_ connection: ConnectionID, _ response: HTTPResponse) {
@@ -157,7 +157,7 @@ extension ClientLoop {
         case .refused(let response, let toHead): answer(session, response, keepAlive: false, toHead: toHead)
         case .request(let scanned):
             metrics.refusals[.timeout].add()
-            // A client that never began its next request just goes.
+            // An idle connection without a new request is closed without an answer.
             guard scanned > 0 else { return loop.close(session.connection, afterFlushing: .zero) }
             answer(session, .error(.requestTimeout, "the request took too long"), keepAlive: false)
         case .body:
@@ -174,7 +174,7 @@ extension ClientLoop {
 
     private var now: Int64 { loop.time.unixSeconds }
 
-    /// What has to be done for the answer is done elsewhere: it may take its time.
+    /// Starts an operator's request. Another thread does the work, which may take long.
     private func administer(_ incoming: IncomingRequest, _ session: Session) {
         guard let operators = shared.operators else {
             return answer(session, .error(.serviceUnavailable, "the hub is starting"))
@@ -187,7 +187,7 @@ extension ClientLoop {
         session.waiting = client
         if let response { return answer(session, response) }
         awaitAnswer(session)
-        // What takes its time is given that.
+        // A long operation has a longer time limit.
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = loop.after(
             nanoseconds: Limits.operatorAnswerLimit.wholeNanoseconds, token: TimerToken.request(connection).rawValue)
@@ -195,7 +195,7 @@ extension ClientLoop {
 
     // MARK: Idle clients
 
-    /// The client left its last channel: it is closed if it joins none for a while.
+    /// Starts the timer that closes a client without channels, unless it joins one in time.
     func watchIdleness(_ session: Session) {
         guard session.timer == nil, case .client = session.stage, let limit = shared.settings.idleChannelLimit else {
             return
@@ -244,8 +244,8 @@ extension ClientLoop {
         }
     }
 
-    /// Of several, one that is down is no reason to send the others' clients away. Which ones are down is told to those who
-    /// may read it in the metrics too.
+    /// Answers for all projects. One project that is down does not make the hub unready, because that would send the
+    /// others' clients away. Names of projects that are down go only to clients that may read the metrics.
     private func readiness(_ request: HTTPRequest) -> HTTPResponse {
         let running = shared.directory.all.map { (name: $0.name, condition: condition(of: $0)) }
         let conditions = running + shared.directory.absent.map { ($0.name, ProjectHealthReport(absent: $0.absence)) }
@@ -281,8 +281,8 @@ extension ClientLoop {
         return condition
     }
 
-    /// Returns the project of the host name that a request asks for. For a name without a project, the settings decide. A known
-    /// project that does not run is never replaced by another.
+    /// Returns the project of the host name that a request asks for. For a name without a project, the settings decide.
+    /// A known project that does not run is never replaced by another.
     func project(of request: HTTPRequest) throws(NotServed) -> Project {
         let host = request.host?.text ?? ""
         switch shared.directory.project(
@@ -317,7 +317,7 @@ extension ClientLoop {
             body: metrics.render(projects.map(\.metrics) + absent) + ReferenceMetrics.render(projects))
     }
 
-    // MARK: The way into a WebSocket
+    // MARK: WebSocket upgrades
 
     private func openSocket(_ request: HTTPRequest, _ session: Session) {
         guard request.method == "GET" else {
@@ -376,7 +376,7 @@ extension ClientLoop {
         upgrade(request, session, as: .client)
     }
 
-    /// Said after a pause: clients of this protocol try again for ever, and at once.
+    /// Refuses an upgrade after a pause, because clients of this protocol retry at once and without end.
     private func refuse(_ session: Session, _ response: HTTPResponse) {
         session.stage = .refused(response, toHead: false)
         if let timer = session.timer { loop.cancel(timer) }
@@ -396,7 +396,8 @@ extension ClientLoop {
             session.stage = stage
             session.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
             session.incoming = nil
-            // Shared frames look back 32 KiB; a client with a smaller window gets plain ones.
+            // Shared frames are compressed with a window of 32 KiB. A client with a smaller window receives
+            // uncompressed frames.
             session.wantsCompression = agreement?.serverWindowBits == 15
             if case .echo = stage {
                 session.frames = FrameDecoder(.ofEcho(compressed: agreement != nil))

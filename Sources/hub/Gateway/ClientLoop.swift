@@ -8,18 +8,18 @@ import Synchronization
 import System
 import WebSocket
 
-/// What all loops share: set when the gateway starts, and safe to use from any thread.
+/// State that all loops share. The gateway creates it at its start. All of it is safe to use from any thread.
 final class GatewayShared: Sendable {
     let settings: GatewaySettings
     let metrics: ProcessMetrics
     let process: ProcessWatch
-    /// Of clients of whom it is not known whose they are.
+    /// Log of refused clients whose project is not known.
     let refusals = RefusalLog(project: nil)
     let directory = ProjectDirectory()
     private let filters: HolderBudget
     private let presence: HolderBudget
     private let operated = Mutex<(any Operators)?>(nil)
-    /// Where the hub ends: loops that have told all of their clients.
+    /// Number of loops that have sent all of their clients away, because the hub stops.
     let saidFarewell = Atomic<Int>(0)
 
     init(_ settings: GatewaySettings, _ metrics: ProcessMetrics) {
@@ -30,46 +30,45 @@ final class GatewayShared: Sendable {
         presence = HolderBudget(.presence, metrics.presenceBytes, metrics.presenceRefused)
     }
 
-    /// For a project, its half of what all clients may take.
+    /// Returns a project's budgets. One project may use at most half of what all clients together may use.
     func budgets() -> ProjectBudgets {
         ProjectBudgets(
             input: InputBudget(Limits.unfinishedInputBytes / 2, of: settings.sockets.inputBudget),
             filters: filters.share(), presence: presence.share())
     }
 
-    /// Whom operators' requests go to; nil while the hub starts.
+    /// Handler of operators' requests; nil while the hub starts.
     var operators: (any Operators)? {
         get { operated.withLock { $0 } }
         set { operated.withLock { $0 = newValue } }
     }
 }
 
-/// One loop's clients: their connections, requests and messages. What they have joined is their project's
-/// (`ProjectLoop`).
+/// Clients of one loop: connections, requests and messages. Their channels belong to their project's `ProjectLoop`.
 ///
-/// Everything in it belongs to the loop's thread. What comes from elsewhere comes by mail.
+/// Only the loop's own thread may use a ClientLoop. Other threads send mail.
 final class ClientLoop: SocketApplication {
     let shared: GatewayShared
     let mailbox: Mailbox<LoopMail>
-    /// Among the gateway's loops.
+    /// Index among the gateway's loops.
     let number: Int
-    /// Set by the first call, before any other.
+    /// Socket loop; the first call sets it, before any other call.
     var loop: SocketLoop!
     var sessions: [Session?] = []
-    /// By their numbers.
+    /// Projects on this loop, by number.
     private(set) var projects: [ProjectLoop?] = []
-    /// The one that has the first word in the next turn, so that none is always last.
+    /// Index of the project that begins the next turn. The index changes each turn, so that no project is always last.
     private var first = 0
     var messages: MessageDecoder?
     let inflater = Inflater()
-    /// Where messages to single clients are written.
+    /// Buffer for messages to single clients.
     var writer = ByteWriter(capacity: 4096)
     var frame = ByteWriter(capacity: 4096)
     var refusals = Slots<Refusal>()
     var largeInput = LargeInput()
     var isDraining = false
     private var farewells: Farewells?
-    /// Clients that were sent more behind a ping than it asked for.
+    /// Clients to ping at the next check. Most were sent more after the ping that they have answered.
     var pingsDue: [ConnectionID] = []
     var watchesReceipts = false
     /// Number of times that clients are still asked for receipts at the shorter interval.
@@ -111,7 +110,7 @@ final class ClientLoop: SocketApplication {
         switch session.stage {
         case .request:
             let count = receiveRequest(session, &bytes)
-            // Some do not wait for the answer: the next request follows, or the first frames.
+            // A client may send the next request, or the first frames, without waiting for the answer.
             if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
             return count
         case .body:
@@ -150,7 +149,7 @@ final class ClientLoop: SocketApplication {
     }
 
     func wentIdle(_ connection: ConnectionID) {
-        // Who follows a feed has nothing to say.
+        // A feed's client has nothing to send.
         guard let session = session(connection), session.feed == nil else { return }
         say(.normal, "nothing was received for too long", to: session)
     }
@@ -171,7 +170,7 @@ final class ClientLoop: SocketApplication {
         guard let session = session(connection) else { return }
         session.metrics?.drops[.slowConsumer].add()
         if session.feed != nil { return abandon(session) }
-        // Resumable: a client that comes back joins again and fetches what it shows.
+        // The loss is not final: a client that reconnects joins again and fetches its data.
         say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
     }
 
@@ -195,7 +194,7 @@ final class ClientLoop: SocketApplication {
         }
     }
 
-    /// A close frame, and the end.
+    /// Sends a close frame, and closes the connection.
     func say(_ code: CloseCode, _ reason: String, to session: Session) {
         switch session.stage {
         case .client, .echo:
@@ -208,7 +207,7 @@ final class ClientLoop: SocketApplication {
         }
     }
 
-    /// Sends the close frame that was written. Nothing is matched or kept for the client from here on.
+    /// Sends the close frame in `writer`. From here on nothing is matched or kept for the client.
     func sayFarewell(to session: Session) {
         session.stage = .ending
         Self.send(writer, to: session, on: loop)
@@ -221,7 +220,7 @@ final class ClientLoop: SocketApplication {
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
         perform(actions, for: session)
-        // The turn may be over, and others are to hear who left.
+        // The loop's turn may be over, but other clients must be told who left.
         loop.turnAgain()
     }
 
@@ -233,8 +232,8 @@ final class ClientLoop: SocketApplication {
         return known
     }
 
-    /// The project that a request means. A client may come before the mail that tells of the project was read; should the
-    /// project be leaving, the mail about that is still to come.
+    /// Returns the project that a request asks for. A client may come before this loop has read the mail about a new
+    /// project. If the project is leaving, the mail about that is still to come.
     func served(_ request: HTTPRequest) throws(NotServed) -> ProjectLoop { arrived(try project(of: request)) }
 
     @discardableResult
@@ -287,7 +286,7 @@ final class ClientLoop: SocketApplication {
         return more
     }
 
-    /// New clients and joins are refused; those that are here are sent elsewhere.
+    /// Begins the drain: new clients and joins are refused, and connected clients are sent away over time.
     private func drain() {
         isDraining = true
         var clients: [ConnectionID] = []
@@ -302,7 +301,7 @@ final class ClientLoop: SocketApplication {
         farewellsAreDue()
     }
 
-    /// The timer finds nobody left, and says that it is over.
+    /// Sends all remaining clients away now. The next timer then ends the drain.
     private func hurry() {
         for connection in farewells?.takeAll() ?? [] {
             if let session = session(connection) { sendAway(session) }
@@ -344,7 +343,7 @@ final class ClientLoop: SocketApplication {
     }
 }
 
-/// A channel's number within its project's, and the project's.
+/// Number of a project, and place of a channel in it.
 struct ChannelPlace: Equatable {
     let project: UInt32
     var channel: UInt32 = 0
@@ -363,36 +362,36 @@ struct ChannelPlace: Equatable {
     }
 }
 
-/// What a timer is for, in 64 bits: the kind, the number of what it concerns, and the incarnation of that.
+/// Purpose of a timer in 64 bits: the kind, the number of the subject, and the generation of the subject.
 enum TimerToken {
     case request(ConnectionID)
     case expiry(channel: ChannelPlace, generation: UInt32)
-    /// A refusal is to be told.
+    /// A refusal is to be sent.
     case refusal(UInt32)
     case join(channel: ChannelPlace, generation: UInt32)
-    /// A channel's bindings are to be asked for again.
+    /// A channel's bindings are to be resolved again.
     case bind(channel: ChannelPlace, generation: UInt32)
-    /// A project's followers of the log want another turn.
+    /// A project's followers need another turn.
     case reread(ChannelPlace)
-    /// A channel may be told again that changes are missing.
+    /// The next loss of a channel may be reported.
     case loss(channel: ChannelPlace, generation: UInt32)
-    /// A channel may be told again that records lack values.
+    /// The next lack of values of a channel may be reported.
     case lack(channel: ChannelPlace, generation: UInt32)
-    /// There may be space again in what is queued for clients.
+    /// The clients' queues may have space again.
     case space(ChannelPlace)
-    /// The log may have all by now that memberships were filled with.
+    /// The log may have reached the answers with which memberships were filled.
     case unwind(ChannelPlace)
-    /// It is to be looked again whether the database's messages arrive.
+    /// A channel is to be told whether database messages arrive.
     case ready(channel: ChannelPlace, generation: UInt32)
-    /// Large messages are read again.
+    /// Large messages may be read again.
     case largeInput
-    /// It is to be asked what clients have got.
+    /// Clients are to be asked for acknowledgements.
     case receipts
-    /// The hub ends, and more clients are to be sent away.
+    /// More clients are to be sent away, because the hub stops.
     case farewells
-    /// It is to be looked where a project's channels stand.
+    /// The positions of a project's channels are to be checked.
     case standings(ChannelPlace)
-    /// What was recorded of a project's deliveries is to go into the log.
+    /// A project's recorded deliveries are to be handed to the log.
     case sentRecord(ChannelPlace)
 
     private static let generationBits: UInt64 = 28

@@ -7,10 +7,11 @@ import Settings
 import Synchronization
 import System
 
-/// Where a project's channels stand, and stood whose clients may come back: for all of its loops, and across restarts.
+/// Acknowledged positions of a project's channels, and of departed clients that may return. All loops share one
+/// Departures, which survives restarts.
 ///
-/// Loops change it once a second, and when a channel comes or goes. A thread of its own writes down what has changed, so
-/// that no loop waits for a disk.
+/// Loops update the positions once a second, and when a channel comes or goes. A thread writes the changes, so that no
+/// loop waits for a disk.
 public final class Departures: Sendable {
     private let book: Mutex<DepartureBook>
     private let scope: CatchUpScope
@@ -18,7 +19,7 @@ public final class Departures: Sendable {
     /// Clock of the book: Unix seconds at the start of the process, continued by the monotonic clock.
     private let clock: SteadySeconds
     private let secret: DepartureBook.Secret
-    /// Nil where it is kept in memory alone.
+    /// File of the positions; nil if they are kept in memory only.
     private let file: (any StorageFile)?
     private let scribe = Scribe("departures")
     private let hasFailed = Atomic<Bool>(false)
@@ -26,7 +27,7 @@ public final class Departures: Sendable {
     static let fileName = "departures"
     private static let newName = "departures.new"
 
-    /// What an earlier process wrote down is taken up again: its clients have all gone.
+    /// Restores the positions that an earlier process wrote. All of that process's clients have departed.
     public init(
         loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?,
         time: any TimeSource, maximum: Int = Limits.maximumDepartures,
@@ -61,7 +62,7 @@ public final class Departures: Sendable {
 
     private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * DepartureBook.recordBytes)
 
-    /// A file of what is known now, in the place of the one before when it is whole.
+    /// Writes a new file with the current state. The file replaces the former one when it is complete.
     private static func begin(
         _ directory: any StorageDirectory, _ head: [UInt8], _ book: inout DepartureBook
     ) throws(SystemError) -> any StorageFile {
@@ -80,9 +81,10 @@ public final class Departures: Sendable {
         }
     }
 
-    // MARK: Who it is
+    // MARK: Identity of clients
 
-    /// Known again on its own socket, where nobody else comes, whatever its login.
+    /// Returns the key of a channel that joins again on its own socket. The key contains no identity, because a socket
+    /// has only one client.
     func socketKey(of channel: Channel) -> DepartureKey { hash([], channel) }
 
     /// Returns the key of a client that comes back with another socket; nil if it cannot be told from others.
@@ -115,7 +117,7 @@ public final class Departures: Sendable {
         return ("session_id", session)
     }
 
-    // MARK: What becomes of it
+    // MARK: Changes of the book
 
     func arrival(
         _ key: DepartureKey?, of taker: DepartureBook.Taker, firstRef: UInt32, on loop: Int, now: UInt64
@@ -123,7 +125,7 @@ public final class Departures: Sendable {
         book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
     }
 
-    /// Where a client stands in the book that joins again on the socket it has; nil where there is no room.
+    /// Registers a client that joins again on the same socket. Returns its place in the book; nil if there is no room.
     func comeBack(
         to place: DepartureBook.Place?, _ key: DepartureKey, of taker: DepartureBook.Taker, on loop: Int,
         lastRef: UInt32, at stand: DepartureBook.Stand, now: UInt64
@@ -162,7 +164,8 @@ public final class Departures: Sendable {
         let heard: UInt64
     }
 
-    /// Once a second for each loop. Those of its channels that are to say whether they are still there.
+    /// Updates a loop's positions, once a second. Returns the loop's clients that must prove that they are still
+    /// connected.
     func update(
         _ mark: LogMark, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
     ) -> [DepartureBook.Place] {
@@ -180,16 +183,16 @@ public final class Departures: Sendable {
         }
     }
 
-    // MARK: Writing down
+    // MARK: Writing to the disk
 
     public func start() throws(SystemError) {
         if file != nil { try scribe.start { [self] in flush() } }
     }
 
-    /// What is known then is written down.
+    /// Stops the thread after a last write.
     public func stop() { scribe.stop() }
 
-    /// Writes down what has changed. Where the disk refuses, it is all written again when there is something new.
+    /// Writes the changes to the disk. After a failed write, the next change writes everything again.
     public func flush() {
         guard let file else { return }
         let changes = book.withLock { book in
@@ -223,7 +226,7 @@ private struct SteadySeconds: Sendable {
 }
 
 extension Channel.Binding {
-    /// All that it asks for.
+    /// Texts of everything that the binding asks for.
     fileprivate var words: [[UInt8]] {
         guard let parameters else { return [[]] }
         let texts =

@@ -1,16 +1,16 @@
 import Diagnostics
 import Net
 
-/// Who is told to go when, where the hub ends. In: all that are here, and the clock. Out: those whose turn it is, in an order
-/// of chance and spread evenly, so that they do not all come back at one moment.
+/// Schedule by which clients are sent away when the hub stops. Clients leave in random order and evenly over time, so
+/// that they do not all reconnect at the same moment.
 struct Farewells {
-    /// The one who goes next is the last.
+    /// Clients not sent away yet, in reverse order.
     private var waiting: [ConnectionID]
     private let total: Int
     private let began: UInt64
     private let span: UInt64
 
-    /// - Parameter time: what they may take at most; a few take less.
+    /// - Parameter time: longest duration for all clients; a few clients take less.
     init(
         _ connections: [ConnectionID], within time: Duration, from now: UInt64,
         using chance: inout some RandomNumberGenerator
@@ -24,7 +24,7 @@ struct Farewells {
 
     var isOver: Bool { waiting.isEmpty }
 
-    /// Those that are left, whose turn is now.
+    /// Returns all remaining clients, and ends the schedule.
     mutating func takeAll() -> [ConnectionID] {
         defer { waiting = [] }
         return waiting.reversed()

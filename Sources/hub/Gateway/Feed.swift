@@ -2,39 +2,41 @@ import Channels
 import Delivery
 import Protocol
 
-/// A request for changes while it is answered. Its channel is one of the project's, joined by nobody, and follows the log as
-/// others do: only what stands around its changes is another.
+/// Request for changes that is being answered. The request has its own channel in the project, which no client joined.
+/// That channel follows the log like others; only the envelopes of its changes differ.
 final class Feed {
     enum Stage {
-        /// Nothing of the answer has gone out.
+        /// The hub has sent nothing of the answer.
         case joining
         case telling
-        /// What it told must stand before what follows.
+        /// The page ends here, at a truncation, because its changes must not be mixed with those that follow.
         case interrupted
-        /// It has come to the log's end, and was to go no further.
+        /// The feed has reached the log's end, and was to end there.
         case finished
-        /// It ends before that.
+        /// The feed ends early, for this reason.
         case cut(FeedEnding.Reason)
     }
 
     let request: FeedRequest
     let id: ChannelID
-    /// The log's end when it was asked for. Loops are not equally far: what somebody has seen on another one is in a page.
+    /// Offset of the log's end at the request. Loops read at different speeds. A page contains every change that its
+    /// client may have seen through another loop.
     let reach: UInt64
     var stage = Stage.joining
-    /// While no follower keeps it.
+    /// Number of changes sent, with its limit. While the channel is bound, the follower's pipeline keeps the current
+    /// value.
     var share: FeedShare
-    /// What a page tells beside its changes, or a stream that has not begun.
+    /// Records to send with a page's end, or when a stream begins.
     var notes: [SystemRecord] = []
-    /// Its answer has come to an end of its own, whatever that is: its client was told so.
+    /// True if the answer has ended regularly, or with an ending that tells the client why it is cut.
     var isAnswered = false
-    /// Where it stood when its channel ended.
+    /// Position at the end of the feed's channel.
     var stood: Standing?
 
-    /// Whether, and from where, its client can go on.
+    /// Position from which the client can continue.
     enum Standing: Equatable {
         case at(String)
-        /// It has not got all the rows that it begins with.
+        /// The client has not received all rows of its snapshot, and has no position.
         case amongRows
 
         var position: String? { if case .at(let position) = self { position } else { nil } }
@@ -50,10 +52,10 @@ final class Feed {
     var form: FeedForm { request.form }
     var isPage: Bool { form.format == .page }
 
-    /// Nothing of what comes after the log's end is for it: a page that waits has what it waited for.
+    /// True if the feed ends at the log's end: it is not live, or it is a waiting page with changes.
     var endsAtSeam: Bool { !request.isLive || isPage && share.told > 0 }
 
-    /// It is at an end, and tells no more.
+    /// True if the feed has ended, and sends no more changes.
     var isOver: Bool {
         switch stage {
         case .finished, .cut, .interrupted: true
@@ -65,7 +67,7 @@ final class Feed {
 extension Session {
     var feed: Feed? { if case .feed(let feed) = stage { feed } else { nil } }
 
-    /// In what its channels get their changes.
+    /// Form of the envelopes of the session's changes.
     var envelopeForm: EnvelopeForm {
         if case .feed(let feed) = stage { .records(feed.form) } else { .messages(version) }
     }

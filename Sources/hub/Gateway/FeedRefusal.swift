@@ -3,7 +3,7 @@ import Bytes
 import Protocol
 import WebSocket
 
-/// Why a request for changes is not answered with changes.
+/// Reason why a request for changes is refused.
 enum FeedRefusal: Error, Equatable {
     case unknownParameter(String, nearest: String?)
     case parameter(String, String)
@@ -14,11 +14,12 @@ enum FeedRefusal: Error, Equatable {
     case suspended
     case privateOnly
     case tooMany(String)
-    /// What it wants of a table cannot be had.
+    /// The hub cannot provide the table changes that the request asks for.
     case binding(ClientText)
-    /// The changes since its position cannot be told any more: what is shown has to be fetched, and followed from there.
+    /// The changes since the position cannot be sent. The client must fetch its data again, and continue from the given
+    /// position.
     case mustFetchAgain(LogStanding.Refusal, from: String)
-    /// For the moment.
+    /// The request cannot be answered at the moment.
     case unavailable(String)
 
     var status: HTTPStatus {
@@ -58,7 +59,7 @@ enum FeedRefusal: Error, Equatable {
         }
     }
 
-    /// In words, without a value that anybody sent but for names of parameters.
+    /// Description for clients. Apart from parameter names, the text contains nothing that a client sent.
     var text: String {
         switch self {
         case .unknownParameter(let name, let nearest):
@@ -77,7 +78,7 @@ enum FeedRefusal: Error, Equatable {
         }
     }
 
-    /// For the ledger.
+    /// Text for the ledger.
     var said: String { "\(code): \(text)" }
 
     var response: HTTPResponse {

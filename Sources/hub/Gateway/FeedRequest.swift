@@ -4,14 +4,14 @@ import Protocol
 import Settings
 import WebSocket
 
-/// A request for changes, as its address and headers say it: what of the tables, from where on, and how it is answered.
+/// Request for changes, parsed from URL and headers: tables, start position and form of the answer.
 struct FeedRequest: Equatable {
     let bindings: [BindingParameters]
-    /// Nil: from now on.
+    /// Position after which changes begin; nil for now.
     let after: EventLogPosition?
-    /// Of changes; nil where there may be any number.
+    /// Maximum number of changes; nil for no limit.
     let limit: UInt64?
-    /// At the log's end it waits for what is to come.
+    /// True if the feed waits at the log's end for new changes.
     let isLive: Bool
     let form: FeedForm
 }
@@ -27,7 +27,7 @@ extension FeedRequest {
         form = FeedForm(format, request.version == .http11 ? .chunks : .untilClose)
         var reader = Reader()
         for item in request.queryItems { try reader.read(item) }
-        // A client that lost its stream asks with the address that it began with.
+        // A client that lost its stream repeats the original URL, so this header takes precedence over `after`.
         if let last = request.header("last-event-id"), !last.isEmpty { try reader.readPosition(last, "Last-Event-ID") }
         bindings = try reader.finishedBindings(for: format)
         after = reader.after
@@ -35,8 +35,8 @@ extension FeedRequest {
         limit = try reader.limit(of: format)
     }
 
-    /// Goes through the parameters in their order: those behind a `table` are that table's, those before the first one are
-    /// all tables'.
+    /// Parser of the parameters, in their order. Parameters after a `table` apply to that table. Parameters before the
+    /// first `table` apply to all tables.
     private struct Reader {
         var after: EventLogPosition?
         var isLive: Bool?
@@ -155,7 +155,8 @@ private enum HTTPListItem {
 }
 
 extension FeedForm.Format {
-    /// What a client wants to be answered with (RFC 9110 §12.5.1); nil where that is none of these.
+    /// Creates the format that an Accept header prefers (RFC 9110 §12.5.1); nil if the header allows none of the
+    /// formats.
     init?(accept: String?) {
         guard let accept, !accept.allSatisfy(\.isWhitespace) else {
             self = .page
@@ -166,7 +167,7 @@ extension FeedForm.Format {
             let parts = range.split(separator: ";").map { $0.filter { !$0.isWhitespace }.lowercased() }
             guard let type = parts.first, let format = Self(type: type) else { continue }
             let weight = parts.dropFirst().first { $0.hasPrefix("q=") }.flatMap { Double($0.dropFirst(2)) } ?? 1
-            // Of several that are wanted as much, the first.
+            // The first of several formats with equal weight wins.
             if weight > best?.weight ?? 0 { best = (format, weight) }
         }
         guard let best else { return nil }
@@ -192,6 +193,6 @@ extension FeedForm.Format {
 }
 
 extension JoinRequest {
-    /// What a channel would be joined with that hears the same.
+    /// Creates the request for joining a channel with the feed's bindings.
     init(_ feed: FeedRequest) { self.init(feed: feed.bindings) }
 }

@@ -14,24 +14,25 @@ import Protocol
 import System
 import WebSocket
 
-/// What channels want of the tables: asked of the catalog, placed in the predicate index, and looked at again whenever
-/// the catalog moves.
+/// Bindings of channels: resolved by the catalog, placed in the predicate index, and resolved again whenever the
+/// catalog changes.
 extension Follower {
     // MARK: Binding
 
-    /// True when the channel's bindings are in place, or have failed for good; false when the catalog has to be asked.
+    /// Binds the channel. Returns true if its bindings are in place or have failed for good, false if the catalog has
+    /// to be asked first.
     func bind(_ place: UInt32, _ channel: Channel) -> Bool {
-        // Answers to what was asked before are of no use: they may be about another role.
+        // Answers to earlier questions are ignored, because they may be about another role.
         channel.ticket = 0
         if channel.isResting {
-            // It is bound when it has rested.
+            // The channel is bound when its filter pause is over.
             if channel.session.rest.secondsLeft(loop.now) != nil { return true }
             channel.isResting = false
         }
         let requests = channel.requests()
         guard !requests.isEmpty else { return true }
         var outcomes: [BindingOutcome] = []
-        // What takes long is made ready on the catalog's thread.
+        // Bindings that take long are prepared on the catalog's thread.
         if pipeline.isOpen, project.catalog.isCurrent, !channel.isHeavy {
             for (_, request) in requests {
                 guard let outcome = project.catalog.resolved(request) else { break }
@@ -55,17 +56,17 @@ extension Follower {
         guard let channel = channel(at: place), channel.ticket == ticket else { return }
         channel.ticket = 0
         let isKnown = !outcomes.contains { if case .unavailable = $0 { true } else { false } }
-        // Until the log is open, nothing is promised.
+        // Nothing is promised until the log is open.
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
         if self.place(outcomes, place, channel) { tellThatBound(channel) }
     }
 
-    /// True when the bindings are in place; false when what policies mean for the holder has to be found out first.
+    /// Places resolved bindings. Returns false if the policies' meaning for the holder has to be found out first.
     private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
         guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
         apply(outcomes, policies, to: channel)
         home.heldTables.hasNewListeners = true
-        // Who was a member at what comes next is not known, which the others were told.
+        // The hub does not know who was a member at the time of the next changes. Channels bound earlier were told so.
         if !isAtEnd, policies.values.contains(where: { $0.sets.contains { $0.measure == .tooNew } }) {
             home.missed(channel, .undecided)
         }
@@ -74,11 +75,11 @@ extension Follower {
         return true
     }
 
-    /// The client is to know what its bindings came to: in the join's reply, or after it.
+    /// Tells the client the outcome of its bindings, in the join's reply or after it.
     func tellThatBound(_ channel: Channel) {
         if channel.isResting { return }
         defer {
-            // What came since it was told so last is missing, too.
+            // Changes since the last such message are missing, too.
             if let reason = channel.missesUntilBound {
                 channel.missesUntilBound = nil
                 home.missed(channel, reason)
@@ -88,7 +89,8 @@ extension Follower {
         home.join(.bound, channel)
     }
 
-    /// The database is away: asked again in a while, for as long as the channel lives. Meanwhile the join is answered.
+    /// Resolves the bindings again later, because the database is unavailable. This repeats for as long as the channel
+    /// lives. Meanwhile the join is answered.
     func bindLater(_ channel: Channel, in time: Duration = Limits.bindAgainInterval) {
         if let timer = channel.bindTimer { loop.cancel(timer) }
         channel.bindTimer = loop.after(
@@ -96,16 +98,16 @@ extension Follower {
             token: home.token(channel) { .bind(channel: $0, generation: $1) })
     }
 
-    /// The channel is told that it has joined, and its bindings are not in place: the log waits for them, so that nothing
-    /// that is committed from here on is missed.
+    /// Makes the log wait for the bindings of a channel whose client was told that it has joined. No change committed
+    /// from here on is missed.
     func promise(_ channel: Channel) {
         guard !channel.requests().isEmpty else { return }
         _ = listener(of: channel)
         waitForBindings(of: channel)
     }
 
-    /// At the log's end nobody else waits for what takes long: who asked for that is told, when it is there, that changes may
-    /// be missing.
+    /// Makes the log wait for the channel's bindings. At the log's end, other channels do not wait for bindings that
+    /// take long. Such a channel is told, when it is bound, that changes may be missing.
     private func waitForBindings(of channel: Channel) {
         if channel.isHeavy, isAtEnd {
             channel.missesUntilBound = .lateBindings
@@ -114,17 +116,17 @@ extension Follower {
         }
     }
 
-    /// It hears no changes for a while.
+    /// Pauses the channel's changes for a while.
     func rest(_ channel: Channel, for time: Duration) {
         clearBindings(of: channel)
         channel.isResting = true
-        // What comes meanwhile is missing, too.
+        // Changes during the pause are missing, too.
         channel.missesUntilBound = .filtersRested
         rebinding?.finished(channel.place)
         bindLater(channel, in: time)
     }
 
-    /// What it has is no longer sure to hold.
+    /// Removes the channel's placed bindings, because they may not hold any more.
     private func clearBindings(of channel: Channel) {
         for index in channel.bindings.indices {
             replace([], index, channel)
@@ -138,30 +140,31 @@ extension Follower {
         rebinding = work
     }
 
-    /// Changes wait for bindings that cannot be placed: not for ever. Where the others could be served, those are told
-    /// who hold them up; where nobody can be, all are sent away.
+    /// Ends the wait for bindings that cannot be placed. While the catalog is known, only the channels that delay the
+    /// log are told. Otherwise all channels are sent away.
     func giveUpOnBindings() {
         guard project.catalog.isCurrent else { return sendAway() }
         guard let missing = rebinding?.giveUp() else { return }
         for place in missing {
             guard let channel = channel(at: place), channel.join.isAnswered else { continue }
-            // By what it was bound before nobody knows whether it may see what follows.
+            // The former binding does not show whether the channel may see the changes that follow.
             clearBindings(of: channel)
             channel.missesUntilBound = .lateBindings
             home.missed(channel, .lateBindings)
         }
     }
 
-    /// It is time to ask for its bindings again, if nobody does already.
+    /// Binds the channel again when its timer ends, unless a question is under way.
     func bindAgain(_ place: UInt32, _ channel: Channel) {
         guard channel.ticket == 0, bind(place, channel) else { return }
         tellThatBound(channel)
     }
 
-    /// Another role, or other claims where policies count: nothing of what the old ones might see goes out any more. Where
-    /// the new one's rights are not known yet, the log waits for them, so that nothing is missed either.
+    /// Binds the channel for another role, or for other claims where policies apply. Changes that only the former
+    /// holder may see are not sent any more. If the new rights are not known yet, the log waits for them, so that no
+    /// change is missed.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
-        // What the claims have in common with the former ones need not be found out again.
+        // Answers for claims that both holders share are found once.
         let former = channel.holder
         channel.holder = nil
         defer { if let former { release(former, of: channel) } }
@@ -228,7 +231,7 @@ extension Follower {
                 as: channel.claims.role.text, account: channel.session.connection.seat))
     }
 
-    /// The policy is another for the holder.
+    /// Places the bindings of a policy again, because its predicate has changed for the holder.
     func judgeAnew(by policy: ActivePolicy, _ channel: Channel) {
         for index in channel.bindings.indices {
             for place in channel.bindings[index].tables.indices
@@ -266,7 +269,7 @@ extension Follower {
         return listener
     }
 
-    /// What is before this offset is not for the channel.
+    /// Returns the offset at which the channel's changes begin. A channel without one begins at the log's end.
     private func since(_ channel: Channel) -> UInt64 {
         let since = channel.since ?? project.delivery.log.end()?.state.position.offset ?? 0
         channel.since = since
@@ -290,13 +293,14 @@ extension Follower {
         passengers.remove(channel.place)
     }
 
-    /// Channels of others may be placed here: nothing that is placed is looked at again.
+    /// True if channels of another follower may be placed here: the log is open and no rebinding is under way.
     var takesOver: Bool { pipeline.isOpen && project.catalog.isCurrent && rebinding == nil }
 
-    /// What its bindings will need here is found out while another follower has it. True when they can be placed at once.
+    /// Prepares the policies that the channel's bindings need here, while another follower still serves it. Returns
+    /// true if the bindings can be placed at once.
     func prepare(_ channel: Channel) -> Bool {
         let outcomes = channel.requests().map { project.catalog.resolved($0.request) }
-        // What is not known will be asked for.
+        // Unknown bindings are resolved later.
         guard outcomes.allSatisfy({ $0 != nil }) else { return true }
         let former = channel.holder
         channel.holder = channel.nextHolder
@@ -310,17 +314,17 @@ extension Follower {
 
     // MARK: The catalog moves
 
-    /// Tables that are others now match nothing until their bindings have been looked at again; the log is not read on
-    /// before that, so nothing is missed.
+    /// Takes a new catalog snapshot. Tables that changed match nothing until their bindings are resolved again. The log
+    /// is not read before that, so no change is missed.
     func take(_ snapshot: CatalogSnapshot) {
         pipeline.take(snapshot)
         forgetAnswers()
         rebinding = Rebinding()
     }
 
-    /// Goes through the channels, some in each turn.
+    /// Binds channels again, a limited number in each turn.
     func continueRebinding() -> Rebinding.Progress {
-        // An answer was newer than what the others were bound by: they are looked at before anything is read.
+        // An answer came from a newer catalog than the bindings. All bindings are checked before the log is read on.
         if pipeline.takeReplacement() { rebinding = Rebinding() }
         guard var work = rebinding.take() else { return .done }
         var left = Limits.rebindingsPerTurn
@@ -329,7 +333,7 @@ extension Follower {
             guard let channel = channel(at: work.next), channel.join.isBinding else { continue }
             left -= 1
             if bind(work.next, channel) {
-                // It may have been awaited before its turn came.
+                // The log may have waited for this channel before its turn came.
                 work.finished(channel.place)
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
@@ -348,7 +352,7 @@ extension Follower {
 
     // MARK: Losses
 
-    /// What could not be delivered is told to those who miss it.
+    /// Tells channels about changes that could not be delivered to them.
     func tell(of losses: DeliveryLosses) {
         for listener in losses.lacking { if let channel = channel(ofListener: listener) { home.lacksValues(channel) } }
         for listener in losses.overfull {
@@ -363,13 +367,13 @@ extension Follower {
             else { continue }
             home.rest(session)
         }
-        // Others who asked for the same.
+        // These channels share a filter with a stopped session.
         for listener in losses.skipped {
             if let channel = channel(ofListener: listener), !channel.isResting { home.missed(channel, .undecided) }
         }
     }
 
-    /// Columns are missing from rows: said once to each channel that follows them.
+    /// Tells each channel once about columns that are missing from the rows it receives.
     func tellOfUncomputed(_ missed: [UInt32: Set<String>]) {
         if missed.isEmpty { return }
         for place in places {
@@ -388,7 +392,8 @@ extension Follower {
         if channel.toldOfUncomputed.insert(message).inserted { home.tell(channel, .ok, message) }
     }
 
-    /// There is no event for it: whoever hears of deletes is told in words.
+    /// Tells channels about truncations in a message, if they listen to deletes. Truncations have no event of their
+    /// own.
     func tellOfTruncations(_ truncated: [UInt32: UInt64]) {
         if !truncated.isEmpty {
             for place in places { if let channel = channel(at: place) { noteTruncations(truncated, channel) } }
@@ -397,8 +402,8 @@ extension Follower {
         truncationsUntold = truncationsUntold.filter { channel(at: $0)?.untoldTruncations.isEmpty == false }
     }
 
-    /// What was there has been removed from the log on demand. Whoever reads so far back and might have been told of it is told
-    /// that; nobody can say any more whose it was.
+    /// Tells channels that read this part of the log about entries removed from it on demand. The hub cannot know any
+    /// more which channels were allowed to see the removed entries.
     func noteForgotten(_ forgotten: [UInt32: UInt64], messages: Bool) {
         if forgotten.isEmpty, !messages { return }
         for place in places {
@@ -417,14 +422,14 @@ extension Follower {
     }
 
     private func tellLater(_ message: ClientText, at offset: UInt64, _ channel: Channel) {
-        // Several bindings may be of one table, and one table may be emptied again before that is told.
+        // Several bindings may share a table, and a table may be truncated again before the message is sent.
         channel.untoldTruncations.removeAll { $0.text == message }
         channel.untoldTruncations.append((offset, message))
         truncationsUntold.insert(channel.place)
     }
 
     private func noteTruncations(_ truncated: [UInt32: UInt64], _ channel: Channel) {
-        // It was emptied before what the channel began with.
+        // The table was truncated before the channel's changes begin.
         if let listener = channel.listener, pipeline.hasMissedNothing(listener) { return }
         for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.hearsOfTruncation {
             guard let offset = truncated[binding.table.oid] else { continue }
@@ -432,7 +437,8 @@ extension Follower {
         }
     }
 
-    /// Behind what waits for an answer: what is fetched again must not be followed by what was there before.
+    /// Sends pending messages about truncations. A message waits for the changes before it: rows fetched again must not
+    /// be followed by older changes.
     func tellOfTruncations(_ channel: Channel) {
         guard channel.isOpen, !channel.untoldTruncations.isEmpty else { return }
         var reached = UInt64.max
@@ -443,7 +449,8 @@ extension Follower {
         channel.untoldTruncations.removeAll { $0.at < reached }
     }
 
-    /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
+    /// Discards the changes that wait for the former holder, because the channel now has another holder. The new holder
+    /// is told that changes may be missing.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.listener, pipeline.dropWaiting(listener) else { return }
         home.missed(channel, .tokenChanged)
@@ -453,8 +460,8 @@ extension Follower {
         pipeline.channel(of: listener).flatMap { channel(at: $0) }
     }
 
-    /// Tells every channel that history has a gap or begins anew, for rows and for the database's messages to its topic.
-    /// Channels that catch up were promised the time before their join, too. Where the log only begins,
+    /// Tells every channel that history has a gap or begins anew, for rows and for the database's messages to its
+    /// topic. Channels that catch up were promised the time before their join, too. If the log only begins here,
     /// channels without bindings were promised nothing of the time before.
     func tellOfGap(_ reason: String) {
         for place in places {
@@ -464,7 +471,7 @@ extension Follower {
                 if !isAtEnd { channel.missesUntilBound = .gap }
                 continue
             }
-            // What waits is from before it: nobody is told that behind what it fetches now.
+            // Waiting changes are older than the gap. Clients must not receive them after a fetch.
             if let listener = channel.listener { _ = pipeline.dropWaiting(listener) }
             channel.untoldTruncations = []
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
@@ -473,24 +480,24 @@ extension Follower {
                 continue
             }
             home.tell(channel, .error, ClientText(.changesMissing, text))
-            // The position that it had before is of no use any more.
+            // The channel's former position is of no use any more.
             home.sayCaughtUp(channel)
         }
     }
 }
 
-/// How far the channels have been looked at since the catalog moved.
+/// Progress of binding the channels again after the catalog changed.
 struct Rebinding {
     enum Progress {
         case done
-        /// More can be done at once.
+        /// More channels can be bound at once.
         case more
-        /// Answers of the catalog are missing.
+        /// The catalog's answers are missing.
         case waiting
     }
 
     var next: UInt32 = 0
-    /// Channels that changes wait for.
+    /// Channels for which the log waits.
     private(set) var missing: Set<UInt32> = []
 
     init(from first: UInt32 = 0) { next = first }
@@ -512,7 +519,7 @@ struct Rebinding {
 }
 
 extension TableBinding {
-    /// Who sees no row of it is not told when all go.
+    /// True if truncations are reported to the binding. A binding that can see no row of the table is not told.
     var hearsOfTruncation: Bool { operations.contains(.delete) && mayHearOfRows }
 
     var mayHearOfRows: Bool {

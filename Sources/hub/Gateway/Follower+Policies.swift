@@ -10,19 +10,19 @@ import Net
 import Policy
 import System
 
-/// What policies mean for the holders of tokens: evaluated as far as claims go, with the memberships they live by, and
-/// made anew when those change.
+/// Policies applied to the holders of tokens. The hub evaluates a policy as far as claims allow, with the memberships
+/// that the policy reads, and again when these memberships change.
 extension Follower {
     enum Holding {
-        /// By the policies' identity.
+        /// Policies by identity of their `PolicyBinding`.
         case ready([ObjectIdentifier: ActivePolicy])
-        /// Answers are missing; the channel is bound again when they are there.
+        /// Answers are missing. The channel is bound again when they arrive.
         case waiting
     }
 
     // MARK: Holding
 
-    /// The channel's holder's part of the policies that its bindings need.
+    /// Returns the policies that the channel's bindings need, as evaluated for its holder.
     func hold(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Holding {
         var ready: [ObjectIdentifier: ActivePolicy] = [:]
         var needed: Set<AskedTerm> = []
@@ -57,7 +57,7 @@ extension Follower {
     }
 
     private enum Held {
-        /// The catalog has moved since.
+        /// The catalog has changed since the policy was read.
         case outdated
         case needs([AskedTerm])
         case held(ActivePolicy)
@@ -77,7 +77,7 @@ extension Follower {
     }
 
     private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> ActivePolicy? {
-        // What a policy says of columns it says by their places: those of its own catalog.
+        // A policy names columns by their index in its own catalog version.
         guard let snapshot = project.catalog.snapshot, snapshot.policies.version == policy.version,
             let table = snapshot.table(policy.table),
             policy.row.columns.map(\.name) == table.columns.map(\.name)
@@ -96,16 +96,16 @@ extension Follower {
         return held
     }
 
-    /// Whether a set says what it said, by the table as the catalog has it now.
+    /// True if the set is still valid for its table in the current catalog.
     private func stands(_ set: LiveSet) -> Bool {
         guard let snapshot = project.catalog.snapshot, let since = snapshot.followable[set.table.oid],
             let table = snapshot.followed(set.table.oid)
         else { return false }
-        // What was committed while its table was out of the publication never comes.
+        // Changes committed while the table was outside the publication never arrive.
         return set.followedSince == since.rawValue && set.stands(on: table)
     }
 
-    /// True when the channel has to wait for a membership.
+    /// Returns true if the channel has to wait for a membership.
     private func mustWait(for held: ActivePolicy, _ place: UInt32, _ channel: Channel) -> Bool {
         if channel.recovery.isWanted { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
         for set in held.sets where !set.isSettled {
@@ -117,7 +117,8 @@ extension Follower {
         return false
     }
 
-    /// The set was filled for those who came before and are promised less.
+    /// Reopens a membership set that holds only for later changes, because a channel now needs the set for earlier
+    /// changes.
     private func reopen(_ set: LiveSet, for place: UInt32) {
         pipeline.memberships.reopen(set, for: place, at: loop.now)
         for held in set.usersInOrder where !held.isSettled { hold(back: held, set) }
@@ -147,7 +148,7 @@ extension Follower {
         }
     }
 
-    /// Functions may be others now.
+    /// Discards answers about functions, which may have changed, and keeps those about built-in functions.
     func forgetAnswers() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number], !holder.answers.isEmpty else { continue }
@@ -157,14 +158,15 @@ extension Follower {
 
     // MARK: Letting go
 
-    /// The channel's claims are others now, or it is gone.
+    /// Releases the channel's holder, because its claims have changed or it has ended.
     func release(_ holder: Holder, of channel: Channel) {
         holder.waiters.remove(channel.place)
         guard holders.release(holder) else { return }
         for held in holder.heldInOrder { letGo(of: held, of: holder) }
     }
 
-    /// The holder does not have it any more. Bindings that still stand by it are judged by it until they are placed anew.
+    /// Removes the policy from its holder. Bindings that still use the policy are judged by it until they are placed
+    /// anew.
     private func letGo(of held: ActivePolicy, of holder: Holder) {
         holder.policies[ObjectIdentifier(held.binding)] = nil
         held.isRetired = true
@@ -176,7 +178,7 @@ extension Follower {
         pipeline.letGo(of: held)
     }
 
-    /// Policies of catalogs that are gone, which nobody is bound by any more. A channel that waits for one is not bound yet.
+    /// Discards policies of former catalogs that no binding uses and no channel waits for.
     func forgetUnusedPolicies() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number] else { continue }
@@ -188,7 +190,7 @@ extension Follower {
 
     // MARK: Memberships
 
-    /// Has PostgreSQL fill what is new.
+    /// Asks PostgreSQL for the keys of new membership sets.
     func fill(_ unfilled: [LiveSet]) {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.compactMap(\.filling)
@@ -201,8 +203,8 @@ extension Follower {
 
     func filled(_ answers: [(filling: MembershipFilling, answer: MembershipFill)]) {
         for (filling, _) in answers {
-            // Who comes new is promised nothing of what was committed before. Who was promised it and is not bound yet may
-            // come to wait for the set only when it has been filled for others.
+            // A new channel is promised nothing committed before. A channel that was promised it, but is not bound yet,
+            // may wait for the set only after the set was filled for others.
             guard let set = pipeline.memberships.set(awaiting: filling) else { continue }
             set.owed = set.waiters.filter { channel(at: $0).map { $0.since != nil || $0.recovery.isWanted } ?? false }
                 .union(rebinding?.missing ?? [])
@@ -220,7 +222,7 @@ extension Follower {
         settleFills()
     }
 
-    /// Of answers that hold more than the log has come to.
+    /// Settles membership sets whose answers were ahead of the log, once the log has reached them.
     func settleFills() {
         for set in pipeline.settleFills(loop.now) { settled(set) }
         lookForWhatIsAheadLater()
@@ -240,8 +242,7 @@ extension Follower {
         for place in waiters.sorted() { if let channel = channel(at: place) { bindAgain(place, channel) } }
     }
 
-    /// What the log just said made some memberships others: who is judged by them is judged by the new ones from the next
-    /// row on.
+    /// Applies the membership changes of the last transaction. The next row is judged by the new memberships.
     func follow(_ changed: [LiveSet]) {
         for set in changed {
             if set.measure == .tooNew { tellOfUnknownMembers(set) }
@@ -251,11 +252,11 @@ extension Follower {
         }
     }
 
-    /// Who was a member when what comes now was committed is not known any more.
+    /// Tells channels that the members at the time of the next changes are not known any more.
     private func tellOfUnknownMembers(_ set: LiveSet) {
-        // Whoever catches up was promised everything.
+        // A channel that catches up was promised every change.
         let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waiters)
-        // Who came from a follower behind was not here when the set was filled, and was promised everything.
+        // A channel from a follower behind joined the set after it was filled, and was promised every change.
         let owed = bound.filter { place in
             !isAtEnd || set.owed.contains(place) || channel(at: place)?.recovery.isWanted == true
         }
@@ -263,7 +264,7 @@ extension Follower {
         set.owed = []
     }
 
-    /// The log waits until the membership is known again.
+    /// Makes the log wait until the membership is known again.
     private func hold(back held: ActivePolicy, _ set: LiveSet) {
         withhold(held)
         var work = rebinding ?? Rebinding(from: places.upperBound)
@@ -274,8 +275,8 @@ extension Follower {
         rebinding = work
     }
 
-    /// Nobody sees anything by it until its memberships are known again: should the log not wait that long, what they were
-    /// says nothing of who is a member now.
+    /// Hides all rows from the policy's holders until the memberships are known again. If the log stops waiting, the
+    /// former memberships do not show who is a member now.
     private func withhold(_ held: ActivePolicy) {
         guard held.predicate != nil else { return }
         held.predicate = nil
@@ -296,7 +297,7 @@ extension Follower {
         }
     }
 
-    // MARK: Second thoughts
+    // MARK: Contradictions
 
     func demote(_ contradicted: [PolicyBinding]) {
         for policy in contradicted {

@@ -14,9 +14,10 @@ import Protocol
 import System
 import WebSocket
 
-/// What is told of bindings that cannot give all that somebody may expect.
+/// Warnings about bindings that cannot deliver everything their clients may expect.
 extension Follower {
-    /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
+    /// Returns why a filter would never match, in cases that the resolver cannot know: it reads a generated column that
+    /// nothing computes. Returns nil if it can match.
     func refusal(of tables: [TableBinding], _ request: BindingRequest) -> ClientText? {
         for table in tables {
             let computed = Set(table.table.computed)
@@ -29,7 +30,7 @@ extension Follower {
         return nil
     }
 
-    /// What the client may not expect of its bindings.
+    /// Returns warnings about events that the client cannot expect from its bindings.
     func warnings(
         about tables: [TableBinding], _ held: [ObjectIdentifier: ActivePolicy], _ role: String
     ) -> [ClientText] {
@@ -44,7 +45,8 @@ extension Follower {
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
     }
 
-    /// Of rows that updates take away, where these do not say what the row was.
+    /// Returns a warning about events for rows that an update moves out of view, if the update does not identify the
+    /// old row.
     func warning(aboutMovesOf binding: TableBinding) -> ClientText? {
         guard binding.hearsOfMoves else { return nil }
         let columns = binding.policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []

@@ -9,30 +9,30 @@ import Policy
 import System
 import WebSocket
 
-/// What follows the log on one loop of a project: a pipeline, and the channels whose bindings are placed in it.
+/// Reader of the log for channels on one loop of a project: a pipeline, and the channels whose bindings are placed
+/// there.
 ///
-/// Everything in it belongs to the loop's thread. What comes from elsewhere comes by mail, under its number.
+/// Only the loop's own thread may use a Follower. Other threads send mail with the follower's number.
 final class Follower {
     unowned let home: ProjectLoop
-    /// Among those of the loop; mail and timers say it.
+    /// Number of the follower on its loop, used in mail and timers.
     let number: UInt32
     var pipeline: Pipeline
-    /// The channels that it takes along, where those are not all but a few.
+    /// Channels of a follower that catches up; empty for the live follower.
     var passengers: Set<UInt32> = []
-    /// Whom policies judge.
+    /// Holders whose policies apply to the channels.
     var holders = HolderTable()
-    /// Channels whose bindings have to be looked at again, and how far that has come.
+    /// Progress of binding the channels again; nil if no binding is due.
     var rebinding: Rebinding?
-    /// Channels that are to be told of truncations when what waits before them has been told.
+    /// Channels with messages about truncations that wait for earlier changes.
     var truncationsUntold: Set<UInt32> = []
     var isUnwindTimed = false
-    /// Since when changes wait for so many channels' bindings, none of which was placed meanwhile, with the catalog at hand
-    /// or without it.
+    /// Wait of the log for bindings; nil if the log does not wait for any.
     private var heldUp: HoldUp?
     private var crowdedSince: UInt64?
     private var isWaitingForSpace = false
 
-    /// - Parameter start: where it begins; nil for the log's end.
+    /// - Parameter start: position at which the follower begins; nil for the log's end.
     init(of home: ProjectLoop, number: UInt32, from start: EventLogPosition? = nil) {
         self.home = home
         self.number = number
@@ -46,19 +46,19 @@ final class Follower {
     var loop: SocketLoop { home.loop }
     var metrics: ProjectMetrics { home.metrics }
     var mailbox: Mailbox<Mail> { home.mailbox }
-    /// For timers that are its own.
+    /// Place that stands for the follower in its timers.
     var place: ChannelPlace { ChannelPlace(project: project.number, channel: number) }
 
-    /// The loop's channel at that place, where it is one of this follower's.
+    /// Returns the channel at that place if this follower serves it.
     func channel(at place: UInt32) -> Channel? {
         home.channels[place].flatMap { $0.follower === self ? $0 : nil }
     }
 
-    /// It serves those who have missed nothing, for as long as the loop lives.
+    /// True for the live follower, which serves channels that have missed nothing for as long as the loop lives.
     var isAtEnd: Bool { number == 0 }
 
-    /// The channel goes on here. What it was promised begins where it was, not with the reply, so nothing is read before its
-    /// bindings are in place.
+    /// Binds a channel that continues here. The channel was promised changes from its position on, so the log is not
+    /// read before its bindings are in place.
     func take(aboard channel: Channel) -> Bool {
         assert(channel.follower === self, "a channel is placed where it follows the log")
         assert(isAtEnd || passengers.contains(channel.place), "who is behind is waited for")
@@ -67,7 +67,7 @@ final class Follower {
         return false
     }
 
-    /// Its channels' places, and those of others.
+    /// Places of all channels of the loop, including those of other followers.
     var places: Range<UInt32> { home.channels.indices }
 
     // MARK: Answers
@@ -92,17 +92,17 @@ final class Follower {
         if report.isTiredOfWaiting { sendAway() }
     }
 
-    /// At a turn's end, when others have placed channels here.
+    /// Asks for what is missing at a turn's end, after channels were moved here.
     func askForWhatIsWanted() {
         if pipeline.memberships.hasUnfilled { act(on: pipeline.report()) }
     }
 
     // MARK: Turns
 
-    /// True when there is more to do at once.
+    /// Runs one turn. Returns true if there is more to do at once.
     func turn() -> Bool {
         pipeline.openIfBegun(on: loop)
-        // Of a log that begins: to those who were answered before, and to nobody who comes later.
+        // The report of a log that begins goes to channels that were answered before, and to none that joins later.
         act(on: pipeline.report())
         if !pipeline.isOpen || pipeline.unreadable != nil { home.lookAgainLater() }
         let rebound = continueRebinding()
@@ -138,14 +138,15 @@ final class Follower {
         giveUpOnBindings()
     }
 
-    /// The log is read at the speed of memory, and what it has waits for PostgreSQL, which is not as fast: for a while.
+    /// Returns true if the follower pauses because too many changes wait for PostgreSQL. The log is read at the speed
+    /// of memory, which is faster than PostgreSQL answers.
     private func isCrowded() -> Bool {
         guard pipeline.isCrowded(loop.now) else {
             crowdedSince = nil
             return false
         }
         let since = crowdedSince ?? loop.now
-        // After a while it is read on for one turn.
+        // After the maximum pause, the log is read for one turn.
         crowdedSince = loop.now - since < Limits.crowdPatience.wholeNanoseconds ? since : nil
         guard crowdedSince != nil else { return false }
         if !isWaitingForSpace {
@@ -166,7 +167,7 @@ final class Follower {
 
     // MARK: Ends
 
-    /// What is committed stays in the log, and nobody can say what of it may be seen: those who wait for it are told.
+    /// Sends the clients away whose changes cannot be judged. The committed changes stay in the log.
     func sendAway() {
         for place in places {
             guard let channel = channel(at: place), !channel.bindings.isEmpty else { continue }

@@ -3,13 +3,13 @@ import Net
 import Synchronization
 import System
 
-/// The clients' side of the hub: sockets, and the projects that are served on them.
+/// Client side of the hub: sockets, and the projects that they serve.
 public final class Gateway: Sendable {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
 
-    /// Listens when it returns; whoever comes before it is open is told to come again.
+    /// Starts listening. Clients that come before `open` are told to come again.
     public init(_ settings: GatewaySettings, _ metrics: ProcessMetrics, rehearsal: Rehearsal? = nil) throws {
         let shared = GatewayShared(settings, metrics)
         let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox<LoopMail>() }
@@ -26,11 +26,11 @@ public final class Gateway: Sendable {
     public var loopCount: Int { mailboxes.count }
     public var metrics: ProcessMetrics { shared.metrics }
 
-    /// For a project, its half of what all clients may take.
+    /// Returns a project's budgets. One project may use at most half of what all clients together may use.
     public func budgets() -> ProjectBudgets { shared.budgets() }
 
-    /// The projects that are known from the start were added: whoever means another means none, and operators' requests
-    /// are answered.
+    /// Opens the gateway after the known projects were added. From here on, unknown projects are refused, and
+    /// operators' requests are answered.
     public func open(_ operators: any Operators) {
         shared.operators = operators
         let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
@@ -39,7 +39,7 @@ public final class Gateway: Sendable {
 
     // MARK: Projects
 
-    /// Clients may come for it from now on.
+    /// Adds a project. Clients may connect to it from now on.
     public func add(_ project: Project) {
         for mailbox in mailboxes { mailbox.post(.arrived(project)) }
         shared.directory.add(project)
@@ -51,20 +51,20 @@ public final class Gateway: Sendable {
     /// Remembers names of deleted projects, so that no other project answers for them.
     public func remember(deleted names: [String]) { shared.directory.remember(deleted: names) }
 
-    /// Removes the project and sends its clients away. A client that comes back is told that the project is stopping. Returns
-    /// when no loop knows of the project any more.
+    /// Removes the project and sends its clients away. A client that comes back is told that the project is stopping.
+    /// Returns when no loop knows of the project any more.
     public func remove(_ project: Project) {
         shared.directory.remove(project)
         for mailbox in mailboxes { mailbox.post(.left(project)) }
         project.waitUntilLeft()
     }
 
-    /// The certificate as its files are now.
+    /// Reads the certificate's files again.
     public func reloadTLS() throws { try sockets.reloadTLS() }
 
-    /// Sends all clients away, and waits a while until they are gone.
+    /// Sends all clients away, and waits for a limited time until they are gone.
     ///
-    /// - Parameter isToHurry: asked meanwhile; once it says so, all that are still here are sent away at once.
+    /// - Parameter isToHurry: asked repeatedly; once it returns true, all remaining clients are sent away at once.
     public func drain(unless isToHurry: () -> Bool = { false }) {
         sockets.stopAccepting()
         for mailbox in mailboxes { mailbox.post(.drain) }
@@ -76,7 +76,7 @@ public final class Gateway: Sendable {
             }
             return shared.saidFarewell.load(ordering: .acquiring) == mailboxes.count
         }
-        // What was sent to them is on its way; who was told to hurry waits for nobody's answer.
+        // The farewells are on their way. After a hurry, the hub does not wait for the clients' answers.
         wait(isHurried ? Limits.hurriedDrainLimit : Limits.drainLimit) {
             metrics.sessions.value == 0 || !isHurried && isToHurry()
         }
@@ -87,7 +87,7 @@ public final class Gateway: Sendable {
         while !isDone(), Clock.monotonicNanoseconds() < deadline { BackgroundThread.rest(nanoseconds: 10_000_000) }
     }
 
-    /// After it no loop runs any more.
+    /// Stops all loops. No loop runs after this call.
     public func stop() {
         sockets.stop()
         shared.operators = nil

@@ -3,30 +3,31 @@ import Net
 import Settings
 import WebSocket
 
-/// How clients are served.
+/// Settings of the gateway.
 public struct GatewaySettings: Sendable {
     public var sockets: SocketSettings
-    /// `/echo` sends every message back unchanged, for conformance runs.
+    /// True if `/echo` sends every message back unchanged, for conformance runs.
     public var echoes = false
     public var deflates = false
     public var maximumMessageBytes = Limits.clientMessageBytes
     public var requestLimits = HTTPLimits(
         maximumHeadBytes: Limits.maximumRequestHeadBytes, maximumTargetBytes: Limits.maximumRequestTargetBytes,
         maximumHeaders: Limits.maximumRequestHeaders, maximumBodyBytes: Limits.maximumRequestBodyBytes)
-    /// Refused upgrades are answered after this long, so that clients that try again at once do no harm.
+    /// Delay of the answer to a refused upgrade. The delay protects the hub from clients that retry at once.
     public var connectErrorDelay = Limits.connectErrorBackoff
-    /// The same for refused joins.
+    /// Delay of the answer to a refused join.
     public var joinErrorDelay = Limits.channelErrorBackoff
-    /// How long a client that has left its last channel may stay; nil is without limit.
+    /// Longest time that a client may stay after it left its last channel; nil for no limit.
     public var idleChannelLimit: Duration? = Limits.idleChannelTimeout
-    /// How many changes a slow client may be behind the log's end; nil is without limit.
+    /// Largest number of changes that a slow client may be behind the log's end; nil for no limit.
     public var outboxLag: UInt64?
-    /// Where the hub ends, clients are sent away over this time.
+    /// Time over which clients are sent away when the hub stops.
     public var drainTime = Limits.drainTime
-    /// Who answers for host names that are no project's, and which project that is where it is the settings' own.
+    /// Rule for host names that belong to no project. `mainProject` is the project that the settings themselves
+    /// describe.
     public var unknownHosts = UnknownHosts.single
     public var mainProject = ""
-    /// For `/metrics`; nil lets everybody read them.
+    /// Access rule of `/metrics`; nil if everybody may read the metrics.
     public var metricsGate: OperatorGate?
 
     public init(sockets: SocketSettings) { self.sockets = sockets }

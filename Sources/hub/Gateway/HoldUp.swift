@@ -1,12 +1,12 @@
 import Diagnostics
 
-/// Since when the log waits for bindings that cannot be placed: not for ever, whatever the catalog does meanwhile.
+/// Wait of the log for bindings that cannot be placed. The wait is limited, whatever the catalog does meanwhile.
 struct HoldUp {
-    /// Since when none of them was placed.
+    /// Time at which a binding was last placed, or at which the wait began.
     private var since: UInt64
-    /// Since when they could have been: nil while the catalog is away.
+    /// Time from which the bindings could have been placed; nil while the catalog is unavailable.
     private var placeableSince: UInt64?
-    /// So many are missing, at the fewest.
+    /// Lowest number of missing channels so far.
     private var missing: Int
 
     init(of missing: Int, since now: UInt64) {
@@ -14,7 +14,7 @@ struct HoldUp {
         since = now
     }
 
-    /// True when they had their time.
+    /// Updates the wait, and returns true if it has lasted too long.
     mutating func hasLastedTooLong(missing now: Int, isPlaceable: Bool, at time: UInt64) -> Bool {
         if now < missing { self = HoldUp(of: now, since: time) }
         placeableSince = isPlaceable ? placeableSince ?? time : nil

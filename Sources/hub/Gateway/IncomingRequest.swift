@@ -3,12 +3,12 @@ import Protocol
 import Settings
 import WebSocket
 
-/// A request from when its head is read until it is answered.
+/// Request from its parsed head until its answer.
 final class IncomingRequest {
     let request: HTTPRequest
     let route: Route
     var body: [UInt8] = []
-    /// What every answer to it says beside its own.
+    /// Headers that every answer to the request has.
     private(set) var headers: [HTTPHeader]
 
     init(_ request: HTTPRequest, echoes: Bool) {
@@ -22,7 +22,8 @@ final class IncomingRequest {
 
     func add(_ headers: [HTTPHeader]) { self.headers += headers }
 
-    /// The client's own, if it is one that can go into a log; so a request can be followed through a gateway.
+    /// Returns the client's request id if it can be logged, or a new one. Operators can then follow a request through a
+    /// gateway.
     private static func id(_ given: String?) -> String {
         if let given, (8...128).contains(given.utf8.count), given.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) {
             return given
@@ -32,7 +33,7 @@ final class IncomingRequest {
 }
 
 extension HTTPRequest {
-    /// The headers that policies may look at, as the text of a JSON object.
+    /// Returns the headers that policies may read, as the text of a JSON object.
     func headersForPolicies(where isShown: (String) -> Bool) -> String {
         var writer = ByteWriter(capacity: 64)
         writer.append("{")
@@ -54,7 +55,7 @@ extension HTTPResponse {
         self = .json(HTTPStatus(rawValue: answer.status), Array("\(answer.body)".utf8))
     }
 
-    /// What a browser asks before it lets a page of another host send something.
+    /// Returns the answer to a browser's question whether pages of another host may send a request.
     static func preflight(_ route: Route) -> HTTPResponse {
         let (methods, more) = route == .changes ? ("GET, HEAD, OPTIONS", ", last-event-id") : ("POST, OPTIONS", "")
         return HTTPResponse(

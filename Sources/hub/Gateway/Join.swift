@@ -1,33 +1,32 @@
-/// A join's way, from the request to a channel that is open. A pure machine: what happened goes in, what is to be done
-/// comes out.
+/// State machine of a join, from the request to an open channel. The machine is pure: events go in, actions come out.
 ///
-/// Whether it may be joined, then what came before it, then what it wants of the tables; then the reply. The reply waits
-/// for the bindings, so that nothing that is committed after it is missed even by clients that do not wait for
-/// "Subscribed to PostgreSQL"; where they take long it goes out without them, and the log waits instead.
+/// The order is: rights, past messages, bindings, reply. The reply waits for the bindings, so that a client misses
+/// nothing committed after the reply, even if it ignores "Subscribed to PostgreSQL". If the bindings take long, the hub
+/// replies without them, and the log waits instead.
 struct Join {
     enum Stage: Equatable {
-        /// PostgreSQL is asked what it may read.
+        /// The hub asks PostgreSQL for the channel's rights to read.
         case askingRights
-        /// What came before it is looked up.
+        /// The hub looks up past messages.
         case readingPast
-        /// Its bindings are being placed.
+        /// The hub places the channel's bindings.
         case binding
-        /// The reply is decided.
+        /// The hub has decided on the reply.
         case answered
-        /// The reply is out: pushes may follow.
+        /// The hub has sent the reply, and the client may send pushes.
         case open
         case refused
     }
 
     enum Event {
-        /// It may be joined.
+        /// The channel may be joined.
         case allowed
         case pastRead
-        /// Its bindings are in place, or have failed for good.
+        /// The bindings are in place, or have failed for good.
         case bound
-        /// Its bindings have to be found out.
+        /// The bindings are not known yet; the catalog must be asked.
         case bindingsAwaited
-        /// They have been awaited for as long as a reply waits.
+        /// The longest time that a reply waits for bindings has passed.
         case patienceEnded
         case replied
         case refused(String)
@@ -37,9 +36,9 @@ struct Join {
         case askRights
         case readPast
         case bind
-        /// `patienceEnded` after a while.
+        /// The caller starts a timer that ends with `patienceEnded`.
         case bePatient
-        /// The log waits for its bindings.
+        /// The log waits for the channel's bindings.
         case promiseBindings
         case reply
         case sayWhatBindingsCameTo
@@ -49,7 +48,7 @@ struct Join {
     private(set) var stage: Stage
     private let wantsPast: Bool
 
-    /// With what is to be done first.
+    /// Returns a new join and its first actions.
     static func begin(isPrivate: Bool, wantsPast: Bool) -> (Join, [Action]) {
         var join = Join(stage: .askingRights, wantsPast: wantsPast)
         let first = isPrivate ? [.askRights] : join.take(.allowed)
@@ -61,12 +60,13 @@ struct Join {
         self.wantsPast = wantsPast
     }
 
-    /// Its bindings are placed, and looked at again whenever the catalog moves.
+    /// True if the bindings are placed, and are checked again whenever the catalog changes.
     var isBinding: Bool { stage == .binding || isAnswered }
     var isAnswered: Bool { stage == .answered || isOpen }
     var isOpen: Bool { stage == .open }
 
-    /// What does not concern the stage it is in changes nothing: answers may come to what nobody waits for any more.
+    /// Applies an event and returns the actions that follow. An event that does not fit the stage changes nothing: a
+    /// late answer may arrive after the join has moved on.
     mutating func take(_ event: Event) -> [Action] {
         switch (stage, event) {
         case (.askingRights, .allowed) where wantsPast: return go(to: .readingPast, .readPast)

@@ -1,34 +1,35 @@
 import Diagnostics
 import Net
 
-/// Large messages of clients take long to read: a loop reads them for a part of a turn. Joins with many bindings take
-/// longest, and work of other threads and of the database follows from them: none is read again before some
-/// times as long has gone by as the last ones took. Others wait for their turn, in the order in which they came, while small messages and deliveries go on.
+/// Limiter of large client messages, which take long to read. A loop reads large messages for a part of each turn only.
+/// Joins with many bindings take longest, and cause work for other threads and for the database. After such joins the
+/// loop reads no large message for a multiple of the time that they took. Other large messages wait in the order of
+/// arrival, while small messages and deliveries go on.
 struct LargeInput {
-    /// Nanoseconds that were read for in this turn …
+    /// Nanoseconds spent on large messages in this turn …
     private var spent: UInt64 = 0
-    /// … and of these, for joins.
+    /// … and the part of them spent on joins.
     private var joined: UInt64 = 0
-    /// Until then none is read.
+    /// Time until which no large message is read.
     private var restsUntil: UInt64 = 0
     private var isResting = false
-    /// Somebody is told when the rest is over.
+    /// True if a timer will end the rest.
     private var isTimed = false
     private var waiting: [ConnectionID] = []
-    /// Of those that wait, how many have had their turn.
+    /// Index of the next waiting connection.
     private var next = 0
-    /// Whose turn it is, whatever others send meanwhile.
+    /// Connection whose turn it is, regardless of other senders.
     private var admitted: ConnectionID?
 
-    /// As much was read as one turn may take.
+    /// True if no more large messages may be read in this turn.
     var isSpent: Bool { isResting || spent >= Self.share }
-    /// The next of those that wait can be taken at once, in the next turn.
+    /// True if the next waiting connection can be read at once, in the next turn.
     var someAreDue: Bool { next < waiting.count && !isSpent }
 
     private static let share = Limits.turnLargeInput.wholeNanoseconds
 
-    /// Whether what a connection sends has to wait for another turn. `held` is what there is of its message, which may
-    /// become larger where it is compressed.
+    /// Returns true if the connection's bytes have to wait for another turn. `held` is the size of its message so far,
+    /// which may grow if it is compressed.
     mutating func mustWait(_ connection: ConnectionID, holding held: Int, mayGrow: Bool) -> Bool {
         if connection == admitted {
             admitted = nil
@@ -41,13 +42,13 @@ struct LargeInput {
 
     static func isLarge(_ byteCount: Int) -> Bool { byteCount >= Limits.largeMessageBytes }
 
-    /// A large message was read, for so many nanoseconds.
+    /// Adds the time spent on a large message.
     mutating func note(_ nanoseconds: UInt64) { spent += nanoseconds }
 
-    /// It was a join.
+    /// Adds the time spent on a large join.
     mutating func note(join nanoseconds: UInt64) { joined += nanoseconds }
 
-    /// How long until somebody who waits may be read, where that has to be waited for and nobody was told yet.
+    /// Begins a turn. Returns the time after which a waiting connection may be read, if a timer for that is needed.
     mutating func beginTurn(_ now: UInt64) -> UInt64? {
         if joined >= Self.share {
             restsUntil =
@@ -62,12 +63,12 @@ struct LargeInput {
 
     mutating func restIsOver() { isTimed = false }
 
-    /// The next of those that wait. It may be gone.
+    /// Returns the next waiting connection, which may have closed meanwhile.
     mutating func takeNext() -> ConnectionID? {
         guard someAreDue else { return nil }
         let connection = waiting[next]
         next += 1
-        // All are read, or so many that moving the others is cheap for each.
+        // The array is compacted when all are read, or when moving the rest is cheap per connection.
         if next == waiting.count || next >= 1024 {
             waiting.removeFirst(next)
             next = 0

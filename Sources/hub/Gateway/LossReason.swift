@@ -7,10 +7,10 @@ enum LossReason: Hashable {
     case undecided
     /// The client was connected before, and the hub does not know what it has received.
     ///
-    /// - Parameter isRepeated: it was told so on its socket before, where a client that joins again at each error would do so
-    ///   for good.
+    /// - Parameter isRepeated: the client was told so on its socket before. The message is then no error, because a
+    ///   client that joins again at each error would do so without end.
     case unknownPosition(isRepeated: Bool)
-    /// The client reconnected before it had certainly received a message that it was sent.
+    /// The client reconnected before it had acknowledged a report about lost changes.
     case toldBeforeReturn
     case retention
     case otherHistory
@@ -48,8 +48,8 @@ enum LossReason: Hashable {
 
     var message: ClientText { ClientText(.changesMissing, "\(cause): changes may be missing, fetch them again") }
 
-    /// True if it may be told again and again. It is no error then: some clients join again at each error, for as long as they
-    /// last.
+    /// True if the loss may be reported again and again. Such a report is no error, because some clients join again at
+    /// each error.
     var mayLast: Bool {
         switch self {
         case .unknownPosition(let isRepeated): isRepeated

@@ -12,57 +12,58 @@ import Synchronization
 import System
 import WebSocket
 
-/// What other threads tell a project on a socket loop.
+/// Mail from other threads to a project on a socket loop.
 public enum Mail: Sendable {
-    /// The catalog's answer to what a channel asked.
+    /// Answer of the catalog to a channel's question.
     case resolved(channel: UInt32, ticket: UInt64, [BindingOutcome])
-    /// What delivery asked for.
+    /// Answer to a question of a follower's pipeline.
     case delivery(follower: UInt32, DeliveryEvent)
-    /// The catalog is another now: bindings may mean something else.
+    /// The catalog has changed, so that bindings may have another meaning.
     case catalogMoved
-    /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
+    /// Values of terms that depend only on a holder's claims; nil if PostgreSQL could not be asked.
     case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
-    /// The keys of memberships.
+    /// Keys of memberships.
     case filled(follower: UInt32, [(filling: MembershipFilling, answer: MembershipFill)])
-    /// A policy is left to PostgreSQL from here on.
+    /// PostgreSQL decides on a policy from here on.
     case demoted
-    /// What channels of another loop said.
+    /// Broadcasts from channels of another loop.
     case broadcasts(TurnBroadcasts)
-    /// There were too many of them.
+    /// Broadcasts of another loop were dropped, because this loop is too far behind.
     case broadcastsLost
-    /// Who came and went there.
+    /// Presence changes on another loop.
     case presence([PresenceChange])
-    /// What somebody may do in a private channel.
+    /// Answer about rights in a private channel.
     case authorized(ticket: UInt64, ChannelAnswer)
-    /// What the log has for who joins.
+    /// Past messages for a joining channel.
     case replayed(ticket: UInt64, ReplayAnswer)
-    /// Of the rows that a channel is told first.
+    /// Event of a channel's snapshot.
     case snapshot(channel: UInt32, ticket: UInt64, SnapshotEvent)
-    /// Other limits are in force.
+    /// The project's limits have changed.
     case limits
-    /// Other keys are in force for tokens.
+    /// The keys for tokens have changed.
     case keys
-    /// An operator wants to know which channels there are.
+    /// An operator asks for the list of channels.
     case census(CensusSlip)
 }
 
-/// What other threads tell a socket loop.
+/// Mail from other threads to a socket loop.
 enum LoopMail: Sendable {
-    /// Clients may come for it.
+    /// Clients may connect to the project.
     case arrived(Project)
-    /// Its clients are to be sent away, and it is forgotten.
+    /// The project has ended. The loop sends its clients away and forgets it.
     case left(Project)
-    /// What an operator asked for was done.
+    /// Answer to an operator's request.
     case answered(ConnectionID, HTTPResponse)
-    /// The hub is about to end.
+    /// The hub is about to stop.
     case drain
-    /// Those that are still to be sent away go now.
+    /// The remaining clients are to be sent away now.
     case hurry
 }
 
-/// Letters for one loop: any thread posts, the loop takes all at once.
+/// Mail for one loop. Any thread posts; the loop takes all mail at once.
 ///
-/// It is as large as the loops' own requests make it: every letter but a few answers one of them, and those are bounded.
+/// The loops' own requests bound the size of a mailbox: all letters except a few answer such a request, and requests
+/// are limited.
 final class Mailbox<Letter: Sendable>: Sendable {
     private struct Box {
         var mail: [Letter] = []
@@ -71,7 +72,7 @@ final class Mailbox<Letter: Sendable>: Sendable {
 
     private let box = Mutex(Box())
 
-    /// From here on posting wakes the loop.
+    /// Connects the mailbox to the loop. From here on, posting wakes the loop.
     func attach(_ bell: Wake) {
         let waiting = box.withLock { box in
             box.bell = bell

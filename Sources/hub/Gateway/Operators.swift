@@ -1,19 +1,19 @@
 import Synchronization
 import WebSocket
 
-/// Who answers what operators ask about projects.
+/// Handler of operators' requests about projects.
 public protocol Operators: Sendable {
-    /// Why a request is refused before its body has come.
+    /// Returns the reason for refusing a request before its body is read; nil if the body is to be read.
     func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse?
 
-    /// The answer; nil where it takes its time, and comes later, from another thread.
+    /// Returns the answer; nil if the answer takes longer, and is passed to `later` by another thread.
     func answer(
         _ request: HTTPRequest, body: [UInt8], for client: WaitingClient, at now: Int64,
         later: @escaping @Sendable (HTTPResponse) -> Void
     ) -> HTTPResponse?
 }
 
-/// Client that waits for an answer. When it leaves, the work is no longer needed.
+/// Client that waits for an answer. When the client leaves, the work is no longer needed.
 public final class WaitingClient: Sendable {
     private let left = Atomic<Bool>(false)
 

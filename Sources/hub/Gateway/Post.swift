@@ -4,14 +4,14 @@ import Net
 import Protocol
 import WebSocket
 
-/// Messages that came by one request, until it is known which of them may be said.
+/// Messages of one HTTP request, kept until their sender's rights are known.
 final class Post {
     struct Message {
         let form: BroadcastForm
         let topic: [UInt8]
         let event: [UInt8]
         let id: [UInt8]
-        /// Where it lies in the post's payloads.
+        /// Range of the payload in the post's payloads.
         let payload: Range<Int>
         let isPrivate: Bool
     }
@@ -22,9 +22,9 @@ final class Post {
     let connection: ConnectionID
     var messages: [Message] = []
     var payloads: [UInt8] = []
-    /// Whoever may not say it is told; in a batch it is left out.
+    /// True if a missing right is answered with an error. In a batch, messages without a right are left out.
     var mustBeAllowed = false
-    /// Private topics of which it is known that they may be written to.
+    /// Private topics to which the sender may write, as known so far.
     private(set) var allowed: Set<[UInt8]> = []
     private(set) var failure: ChannelAuthorizationError?
     private var unanswered = 0
@@ -40,7 +40,7 @@ final class Post {
 
     func asks(_ count: Int) { unanswered = count }
 
-    /// True when it was the last answer.
+    /// Records an answer. Returns true if it was the last one.
     func take(_ answer: ChannelAnswer, of topic: [UInt8]) -> Bool {
         switch answer {
         case .rights(let broadcast, _): if broadcast { allowed.insert(topic) }

@@ -2,11 +2,10 @@ import Diagnostics
 import Synchronization
 import System
 
-/// What the process takes, as metrics: the kernel is asked when somebody asks us, and not more often than every few seconds,
-/// whoever asks how often.
+/// Figures of the process as metrics. The kernel is asked when the metrics are read, but at most every few seconds.
 final class ProcessWatch: Sendable {
     private let metrics: ProcessMetrics
-    /// By the monotonic clock.
+    /// Monotonic time of the last look.
     private let lookedAt = Mutex<UInt64?>(nil)
 
     init(_ metrics: ProcessMetrics) {
@@ -23,7 +22,7 @@ final class ProcessWatch: Sendable {
         if isDue { take(ProcessFigures.now()) }
     }
 
-    /// What could not be read stays as it was.
+    /// Updates the metrics. Figures that could not be read keep their values.
     private func take(_ figures: ProcessFigures) {
         metrics.cpuTime.set(nanoseconds: figures.cpuNanoseconds)
         if let bytes = figures.residentBytes { metrics.residentBytes.set(bytes) }

@@ -14,66 +14,67 @@ import Settings
 import Synchronization
 import System
 
-/// What is configured for one project.
+/// Settings of one project.
 public struct ProjectSettings: Sendable {
     public var maximumBodyBytes = Limits.maximumChangeBodyBytes
-    /// Where a table has policies, of a deleted row only those are told who could see it. If not, everybody who asked for
-    /// the table's deletes is told the primary key, as the reference does.
+    /// True if only clients that could see a deleted row are told of its deletion, for tables with policies. If false,
+    /// every client that asked for the table's deletes receives the primary key, as with the reference (Supabase
+    /// Realtime).
     public var deletesAreStrict = true
-    /// Whether messages of the past are also given to channels that are not private.
+    /// True if public channels may also ask for past messages.
     public var replaysPublicChannels = false
-    /// So many at most.
+    /// Largest number of past messages for a channel.
     public var maximumReplay = 25
     public var limits: ProjectLimits
-    /// Whom tokens may name.
+    /// Roles that tokens may name.
     public var roles = RoleRules()
     public var time: any TimeSource = KernelTime()
     public var watcher: DeliveryWatcher?
-    /// Who asks for its position is told it so often, where it hears nothing else.
+    /// Interval at which a quiet channel that asked for positions is told its own.
     public var positionInterval = Limits.positionInterval
-    /// Where clients that went without a word stood; nil where they begin anew.
+    /// Positions of departed clients; nil if returning clients begin anew.
     public var departures: Departures?
-    /// What is known of the publication over time.
+    /// Record of the publication over time.
     public var publication = PublicationRecord(in: nil)
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
 
-/// One project as all loops share it: a database, its event log, and who may hear of it. Set when the project starts, and
-/// safe to use from any thread.
+/// Project as shared by all loops: a database, its event log, and rules about access. The project does not change after
+/// its start, and is safe to use from any thread.
 public final class Project: Sendable {
-    /// What clients call it: the first label of the host they connect to.
+    /// Name of the project, which is the first label of the host that clients connect to.
     let name: String
-    /// Among the hub's projects; given again after it has gone.
+    /// Number among the hub's projects. A later project may reuse the number of one that has ended.
     public let number: UInt32
     let settings: ProjectSettings
     public let services: ProjectServices
     let rates: ProjectRates
-    /// Its clients' part of what all may keep unfinished.
+    /// Budgets of the project's clients, as a share of the hub's.
     let budgets: ProjectBudgets
     let metrics: ProjectMetrics
     let reference = ReferenceMetrics()
     private let refusals: RefusalLog
     private let currentLimits: Mutex<ProjectLimits>
-    /// Sockets that have joined a channel, until they end.
+    /// Number of open sockets that have joined a channel, or are joining one.
     private let users = Atomic<Int>(0)
     let delivery: DeliverySources
-    /// Whether messages of the database arrive.
+    /// Function that returns true if database messages arrive.
     let hearsDatabase: @Sendable () -> Bool
-    /// Writes down who came and went; nil when nobody wants to know.
+    /// Function that writes down presence changes; nil if they are not recorded.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
-    /// Nil where nothing is kept of channels.
+    /// Ledger of channel events; nil if none is kept.
     let ledger: ChannelLedger?
     public let condition: @Sendable () -> ProjectHealthReport
     public let verifier: Mutex<TokenVerifier>
-    /// One for each loop, by its number.
+    /// Mailboxes by loop number.
     let mailboxes: [Mailbox<Mail>]
-    /// Of broadcasts in those mailboxes.
+    /// Bytes of broadcasts and presence changes in those mailboxes.
     private let mailedBytes: [MailedBytes]
     let slowest: SlowestReader
-    /// Policies that were decided otherwise than by PostgreSQL, once: they are left to it.
+    /// Policies on which the hub and PostgreSQL once disagreed. From then on PostgreSQL decides on these policies.
     private let demoted = Mutex<[PolicyBinding]>([])
-    /// A loop failed to read the log: clients are refused.
+    /// True if a loop failed to read the log for good. Clients are refused then.
     let cannotRead = Atomic<Bool>(false)
     /// Reasons why loops cannot read the log now, by loop number.
     let unreadable = Mutex<[Int: String]>([:])
@@ -116,16 +117,17 @@ public final class Project: Sendable {
         if let snapshot = catalog.snapshot { publication.take(snapshot, at: logEnd) }
     }
 
-    /// Behind what has been read.
+    /// Offset behind the log's last entry; nil until the log is open.
     var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
 
-    /// Who begins there or later misses nothing of the table, nor does who was told so.
+    /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
+    /// begins earlier must be told of the loss, once.
     func wholeFrom(_ table: UInt32) -> UInt64 { settings.publication.wholeFrom(table, at: logEnd) }
 
-    /// Where something of that kind was noticed last.
+    /// Offset at which a table was last found to have left or changed in the publication.
     var latestRepublication: UInt64 { settings.publication.latest(at: logEnd) }
 
-    /// When its loops have left it.
+    /// Stops the project's services, after all loops have left it.
     public func stop() {
         services.stop()
         settings.departures?.stop()
@@ -136,7 +138,8 @@ public final class Project: Sendable {
         for mailbox in mailboxes { mailbox.post(mail) }
     }
 
-    /// Broadcasts for all loops but the one where they were said. One that is far behind does not get them: it is told so.
+    /// Posts broadcasts to all loops except the one they came from. A loop that is too far behind does not receive
+    /// them, and is told so.
     func post(_ batch: TurnBroadcasts, from loop: Int) {
         for index in mailboxes.indices where index != loop {
             guard mailedBytes[index].add(batch.byteCount) else {
@@ -150,8 +153,8 @@ public final class Project: Sendable {
 
     func hasTaken(_ batch: TurnBroadcasts, on loop: Int) { mailedBytes[loop].subtract(batch.byteCount) }
 
-    /// Presence for all loops but the one where it changed. It is never left out: where a loop is far behind, nothing more
-    /// is tracked until it is not.
+    /// Posts presence changes to all loops except the one they came from. Presence changes are never dropped. Instead,
+    /// nothing more can be tracked while a loop is far behind.
     func post(_ changes: [PresenceChange], from loop: Int) {
         let byteCount = changes.reduce(0) { $0 + $1.byteCount }
         for index in mailboxes.indices where index != loop {
@@ -164,16 +167,16 @@ public final class Project: Sendable {
         mailedBytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
     }
 
-    /// A loop has not taken what it was sent.
+    /// True if a loop has too much mail that it has not taken.
     var isBehind: Bool { mailedBytes.contains { $0.isFull } }
 
-    /// True if PostgreSQL decides on the policy's rows. Where more policies were demoted than are remembered, it decides on
-    /// all: none is trusted again because it was forgotten.
+    /// True if PostgreSQL decides on the policy's rows. If more policies were demoted than are remembered, PostgreSQL
+    /// decides on all of them, so that no policy is trusted again because it was forgotten.
     func isDemoted(_ policy: PolicyBinding) -> Bool {
         demoted.withLock { $0.count >= Limits.maximumDemotedPolicies || $0.contains { $0 === policy } }
     }
 
-    /// Leaves the policy's rows to PostgreSQL on all loops, until the policy, or what it means, is another.
+    /// Leaves the policy's rows to PostgreSQL on all loops, until the policy or its meaning changes.
     func demote(_ policy: PolicyBinding) {
         let isNews = demoted.withLock { demoted in
             let isKnown = demoted.contains { $0 === policy }
@@ -184,12 +187,12 @@ public final class Project: Sendable {
         if isNews { post(.demoted) }
     }
 
-    /// Whether a token may name the role, as far as that is known just now.
+    /// True if a token may name the role, as far as the privileged roles are known.
     func permits(_ role: String) -> Bool { settings.roles.permits(role, catalog.snapshot?.privilegedRoles) }
 
     // MARK: Refusals
 
-    /// Counted each time, said once a while. `now` is the monotonic clock's.
+    /// Counts a refused token, and logs it now and then. `now` is monotonic time.
     func refused(_ token: ProjectMetrics.TokenRefusal, at now: UInt64) {
         metrics.tokensRefused[token].add()
         refusals.note(.token(token), at: now)
@@ -209,11 +212,11 @@ public final class Project: Sendable {
 
     public var userCount: Int { users.load(ordering: .relaxed) }
 
-    /// Whether there is room for one more.
+    /// True if the project has room for one more user.
     var hasRoom: Bool { limits.maximumConcurrentUsers.map { userCount < $0 } ?? true }
 
-    /// Counts the session, before it is known whether it may join: what is found out takes a while, and many may ask
-    /// meanwhile. False where there is no room.
+    /// Counts the session as a user. The caller reserves before the join is decided, because the decision takes a while
+    /// and many clients may ask meanwhile. Returns false if there is no room.
     func reserve(for session: Session) -> Bool {
         guard !session.isCounted else { return true }
         let count = users.wrappingAdd(1, ordering: .relaxed).newValue
@@ -225,7 +228,8 @@ public final class Project: Sendable {
         return true
     }
 
-    /// A join came to nothing: who never joined any channel, and asks for none, is no user.
+    /// Releases the reservation after a failed join. A session that never joined a channel, and is joining none, is no
+    /// user.
     func giveBack(_ session: Session) {
         if !session.hasJoined, session.channels.isEmpty { hasEnded(session) }
     }
@@ -238,7 +242,7 @@ public final class Project: Sendable {
 
     // MARK: Leaving
 
-    /// A loop has sent the project's clients away and forgotten it.
+    /// Records that a loop has sent the project's clients away and forgotten the project.
     func hasLeft(loop: Int) { loopsLeft.wrappingAdd(1, ordering: .releasing) }
 
     func waitUntilLeft() {
@@ -248,11 +252,11 @@ public final class Project: Sendable {
     }
 }
 
-/// Bytes that wait in one mailbox.
+/// Number of bytes that wait in one mailbox.
 private final class MailedBytes: Sendable {
     private let bytes = Atomic<Int>(0)
 
-    /// False, and nothing is added, where there is no more room.
+    /// Adds bytes. Returns false, and adds nothing, if there is no room.
     func add(_ count: Int) -> Bool {
         guard !isFull else { return false }
         addAnyway(count)
@@ -266,12 +270,12 @@ private final class MailedBytes: Sendable {
     func subtract(_ count: Int) { bytes.wrappingSubtract(count, ordering: .relaxed) }
 }
 
-/// How much the project's clients do, against what they may.
+/// Rates of the project's clients, with their limits.
 struct ProjectRates: Sendable {
     let events: RateBucket
     let joins: RateBucket
     let presence: RateBucket
-    /// Lines in the log about those.
+    /// Rate of log lines about exceeded limits.
     let complaints = RateBucket(rate: 1, window: 5_000_000_000)
 
     init(_ limits: ProjectLimits) {

@@ -1,9 +1,9 @@
 import Delivery
 import Net
 
-/// A project's shares of what all clients may take together.
+/// Shares of one project in the hub's memory budgets.
 public struct ProjectBudgets: Sendable {
-    /// Messages and requests that are not whole.
+    /// Budget of unfinished messages and requests.
     let input: InputBudget
     let filters: HolderBudget
     let presence: HolderBudget

@@ -22,7 +22,8 @@ public enum ProjectAbsence: String, Sendable, CaseIterable {
     }
 }
 
-/// All known projects, running or not, by the names that hosts use for them. Another project never answers for a known name.
+/// Directory of all known projects, running or not, by the names in their hosts. Another project never answers for a
+/// known name.
 final class ProjectDirectory: Sendable {
     enum Entry {
         case running(Project)
@@ -42,16 +43,16 @@ final class ProjectDirectory: Sendable {
     /// Project that a host name leads to.
     enum Answer {
         case known(Project)
-        /// The name is no project's, and this one answers for all such.
+        /// The name belongs to no project, and this project answers for all such names.
         case standIn(Project)
         /// The project exists but does not run.
         case absent(ProjectAbsence)
         case none
     }
 
-    /// Returns the project that a client means by the first label of its host, or by what is set for other names.
+    /// Returns the project for the first label of a request's host. Labels without a project follow the rule `unknown`.
     ///
-    /// - Parameter main: the name of the settings' own project.
+    /// - Parameter main: name of the project that the settings themselves describe.
     func project(label: String?, unknown: UnknownHosts, main: String) -> Answer {
         entries.withLock { entries in
             switch label.flatMap({ entries.byName[$0] }) {
@@ -97,7 +98,7 @@ final class ProjectDirectory: Sendable {
 
     func add(_ project: Project) { change { $0[project.name] = .running(project) } }
 
-    /// Only this one: another of its name may have come since.
+    /// Marks the project as stopping, unless another project of its name has been added since.
     func remove(_ project: Project) {
         change { entries in
             if case .running(let current) = entries[project.name], current === project {
@@ -106,7 +107,7 @@ final class ProjectDirectory: Sendable {
         }
     }
 
-    /// Makes the names known, all at once, as absent. Names of running projects stay theirs.
+    /// Announces the names as absent, all at once. Names of running projects do not change.
     func announce(_ names: [String], _ absence: ProjectAbsence) {
         change { entries in
             for name in names where entries[name]?.project == nil { entries[name] = .absent(absence) }

@@ -1,29 +1,30 @@
 import Bytes
 
-/// How the hub is, for those who ask over HTTP.
+/// Health of a project, for answers over HTTP.
 public struct ProjectHealthReport: Sendable, Equatable {
-    /// Changes stream from PostgreSQL.
+    /// True if changes stream from PostgreSQL.
     public var isStreaming: Bool
-    /// The event log takes what comes.
+    /// True if the event log accepts entries.
     public var isLogWritable: Bool
-    /// The catalog is known: clients can subscribe.
+    /// True if the catalog is known, so that clients can subscribe.
     public var isCatalogKnown: Bool
-    /// Whoever is connected hears of what the log has.
+    /// True if the log can be read, so that connected clients receive its changes.
     public var isLogReadable = true
     public var clients: Int
-    /// In words, when changes do not stream: what is in the way. Never a secret: it goes to whoever can reach the port.
+    /// Description of the obstacle while changes do not stream. The text never contains a secret, because any client
+    /// that can reach the port can read it.
     public var trouble: String?
-    /// In words, what may become a loss if nobody does anything.
+    /// Description of a problem that may become a loss if no operator acts.
     public var warning: String?
 
     /// Reason why the project does not run; nil if it runs.
     public private(set) var absence: ProjectAbsence?
 
-    /// How many projects there are and how many of them are not ready, where there are several.
+    /// Number of projects, and of those that are not ready, if there are several.
     struct Others: Sendable, Equatable {
         var count: Int
         var notReady: Int
-        /// Of those that are not ready; nil for who may not know.
+        /// Names of the projects that are not ready; nil if the client may not know them.
         var names: [String]?
     }
 
@@ -50,7 +51,7 @@ public struct ProjectHealthReport: Sendable, Equatable {
 
     public var isReady: Bool { isStreaming && isLogWritable && isLogReadable && isCatalogKnown }
 
-    /// The body of `/ready`.
+    /// Body of `/ready`.
     var json: [UInt8] {
         var writer = ByteWriter()
         writer.append(isReady ? #"{"ready":true"# : #"{"ready":false"#)

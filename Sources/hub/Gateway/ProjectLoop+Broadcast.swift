@@ -8,7 +8,7 @@ import Settings
 import System
 import WebSocket
 
-/// What channels say to each other.
+/// Broadcasts: messages between channels, and messages from the database.
 extension ProjectLoop {
     // MARK: From a client
 
@@ -55,7 +55,8 @@ extension ProjectLoop {
         tellOfLimit(channel, "A broadcast was dropped: its payload is too large")
     }
 
-    /// The reference says nothing at all; whoever asked for it is told.
+    /// Drops a message whose sender may not write to the channel. The reference (Supabase Realtime) drops it silently;
+    /// the hub tells clients that asked to hear of limits.
     func deny(_ channel: Channel, _ what: StaticString) {
         metrics.drops[.denied].add()
         Log.shared.debug("Unauthorized: a message was dropped, as its sender may not write to the channel")
@@ -76,7 +77,7 @@ extension ProjectLoop {
         expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
 
-    /// Of what happens again and again one line now and then is enough; the metrics count the rest.
+    /// Logs a warning now and then, for events that may repeat often. The metrics count all of them.
     func warnSometimes(_ sentence: StaticString) {
         guard project.rates.complaints.take(at: loop.now) else { return }
         Log.shared.warning(sentence, [.project(project.name)])
@@ -91,8 +92,8 @@ extension ProjectLoop {
 
     // MARK: To a topic
 
-    /// To all who hear the topic, on this loop at once and on the others soon. `speaker` is the channel that does not hear
-    /// itself.
+    /// Broadcasts to all members of the topic, on this loop at once and on the others soon. The channel `speaker` does
+    /// not receive the message.
     func say(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool, except speaker: UInt32?) {
         countSaying()
         deliver(broadcast, topic, isPrivate: isPrivate, except: speaker)
@@ -104,12 +105,12 @@ extension ProjectLoop {
         project.reference.events.add()
     }
 
-    /// To the other loops, at the end of the turn.
+    /// Queues the broadcast for the other loops until the end of the turn.
     private func passOnLater(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool) {
         if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
-    /// What the database said has a place in the log, and was come to by a follower of it.
+    /// Origin of a database message: its offset in the log, and the follower that read the message.
     typealias Origin = (offset: UInt64, follower: Follower)
 
     func deliver(
@@ -124,7 +125,8 @@ extension ProjectLoop {
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ name: TopicName, except speaker: UInt32?,
         origin: Origin? = nil
     ) {
-        // Whoever hears a topic hears the same, on whichever loop: what was let in is charged here, and never stopped.
+        // Members receive the same messages on every loop. The rate is therefore charged here, but never stops an
+        // admitted message.
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
         var count = 0
@@ -142,7 +144,8 @@ extension ProjectLoop {
         metrics.broadcastDeliveries.add(count)
     }
 
-    /// To those who asked for messages of the past, if this is not of it.
+    /// Delivers a database message to members that resume or asked for past messages, unless they have the message from
+    /// the past.
     private func deliverToReplayed(
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ full: RawSpan, _ origin: Origin
     ) -> Int {
@@ -164,7 +167,7 @@ extension ProjectLoop {
         return count
     }
 
-    /// Those whom a message is sent to at once.
+    /// Returns the channels to which the hub sends a message at once.
     private static func unreplayed(among members: [TopicMember<TopicListener>]) -> [UInt32] {
         members.indices.compactMap {
             let member = members[$0].member
@@ -180,10 +183,9 @@ extension ProjectLoop {
         .map { members[$0].member.channel }
     }
 
-    /// What was written into the database. Every loop has it from the log itself; the first one finds out whether it is let
-    /// in.
-    /// What a follower of the log came to. What those who are behind come to has been let in, and told to the others,
-    /// before.
+    /// Delivers database messages that a follower read from the log. The first loop that reads a message decides
+    /// whether it is admitted under the project's rate.
+    /// Followers that catch up do not decide: the message was admitted, and sent to the others, before.
     func heardOfDatabase(_ batch: TurnBroadcasts, from follower: Follower) {
         for entry in batch.entries {
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
@@ -204,8 +206,8 @@ extension ProjectLoop {
         }
     }
 
-    /// Notes the members of a topic for which a message of the database does not come. They are told when the follower has
-    /// ended its turn.
+    /// Notes the members that do not receive a dropped database message. The hub tells these members when the follower
+    /// has ended its turn.
     private func noteDropped(_ entry: TurnBroadcasts.Entry, of batch: TurnBroadcasts, _ follower: Follower) {
         batch.read(entry) { name, _ in
             guard let topic = topics.find(name, isPrivate: entry.isPrivate) else { return }
@@ -237,7 +239,7 @@ extension ProjectLoop {
 
     // MARK: Between loops
 
-    /// What other loops' channels said.
+    /// Delivers broadcasts from other loops.
     func heard(_ batch: TurnBroadcasts) {
         project.hasTaken(batch, on: clients.number)
         for entry in batch.entries {
@@ -247,7 +249,7 @@ extension ProjectLoop {
         }
     }
 
-    /// This loop was too far behind the others to get what was said there.
+    /// Tells clients about lost broadcasts: this loop was too far behind the others to receive them.
     func hasLostBroadcasts() {
         warnSometimes("a loop is too far behind: broadcasts were dropped")
         for place in channels.indices {
@@ -257,7 +259,7 @@ extension ProjectLoop {
         }
     }
 
-    /// Once a turn: what was said on this loop goes to the others.
+    /// Sends this turn's broadcasts and presence changes to the other loops.
     func passOn() {
         if let batch = gathering.take() { project.post(batch, from: clients.number) }
         guard !presenceChanges.isEmpty else { return }

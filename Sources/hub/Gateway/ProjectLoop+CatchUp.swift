@@ -8,13 +8,13 @@ import Net
 import Protocol
 import System
 
-/// Channels that come back with a position: they follow the log from there on, until they have come to where the others
-/// are.
+/// Catch-up of channels that come back with a position. A returning channel follows the log from there until it reaches
+/// the live follower.
 ///
-/// All that come back within a while share one pass over the log. Who is too late for the one that is under way waits for
-/// the next.
+/// Channels that come back at about the same time share one pass over the log. A channel too late for the current pass
+/// waits for the next one.
 extension ProjectLoop {
-    /// Whether what was missed since that position can be told; nil where nobody can say yet.
+    /// Returns whether the changes since the position can be sent; nil if that is not known yet.
     private func recovery(from position: EventLogPosition) -> Channel.Recovery? {
         guard let end = project.delivery.log.end()?.state.position else { return nil }
         if position.epoch != end.epoch { return .refused(.otherEpoch) }
@@ -23,7 +23,8 @@ extension ProjectLoop {
         return position.offset < oldest ? .refused(.olderThanRetention) : .from(position)
     }
 
-    /// Looked up now and then: who comes back to what retention takes meanwhile is told as its follower begins.
+    /// Returns the log's first offset, looked up at most once per interval. Retention may pass a returning channel
+    /// meanwhile; the channel is told when its follower begins.
     func oldestOffset() -> UInt64? {
         if let known = oldestKnown, loop.now < known.at + Limits.oldestOffsetInterval.wholeNanoseconds {
             return known.offset
@@ -40,14 +41,15 @@ extension ProjectLoop {
         }
     }
 
-    /// The follower in whose view the channel's bindings are to be placed; nil where it has to wait for one.
+    /// Returns the follower in which the channel's bindings are placed; nil if the channel has to wait for one.
     func follower(for channel: Channel) -> Follower? {
         if case .asked(let position) = channel.recovery, let recovery = recovery(from: position) {
             channel.recovery = recovery
             if let outcome = recovery.outcome {
                 (channel.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
             }
-            // Who goes on where it was has those rows; who cannot gets them, or is told by a message if it did not ask.
+            // A resumed channel has those rows already. A refused one gets a snapshot, or a message if it did not ask
+            // for one.
             if recovery.isWanted {
                 channel.snapshot = .none
                 forgetReplay(of: channel)
@@ -61,7 +63,7 @@ extension ProjectLoop {
             waitingForPass.insert(channel.place)
             return nil
         }
-        // Who is slow comes when its socket has taken what there is, who is told rows when it has them all.
+        // A slow channel comes back when its socket has drained, and a channel with a snapshot when it has all rows.
         if channel.isOpen, channel.session.isSlow || channel.isToldRows || !channel.heldBy.isEmpty { return nil }
         channel.since = position.offset
         let details = channel.conversation.detailed()
@@ -80,15 +82,15 @@ extension ProjectLoop {
         return nil
     }
 
-    /// Drops the channel's replay. A channel that receives everything since its position would get the last messages twice, and
-    /// the replay would end later.
+    /// Drops the channel's replay. A channel that receives everything since its position would get the last messages
+    /// twice, and the replay would end later.
     private func forgetReplay(of channel: Channel) {
         guard channel.conversation.details?.hasReplayed == true else { return }
         channel.conversation.detailed().forgetReplay()
     }
 
-    /// Skips past messages for a channel that is told to fetch. It may have received some of its topic's messages, and the loop
-    /// may be about to read others.
+    /// Skips the messages of the past for a channel that is told to fetch. The channel may have received some of them,
+    /// and the loop may be about to read others.
     private func passOverMessages(_ channel: Channel) {
         guard channel.conversation.details?.hasReplayed != true,
             let end = project.delivery.log.end()?.state.position.offset
@@ -110,14 +112,14 @@ extension ProjectLoop {
         return follower
     }
 
-    /// A turn of those who are behind; true when there is more to do at once.
+    /// Runs a turn of the catch-up followers. Returns true if there is more to do at once.
     func catchUp() -> Bool {
         var more = false
         for follower in behind {
             more = follower.turn() || more
             if follower.isLost { giveUp(follower) } else { handOver(follower) }
         }
-        // What one has sent that is done is taken from it before it goes.
+        // Deliveries of a finished follower are recorded before it is removed.
         if !behind.isEmpty { recordSent() }
         behind.removeAll { $0.passengers.isEmpty }
         if behind.count < Limits.maximumCatchUps, live.pipeline.isOpen, let first = takeWaiting() {
@@ -126,14 +128,15 @@ extension ProjectLoop {
         return more
     }
 
-    /// Those that wait, where a pass can begin for them.
+    /// Takes the channels that wait for a pass; nil if there are none.
     private func takeWaiting() -> [Channel]? {
         guard !waitingForPass.isEmpty else { return nil }
         defer { waitingForPass = [] }
         return waitingForPass.sorted().compactMap { channels[$0] }
     }
 
-    /// True when somebody has come aboard. Where the log cannot tell where it begins, they go on waiting.
+    /// Places waiting channels in a pass. Returns true if one was placed. While the log's first offset is unknown, all
+    /// keep waiting.
     private func board(_ waiting: [Channel]) -> Bool {
         var hasBoarded = false
         defer { if !waitingForPass.isEmpty { lookAgainLater() } }
@@ -141,7 +144,8 @@ extension ProjectLoop {
             for channel in waiting { waitingForPass.insert(channel.place) }
             return false
         }
-        // In the order of their positions: the first begins the pass, and it has passed nobody's when all are aboard.
+        // Channels board in the order of their positions. The first position begins the pass, so the pass has skipped
+        // none of the others.
         for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
             if case .from(let position) = channel.recovery, position.offset < oldest { retentionOvertook(channel) }
             if let feed = channel.session.feed, case .cut = feed.stage { continue }
@@ -171,8 +175,8 @@ extension ProjectLoop {
 
     private func retentionOvertook(_ channel: Channel) { refuse(channel, .olderThanRetention) }
 
-    /// Refuses a channel's resume because the missed changes cannot be sent. The refusal is in the join's reply, or is sent as
-    /// a loss if the reply is already out.
+    /// Refuses a channel's resume because the missed changes cannot be sent. The refusal is part of the join's reply,
+    /// or is sent as a loss if the reply is already out.
     private func refuse(_ channel: Channel, _ refusal: LogStanding.Refusal) {
         channel.recovery = .refused(refusal)
         channel.since = nil
@@ -189,15 +193,16 @@ extension ProjectLoop {
 
     // MARK: At the seam
 
-    /// Those who have come to where the follower at the log's end is go on with that one: it has delivered nothing that
-    /// they have not got, and they have got nothing that it has yet to deliver, but for what `since` leaves out.
+    /// Moves channels that have reached the live follower's position over to that follower. At this seam, the live
+    /// follower has delivered no change that the channels lack. It will deliver no change that they have, except for
+    /// changes that `since` excludes.
     private func handOver(_ follower: Follower) {
-        // A gap takes no offset: who has yet to come to it stands where those do who were told of it.
+        // A gap takes no offset, so equal offsets do not prove that both followers have passed the same gap.
         guard follower.pipeline.isBetweenEntries, follower.rebinding == nil,
             follower.pipeline.frontier >= live.pipeline.frontier, follower.pipeline.epoch == live.pipeline.epoch,
             live.takesOver
         else { return }
-        // All of them at once: those whose bindings have to be asked for are waited for together, not one after the other.
+        // All channels move at once, so that the questions about their bindings run in parallel.
         for place in follower.passengers.sorted() {
             guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.isResting else {
                 continue
@@ -215,7 +220,7 @@ extension ProjectLoop {
     private func handOver(_ channel: Channel, from follower: Follower) {
         assert(
             follower.pipeline.frontier >= live.pipeline.frontier, "what nobody has delivered to it is still to come")
-        // Who was parked by one that was further goes on from there, not back.
+        // A channel parked by a follower that was further continues from there, not earlier.
         let offset = max(follower.pipeline.frontier, channel.since ?? 0)
         assert(channel.listener.map { !follower.pipeline.isHeld($0) } ?? true, "what waits for it is told before")
         assert(channel.untoldTruncations.isEmpty, "a truncation is told where it was met")
@@ -233,7 +238,7 @@ extension ProjectLoop {
         sayCaughtUp(channel)
     }
 
-    /// Whatever is before its position has been told, but for a loss that is told before it.
+    /// Tells the client that everything before its position has been sent. A pending loss is reported first.
     func sayCaughtUp(_ channel: Channel) {
         if let feed = channel.session.feed {
             if channel.isOpen, channel.follower === live, !channel.isSnapshotDue { hasCaughtUp(feed, channel) }
@@ -257,13 +262,14 @@ extension ProjectLoop {
         "Caught up to \(position) at \(WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000))"
     }
 
-    /// Of what it has heard last, which may be from before a gap that stands in the log by now.
+    /// Returns the epoch of what the channel last received. The log's end may already be behind a gap, in another
+    /// epoch.
     func epoch(of channel: Channel) -> UInt64? {
         if channel.follower == nil, case .from(let position) = channel.recovery { return position.epoch }
         return (channel.follower ?? live).pipeline.epoch ?? project.delivery.log.end()?.state.position.epoch
     }
 
-    /// Where it would go on if it came back now; nil while the log has not begun.
+    /// Returns the position from which the channel would resume now; nil while the log has not begun.
     func position(of channel: Channel) -> EventLogPosition? {
         guard let epoch = epoch(of: channel) else { return nil }
         let reached = channel.follower.map { $0.pipeline.frontier } ?? 0
@@ -286,11 +292,11 @@ extension ProjectLoop {
 }
 
 extension Follower {
-    /// It has not passed the offset: whoever comes aboard now misses nothing.
+    /// True if the follower has not passed the position, so that a channel placed now misses nothing.
     fileprivate func isOpenFor(_ position: EventLogPosition) -> Bool {
         guard pipeline.isOpen else { return false }
         let frontier = pipeline.frontier
-        // A gap takes no offset, and may have been passed there.
+        // A gap takes no offset, so the follower may already have passed one at the same offset.
         return frontier < position.offset || frontier == position.offset && pipeline.epoch == position.epoch
     }
 
@@ -301,7 +307,7 @@ extension Follower {
     }
 }
 
-/// Followers' numbers take the place of channels' in timers.
+/// Numbers of followers, which take the channel's place in timers.
 private enum FollowerNumber {
     static let mask: UInt32 = 1 << ChannelPlace.channelBits - 1
 }

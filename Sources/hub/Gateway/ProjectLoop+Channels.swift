@@ -12,7 +12,7 @@ import Snapshots
 import System
 import WebSocket
 
-/// Joins, tokens and their ends.
+/// Joins of channels, and the life of their tokens.
 extension ProjectLoop {
     private var now: Int64 { loop.time.unixSeconds }
 
@@ -65,7 +65,7 @@ extension ProjectLoop {
             switch error {
             case .reason(let text): clients.refuse(id, text, session)
             case .tooManyJoins:
-                // Told at once, as the socket ends with it.
+                // The reason is sent at once, because the socket ends with it.
                 var actions: [ChannelAction] = []
                 session.machine?.joinFailed(
                     id, reason: "ClientJoinRateLimitReached: Too many joins per second", into: &actions)
@@ -77,7 +77,7 @@ extension ProjectLoop {
 
     enum JoinRefusal: Error {
         case reason(String)
-        /// The socket ends with it.
+        /// Too many joins per second. The hub closes the socket.
         case tooManyJoins
     }
 
@@ -124,7 +124,7 @@ extension ProjectLoop {
         }
     }
 
-    /// First whether it may be joined at all, then what came before, then what it wants of the tables.
+    /// Starts a join: first the rights, then past messages, then the bindings.
     func begin(_ channel: Channel) {
         let place = channels.add(channel)
         channel.session.set(place, for: channel.id)
@@ -140,12 +140,12 @@ extension ProjectLoop {
                 unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
             metrics.channels.add(1)
         }
-        // While anybody is in a private channel, a change of its rules matters.
+        // While a private channel exists, a change of its rules matters.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
         for action in channel.firstOfJoin { perform(action, channel) }
     }
 
-    /// Something happened that the channel's join has waited for.
+    /// Passes an event to the channel's join, and performs the actions that follow.
     func join(_ event: Join.Event, _ channel: Channel) {
         for action in channel.join.take(event) { perform(action, channel) }
     }
@@ -168,11 +168,11 @@ extension ProjectLoop {
         }
     }
 
-    /// It is forgotten, and its client is told after a pause.
+    /// Ends a refused join. The channel is forgotten at once, and the client is told after a pause.
     private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
-        // A request is told more, which is noted then.
+        // A feed request is told more, and its refusal is noted then.
         if session.feed == nil { noteRefusal(channel, reason) }
         stop(id, session)
         if let feed = session.feed { return clients.refuse(feed, session, reason) }
@@ -238,7 +238,7 @@ extension ProjectLoop {
         clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, standing, address, to: &writer) }
     }
 
-    /// The reply is out: what else the client is to know.
+    /// Opens the channel after its join reply, and sends everything that follows the reply.
     func open(_ id: ChannelID, _ session: Session) {
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         join(.replied, channel)
@@ -263,7 +263,7 @@ extension ProjectLoop {
         beginSnapshot(channel)
     }
 
-    /// From here on it hears its topic.
+    /// Lets the channel receive its topic's messages from here on.
     private func listen(_ channel: Channel) {
         let details = channel.conversation.details
         let isPrivate = channel.conversation.isPrivate
@@ -274,7 +274,7 @@ extension ProjectLoop {
         topics[place].hearsPresence = !isPrivate || details?.readsPresence == true
     }
 
-    /// Among the topic's members, without hearing anything yet.
+    /// Adds the channel to the topic's members. The channel does not receive messages yet.
     @discardableResult
     func wait(_ channel: Channel) -> TopicPlace? {
         guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
@@ -306,7 +306,7 @@ extension ProjectLoop {
         untrack(channel)
         project.budgets.filters.give(back: channel.filterParts, of: session.filterParts)
         session.filterParts -= channel.filterParts
-        // What is held there knows the channel.
+        // Held messages refer to the channel, so they are released here.
         channel.conversation.details?.writes = .unknown
         if let place = channel.conversation.place { topics.remove(place) }
         channel.conversation.place = nil
@@ -327,7 +327,7 @@ extension ProjectLoop {
 
     // MARK: Messages to a channel
 
-    /// A message of the changes' side of a channel.
+    /// Sends a system message about the channel's changes.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
         if let feed = channel.session.feed { return tell(feed, channel, status, message) }
         if message.code == .changesMissing {
@@ -367,7 +367,7 @@ extension ProjectLoop {
 
     // MARK: Tokens
 
-    /// What is refused is counted, and said in the log.
+    /// Verifies a token. A refusal is counted and logged.
     func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
         do throws(TokenError) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -380,7 +380,7 @@ extension ProjectLoop {
         }
     }
 
-    /// Of a token that was verified before.
+    /// Checks claims again that were verified before, for expiry and role.
     private func stillGood(_ claims: Claims) throws(TokenError) -> Claims {
         do throws(TokenError) {
             try claims.check(at: now)
@@ -396,7 +396,8 @@ extension ProjectLoop {
         guard project.permits(claims.role.text) else { throw .roleRefused }
     }
 
-    /// Roles are others than they were: whose token names one that clients may not have any more is sent away.
+    /// Closes channels whose role clients may not use any more. The loop calls this after the list of privileged roles
+    /// has changed.
     func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
         guard snapshot.privilegedRoles != privilegedRoles else { return }
         privilegedRoles = snapshot.privilegedRoles
@@ -431,7 +432,7 @@ extension ProjectLoop {
         clients.perform(actions, for: session)
     }
 
-    /// The token is the channel's from here on.
+    /// Makes the claims of a new token the channel's claims.
     func take(_ claims: Claims, _ channel: Channel) {
         let isSameRole = channel.claims.role.equals(claims.role)
         let isSame = isSameRole && channel.claims.json.equals(claims.json)
@@ -442,11 +443,11 @@ extension ProjectLoop {
         watchExpiry(channel)
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }
         if isSomebodyElse { failSnapshot(of: channel, .tokenChanged) }
-        // What the log still has of a snapshot is left out, which was another's.
+        // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
         if isSomebodyElse, channel.seen != nil { missed(channel, .tokenChanged) }
-        // What was found out for the former claims says nothing of these.
+        // Answers prepared for the former claims do not apply to the new ones.
         letGoOfNextHolder(channel)
-        // Where policies count, every claim does.
+        // Policies may read any claim, so all claims must be equal where policies apply.
         let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
         if isJudgedAsBefore { sayAgain(channel) } else { channel.follower?.resubscribe(channel.place, channel) }
     }
@@ -460,8 +461,8 @@ extension ProjectLoop {
             nanoseconds: UInt64(wait) * 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
     }
 
-    /// Before anything is delivered: who came to the end of a token hears nothing of it. Ends are whole seconds, so that
-    /// all channels are looked at once a second at most.
+    /// Closes channels with expired tokens before anything is delivered to them. Tokens expire at whole seconds, so the
+    /// loop checks all channels at most once a second.
     func closeExpired() {
         let now = now
         guard now >= nextExpiry else { return }
@@ -476,7 +477,7 @@ extension ProjectLoop {
         }
     }
 
-    /// The same person's next token came in time, and it is only being asked what it lets them read.
+    /// True if a newer token of the same user has arrived in time, and PostgreSQL is still being asked for its rights.
     private func isBeingRenewed(_ channel: Channel) -> Bool {
         guard let ticket = channel.conversation.details?.readTicket,
             case .read(_, .refresh(let newer))? = rightsWaiting[ticket],

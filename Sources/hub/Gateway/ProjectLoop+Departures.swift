@@ -9,46 +9,48 @@ import System
 import WebSocket
 
 extension Channel {
-    /// What is kept of a channel, so that its client goes on where it was when it comes back.
+    /// Data kept about a channel, so that its returning client can resume.
     struct Departure {
         enum Reach {
-            /// So far.
+            /// Everything before this offset.
             case offset(UInt64)
-            /// As far as its socket.
+            /// Everything that the socket's receipt confirms.
             case socket
         }
 
         let key: DepartureKey
         var place: DepartureBook.Place?
-        /// What its client has got, where that is not what its socket's receipt says, and what a ping under way asks about.
+        /// Offset acknowledged by the client, if it differs from the socket's receipt. `pinged` is the extent that the
+        /// current ping asks about.
         var own: UInt64?
         var pinged: Reach?
         var loss = Loss.none
 
-        /// It was told that something is missing, and may not have got that.
+        /// State of a reported loss. The client may not have received the report yet.
         enum Loss { case none, told, asked }
     }
 
-    /// What is known of a channel that ended before its socket.
+    /// Data about a channel that ended before its socket.
     struct Ended {
-        /// Everything before was sent to its client, on this socket: it arrives before whatever is sent now.
+        /// Position up to which everything was sent on this socket. All of that arrives before anything sent now.
         let sent: EventLogPosition
-        /// Something that was missing had not been told.
+        /// True if a loss was not reported yet.
         let owesLoss: Bool
-        /// What its client had certainly got.
+        /// Position that the client had acknowledged.
         let got: LogMark
         let knowsRepublishedUpTo: UInt64
         let departure: Departure?
     }
 }
 
-/// Clients that come back after their socket was cut, and ask for nothing: they are known again, and go on where they were.
+/// Automatic resume. The hub recognizes a client that returns after its socket was cut, and continues where the client
+/// was.
 extension ProjectLoop {
-    // MARK: Coming
+    // MARK: Arrival
 
-    /// Decides what a joining channel receives of the time before its join. It runs before the channel's bindings are placed,
-    /// when nothing can refuse the join any more. A client object that was connected before receives everything since then, or
-    /// is told that changes may be missing.
+    /// Decides which part of the time before its join a joining channel receives. The loop calls this before the
+    /// bindings are placed, when nothing can refuse the join any more. A client object that was connected before
+    /// receives everything since then, or is told that changes may be missing.
     func resumeFromKnownPosition(_ channel: Channel) {
         let session = channel.session
         guard session.feed == nil else { return }
@@ -70,7 +72,7 @@ extension ProjectLoop {
             channel.knowsRepublishedUpTo = 0
             goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
         case .unknown:
-            // A topic that its client left on this socket and joins again begins anew.
+            // A client that left the topic on this socket begins anew when it joins again.
             if case .kept = session.joinedTopics[channel.topic] { return }
             tellThatPastIsUnknown(channel)
         }
@@ -84,13 +86,14 @@ extension ProjectLoop {
         case .kept, .mayBeForgotten: isRepeated = true
         }
         channel.session.joinedTopics.remember((), for: channel.topic)
-        // The reply answers a channel that named its position.
+        // A channel that named its position is answered by the reply.
         guard channel.recovery == .none, !hasEverything(channel) else { return }
         channel.missesUntilBound = .unknownPosition(isRepeated: isRepeated)
     }
 
-    /// True if the channel misses nothing by joining late: it begins with all rows that exist, in a snapshot. The database's
-    /// messages to a public channel's topic went to everybody, and a public channel with a snapshot is promised none.
+    /// True if the channel misses nothing by joining late: it begins with all rows that exist, in a snapshot. The
+    /// database's messages to a public channel's topic went to everybody, and a public channel with a snapshot is
+    /// promised none.
     func hasEverything(_ channel: Channel) -> Bool { channel.wantsSnapshot && !channel.conversation.isPrivate }
 
     /// Returns the address and socket against which the entries of a channel's client count.
@@ -104,14 +107,14 @@ extension ProjectLoop {
 
     private func goOn(_ channel: Channel, from position: EventLogPosition, owesLoss: Bool) {
         guard channel.recovery == .none else { return }
-        // It may not have got all of the rows that it was told, or other things; it wants to begin with all there is.
+        // The client may lack snapshot rows or other data. It asked to begin with all existing rows, so it begins anew.
         if owesLoss, hasEverything(channel) { return }
         channel.isReturning = true
         channel.recovery = .asked(position)
         if owesLoss { channel.missesUntilBound = .toldBeforeReturn }
     }
 
-    /// It joins again on the socket it has, after its channel was ended or without having left it.
+    /// Resumes a channel that joins again on the same socket, after the hub ended it or without a leave.
     private func goOn(_ channel: Channel, behind ended: Channel.Ended) {
         if let departures = project.settings.departures, let key = departures.key(of: channel) {
             let loss = ended.departure?.loss ?? .none
@@ -125,11 +128,11 @@ extension ProjectLoop {
         goOn(channel, from: ended.sent, owesLoss: ended.owesLoss)
     }
 
-    /// It is joined: from here on it is known where it stands.
+    /// Starts tracking the acknowledged offset of a channel that has just been joined.
     func expectBack(_ channel: Channel) {
         guard channel.departure != nil else { return }
         let begins = channel.since ?? live.pipeline.frontier
-        // Who joined again on its socket may be about to get what it was sent before.
+        // A channel that joined again on its socket may still be receiving what was sent before.
         let got = channel.departure?.own ?? begins
         channel.departure?.own = min(got, begins)
         if mark == nil { mark = begins }
@@ -139,7 +142,8 @@ extension ProjectLoop {
         clients.watchReceipts()
     }
 
-    /// Its token is another: with that its client comes back.
+    /// Registers the client under a new key, because its token was replaced. The client will come back with the new
+    /// token.
     func knowAgain(_ channel: Channel) {
         guard let departures = project.settings.departures, let departure = channel.departure else { return }
         let key = departures.key(of: channel)
@@ -152,7 +156,7 @@ extension ProjectLoop {
         enter(channel)
     }
 
-    /// Into the book, where the log has begun and there is room.
+    /// Enters the channel into the departure book, if the log has begun and there is room.
     private func enter(_ channel: Channel) {
         guard let departure = channel.departure, departure.place == nil, let own = departure.own,
             let departures = project.settings.departures, let mark = logMark(own, channel)
@@ -168,18 +172,18 @@ extension ProjectLoop {
         epoch(of: channel).map { LogMark(epoch: $0, offset: offset) }
     }
 
-    /// Where it stands as it ends. Who was joined before the log had begun comes back to where no log is, and is told that it
-    /// has to fetch.
+    /// Returns the channel's mark at its end. A channel joined before the log had begun gets a mark outside every log,
+    /// so that its client is told to fetch.
     private func lastMark(_ offset: UInt64, _ channel: Channel) -> LogMark {
         logMark(offset, channel) ?? LogMark(epoch: 0, offset: 0)
     }
 
-    // MARK: Going
+    // MARK: Departure
 
     func hasEnded(_ channel: Channel, comesBack: Bool) {
         apart.remove(channel.place)
         restated.remove(channel.place)
-        // The channel was not told of its loss: it is told when it joins again.
+        // The client was not told of the loss yet. The hub reports the loss when the client joins again.
         if comesBack, channel.missesUntilBound != nil { channel.session.joinedTopics.take(channel.topic) }
         guard let departures = project.settings.departures else {
             if comesBack, channel.isOpen { channel.session.ended.forget() }
@@ -193,11 +197,11 @@ extension ProjectLoop {
         if !channel.session.hasGone { remember(channel, departures) }
     }
 
-    /// Its client may come back with another socket.
+    /// Marks the channel as departed: its client may come back with another socket.
     private func depart(_ channel: Channel, _ departures: Departures) {
         guard let departure = channel.departure else { return }
         let session = channel.session
-        // A join that went with its socket took with it where it was to go on, or that it was to be told it cannot.
+        // A join that was not opened still has the position from which it was to resume, or a refusal not told yet.
         let unopened = departure.own ?? channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
         let offset = channel.isOpen ? stood(channel) : unopened
         guard let offset,
@@ -216,7 +220,7 @@ extension ProjectLoop {
             heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
-    /// Its client may come back with the socket it has.
+    /// Remembers the channel on its session: its client may join again on the same socket.
     private func remember(_ channel: Channel, _ departures: Departures) {
         guard channel.session.feed == nil else { return }
         guard let sent = sent(channel) else { return }
@@ -230,7 +234,7 @@ extension ProjectLoop {
             for: departures.socketKey(of: channel))
     }
 
-    /// Up to where everything was sent to its client; nil where that was nothing yet.
+    /// Returns the offset up to which everything was sent to the client; nil if nothing was sent yet.
     func sent(_ channel: Channel) -> UInt64? {
         if let sent = channel.sentAtEnd { return sent }
         guard channel.isOpen else { return channel.recovery.offset }
@@ -241,28 +245,30 @@ extension ProjectLoop {
         }
     }
 
-    /// Its socket takes no more, and is closed later: what is found for it until then was not sent.
+    /// Freezes the sent offsets of a socket that takes no more data and closes later. Changes found until then count as
+    /// not sent.
     func keepWhereItStands(_ session: Session) {
         for channel in session.channels.compactMap({ $0.flatMap { channels[$0] } }) {
             channel.sentAtEnd = sent(channel)
         }
     }
 
-    /// Up to where its client has certainly got everything.
+    /// Returns the offset up to which the client has acknowledged everything.
     func stood(_ channel: Channel) -> UInt64? {
         channel.departure?.own ?? channel.session.receipt.since ?? mark
     }
 
-    /// It is told that something is missing, which it has got when it says so.
+    /// Records that the client was told of a loss. The client's next acknowledgement shows that the report has arrived.
     func isToldOfLoss(_ channel: Channel) {
         guard channel.departure != nil else { return }
         channel.departure?.loss = .told
         restated.insert(channel.place)
     }
 
-    // MARK: What clients have got
+    // MARK: Acknowledged offsets
 
-    /// Before clients are asked: who waits for PostgreSQL has not got what the others have.
+    /// Begins to track the positions of channels that wait for PostgreSQL individually, before clients are asked: such
+    /// channels have received less than the others.
     func setApartWhoWaits() {
         guard project.settings.departures != nil, live.pipeline.holdsAnybody else { return }
         for place in channels.indices {
@@ -273,7 +279,8 @@ extension ProjectLoop {
         }
     }
 
-    /// What its socket's receipt says is not said of the channel any more, but for what was asked before.
+    /// Tracks the channel individually: from here on, of its socket's acknowledgements, only the one for the current
+    /// ping applies to the channel.
     func setApart(_ channel: Channel) {
         guard let departure = channel.departure else { return }
         if let asked = channel.session.receipt.asked {
@@ -287,7 +294,7 @@ extension ProjectLoop {
         restated.insert(channel.place)
     }
 
-    /// The client was sent something: it is asked to say that it has got it, unless it is being asked.
+    /// Asks a client to acknowledge what it was sent. At most one ping is under way.
     func ping(_ session: Session) {
         guard let mark, let epoch = live.pipeline.epoch else { return }
         let places = session.channels.compactMap(\.self).filter { channels[$0]?.departure != nil }
@@ -304,7 +311,7 @@ extension ProjectLoop {
         clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
     }
 
-    /// The client has got what it was sent before that ping.
+    /// Handles a client's answer to a ping: the client has received everything sent before that ping.
     func ponged(_ text: String, _ session: Session) {
         guard let position = EventLogPosition(text) else { return }
         switch session.receipt.answered(position.offset) {
@@ -321,15 +328,15 @@ extension ProjectLoop {
         }
     }
 
-    /// How far it was told of everything by now; nil where something is on its way to it.
+    /// Returns the extent of what the client was sent by now; nil while something is on its way to it.
     private func reach(_ channel: Channel) -> Channel.Departure.Reach? {
         guard channel.isOpen else { return nil }
-        // It is parked where it was told of everything.
+        // A parked channel was sent everything before its position.
         guard let follower = channel.follower else { return channel.since.map { .offset($0) } }
         if let listener = channel.listener, follower.pipeline.isHeld(listener) {
             return follower.pipeline.firstHeld(listener).map { .offset(max(channel.since ?? 0, $0)) }
         }
-        // What a loop that lags has yet to read may be from before the channel's join.
+        // A loop that lags may still read entries from before the channel's join.
         let (since, frontier) = (channel.since ?? 0, follower.pipeline.frontier)
         return follower.isAtEnd && frontier >= since ? .socket : .offset(max(since, frontier))
     }
@@ -347,7 +354,7 @@ extension ProjectLoop {
         restated.insert(channel.place)
     }
 
-    /// After clients were asked: what is known now is written down.
+    /// Writes the acknowledged offsets down, after clients were asked.
     func writeReceipts() {
         forgetSnapshots()
         guard let departures = project.settings.departures, live.pipeline.isOpen, let epoch = live.pipeline.epoch
@@ -355,14 +362,14 @@ extension ProjectLoop {
         let now = LogMark(epoch: epoch, offset: live.pipeline.frontier)
         for place in apart.sorted() {
             guard let channel = channels[place] else { continue }
-            // Nothing was sent that it has not got.
+            // The client has received everything that it was sent.
             if channel.session.receipt.since == nil { settle(channel, reach(channel)) }
             enter(channel)
         }
         mark = now.offset
         var stands: [Departures.Stand] = []
         for channel in restated.sorted().compactMap({ channels[$0] }) {
-            // Who comes back stands where it stood, until it is joined.
+            // A returning channel keeps its former mark until it is joined.
             guard channel.isOpen, let departure = channel.departure, let place = departure.place else { continue }
             let own = departure.own ?? channel.session.receipt.since
             stands.append(
@@ -375,7 +382,8 @@ extension ProjectLoop {
         if !doubted.isEmpty { ask(Set(doubted)) }
     }
 
-    /// Somebody else came who was taken for these clients.
+    /// Asks clients whether they are still connected, because another client has arrived that the hub took for one of
+    /// them.
     private func ask(_ doubted: Set<DepartureBook.Place>) {
         for place in channels.indices {
             guard let channel = channels[place], let entered = channel.departure?.place, doubted.contains(entered)
@@ -388,7 +396,7 @@ extension ProjectLoop {
 }
 
 extension ClientLoop {
-    /// Begins to ask clients for receipts, at the first client that may come back.
+    /// Starts the check of acknowledgements, once a second, when the first client that may resume has joined.
     func watchReceipts() {
         guard !watchesReceipts else { return }
         watchesReceipts = true
@@ -411,7 +419,7 @@ extension ClientLoop {
             guard let session = session(connection), case .client = session.stage else { continue }
             session.project?.ping(session)
         }
-        // The pings themselves are nothing to ask about.
+        // The pings themselves need no acknowledgement.
         _ = loop.takeSent()
         for case let project? in projects { project.writeReceipts() }
         awaitReceipts()
@@ -432,13 +440,13 @@ extension ClientLoop {
 }
 
 extension Channel {
-    /// Something that its client is to be told of has not been said.
+    /// True if there is something that the client must be told and was not told yet.
     fileprivate var hasUntold: Bool {
         untoldLoss != nil || missesUntilBound != nil || isSnapshotDue || lacksSnapshot || seen != nil || lacksUntold
             || !untoldTruncations.isEmpty
     }
 
-    /// It has not been said, or may not have arrived.
+    /// True if a loss was not reported, or if its report may not have arrived.
     fileprivate var owesLoss: Bool { hasUntold || departure.map { $0.loss != .none } ?? false }
 }
 
@@ -450,7 +458,7 @@ extension Channel.Recovery {
         }
     }
 
-    /// Of a join that did not come to know whether it could go on.
+    /// Returns the mark for a join that ended before the hub knew whether it could resume; nil for any other.
     fileprivate func mark(for offset: UInt64, isOpen: Bool) -> LogMark? {
         guard !isOpen, case .asked(let position) = self else { return nil }
         return LogMark(epoch: position.epoch, offset: offset)

@@ -6,9 +6,9 @@ import EventLog
 import Net
 import Protocol
 
-/// Requests for changes: each has a channel that nobody joined.
+/// Feed requests. Each feed has its own channel, which no client joined.
 extension ProjectLoop {
-    /// Where the request's channel would be told from is found out like that of any that comes back.
+    /// Begins a feed request. The hub finds the start in the log as for a channel that resumes.
     func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
         guard let claims = session.claims else { preconditionFailure("a feed of nobody") }
         guard project.reserve(for: session) else { throw .tooMany("Too many connected users") }
@@ -31,18 +31,18 @@ extension ProjectLoop {
         begin(channel)
     }
 
-    /// Only the machine of its own request knows it.
+    /// Topic of feed channels. Only the channel machine of the request knows it.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
-    /// As the ledger has it: no channel of a client is called that.
+    /// Topic under which the ledger lists feeds. No client's channel can have this name.
     static let ledgerTopicOfFeeds = Array("http:changes".utf8)
 
     func channel(of feed: Feed, _ session: Session) -> Channel? { session.channel(feed.id).flatMap { channels[$0] } }
 
     // MARK: The answer's beginning
 
-    /// What its bindings came to is known, or is not found out: nil where it may be told.
+    /// Returns the reason why the request cannot be answered with changes; nil if it can.
     func refusal(of channel: Channel) -> FeedRefusal? {
-        // Who can be told all the rows that there are need not fetch them.
+        // A client that receives all existing rows has nothing to fetch.
         if case .refused(let refusal) = channel.recovery, !channel.wantsSnapshot,
             let position = feedStanding(channel)?.position
         {
@@ -52,7 +52,7 @@ extension ProjectLoop {
             switch binding.outcome {
             case .subscribed: continue
             case .failed(let texts): if let text = texts.first { return .binding(text) }
-            // Who waits for a pass will know when it begins.
+            // A channel that waits for a catch-up resolves its bindings when that begins.
             case .nothing where channel.follower == nil: continue
             case .nothing: return .unavailable("The database cannot be asked what the tables are: try again")
             }
@@ -60,10 +60,10 @@ extension ProjectLoop {
         return nil
     }
 
-    /// The answer has begun.
+    /// Opens the feed's channel after the answer has begun.
     func open(_ feed: Feed, _ channel: Channel) {
         join(.replied, channel)
-        // A page is noted at its end, with what it came to.
+        // A page is noted at its end, with its result.
         if !feed.isPage { noteJoin(channel) }
         watchExpiry(channel)
         for advice in channel.advice { tell(channel, .ok, advice) }
@@ -75,19 +75,19 @@ extension ProjectLoop {
 
     // MARK: What is told
 
-    /// Whatever is before it has been told, or is not for it; nothing from there on.
+    /// Returns the position up to which the feed's client has everything; nil while the log has not begun.
     func feedStanding(_ channel: Channel) -> Feed.Standing? {
         guard let epoch = epoch(of: channel) else { return nil }
         return channel.isSnapshotDue
             ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: feedOffset(of: channel)))")
     }
 
-    /// What is before it was told, or is not for it.
+    /// Returns the offset before which everything was sent, or is not for the feed.
     func feedOffset(of channel: Channel) -> UInt64 {
         guard let follower = channel.follower else { return offset(parked: channel) }
         let begins = channel.since ?? 0
         guard let listener = channel.listener else { return max(begins, follower.pipeline.frontier) }
-        // What came behind the last one for which it had room was not told.
+        // A full feed was not sent anything behind its last change.
         if follower.pipeline.share(listener)?.isFull == true {
             return follower.pipeline.toldAt(listener) ?? begins
         }
@@ -96,7 +96,7 @@ extension ProjectLoop {
 
     private func offset(parked channel: Channel) -> UInt64 {
         let begins = if case .from(let position) = channel.recovery { position.offset } else { channel.since ?? 0 }
-        // It may have been left at a place where it had no room for more already.
+        // A feed may be parked when it is already full.
         return channel.session.feed?.share.isFull == true ? channel.toldAt ?? begins : begins
     }
 
@@ -109,20 +109,20 @@ extension ProjectLoop {
         if case .joining = feed.stage { return feed.notes.append(record) }
         guard feed.isPage else { return clients.write(record, to: channel.session, feed) }
         feed.notes.append(record)
-        // The changes of a page stand together: those behind it are of another one.
+        // The changes of a page stand together. Changes behind a truncation belong to the next page.
         guard message.code == .truncated, case .telling = feed.stage else { return }
         feed.stage = .interrupted
         isDue(channel)
     }
 
-    /// It was told of changes.
+    /// Updates the feed's share after its channel received changes.
     func isFed(_ channel: Channel) {
         guard let feed = channel.session.feed, let listener = channel.listener else { return }
         if let share = channel.follower?.pipeline.share(listener) { feed.share = share }
         if feed.share.isFull || feed.isPage { isDue(channel) }
     }
 
-    /// It has come to where those are who have missed nothing, and waits for what is to come.
+    /// Tells the feed that its channel has reached the log's end, and now waits for new changes.
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
         guard !feed.isPage, let position = feedStanding(channel)?.position else { return }
@@ -135,13 +135,13 @@ extension ProjectLoop {
         isDue(channel)
     }
 
-    /// It cannot go on, and is told from where another one can.
+    /// Ends a feed that cannot continue, with the position from which another request can.
     func cut(_ feed: Feed, _ channel: Channel, _ code: String, _ text: String) {
         feed.stage = .cut(FeedEnding.Reason(code: code, text))
         isDue(channel)
     }
 
-    /// What its follower has told is all that was to be told there.
+    /// Finishes the feed if its follower has delivered everything up to the feed's end.
     func isAtSeam(_ feed: Feed, _ channel: Channel, _ follower: Follower) {
         if feed.isOver || follower.pipeline.frontier >= feed.reach { isFinished(feed, channel) }
     }
@@ -153,14 +153,14 @@ extension ProjectLoop {
 
     // MARK: The answer's end
 
-    /// After a turn's deliveries: those that are at an end.
+    /// Ends the feeds that are due, after a turn's deliveries.
     func finishFeeds() {
         guard !feedsDue.isEmpty else { return }
         let due = feedsDue.sorted()
         feedsDue = []
         for place in due {
             guard let channel = channels[place], channel.isOpen, let feed = channel.session.feed else { continue }
-            // A page that waited at the log's end has what it waited for.
+            // A page that waited at the log's end has received changes now.
             if channel.follower === live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
             guard feed.isOver else { continue }
             clients.finish(feed, channel.session)
@@ -168,7 +168,7 @@ extension ProjectLoop {
     }
 
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
-        // What its bindings would have matched meanwhile was passed by.
+        // The log was read on without the channel's bindings.
         if let reason = channel.missesUntilBound { missed(channel, reason) }
         tellWhatIsUntold(channel)
         guard let position = feedStanding(channel)?.position else { return nil }
@@ -179,7 +179,7 @@ extension ProjectLoop {
 }
 
 extension Session {
-    /// A machine's only channel; nil where it has others.
+    /// Joins the topic as the machine's only channel. Returns nil if the machine has no room.
     fileprivate func joinOnly(_ topic: [UInt8]) -> ChannelID? {
         var actions: [ChannelAction] = []
         let none: [UInt8] = []

@@ -5,8 +5,8 @@ import Diagnostics
 import EventLog
 import Net
 
-/// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby. Whether a
-/// policy or privilege changed before the transaction can be asked only once it is visible.
+/// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby. Only
+/// once the transaction is visible, the hub can ask PostgreSQL whether a policy or privilege changed before it.
 struct HeldTables {
     /// Hidden transactions of each table.
     var transactions: [UInt32: Set<UInt32>] = [:]
@@ -20,8 +20,8 @@ struct HeldTables {
     var unheard: Set<UInt32> { isComplete ? Set(transactions.keys) : [] }
 }
 
-/// Parking for waiting commits. Only listeners of the commit's own tables are parked, at that place of the log. They continue
-/// from there when PostgreSQL shows the commits. All others go on.
+/// Parking for waiting commits. Only listeners of the commit's own tables are parked, at that place of the log. These
+/// channels continue from there when PostgreSQL shows the commits. All other channels go on.
 extension ProjectLoop {
     func hold(_ found: [HeldTable]) {
         if found.isEmpty { return }
@@ -30,7 +30,7 @@ extension ProjectLoop {
         lookAgainLater()
     }
 
-    /// False while a listener of such a table cannot be parked yet; the log is not read then.
+    /// True if the log may be read on: all channels that listen to held tables are parked.
     func holdsAllConcerned() -> Bool {
         defer { heldTables.hasNewListeners = false }
         guard !heldTables.isEmpty else { return true }
@@ -63,7 +63,7 @@ extension ProjectLoop {
     /// Continues the channels whose tables' transactions are all visible now.
     func releaseHeldTables() {
         guard !heldTables.isEmpty else { return }
-        // Behind a gap PostgreSQL may be another that does not know them.
+        // Behind a gap, the database may be another one that does not know the transactions.
         let isBehindGap = live.pipeline.epoch != project.delivery.log.end()?.state.position.epoch
         for (table, transactions) in heldTables.transactions {
             let hidden: Set<UInt32> = isBehindGap ? [] : transactions.filter { !live.pipeline.hasSeen($0) }

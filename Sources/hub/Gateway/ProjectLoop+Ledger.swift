@@ -10,13 +10,13 @@ import Policy
 import Protocol
 import System
 
-/// What is written down of channels.
+/// Notes about channels for the ledger.
 extension ProjectLoop {
-    // MARK: What is noted
+    // MARK: Notes
 
     func noteJoin(_ channel: Channel) {
         guard project.ledger?.keeps(.joined) == true else { return }
-        // It stays that, also where the channel listens to nothing, or goes on elsewhere.
+        // The offset keeps its value, even if the channel listens to nothing or moves to another follower.
         let since = channel.since ?? channel.recovery.offset ?? live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
@@ -31,7 +31,8 @@ extension ProjectLoop {
         watchStandings()
     }
 
-    /// All channels have been looked at, from that time on, and were sent what lies before the offset.
+    /// Notes that all channels were sent everything before the offset. `began` is the time at which the check of the
+    /// channels started.
     func noteReach(_ offset: UInt64, from began: Int64) {
         guard let ledger = project.ledger, ledger.keeps(.reached), offset > reachNoted else { return }
         recordSent()
@@ -42,7 +43,8 @@ extension ProjectLoop {
             LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset))
     }
 
-    /// What is noted before there is noted once more, so that a log that lets go of it still has who is there.
+    /// Offset before which a channel's note is repeated. The repeat keeps joined channels known when retention removes
+    /// the older notes.
     var restatedBefore: UInt64? {
         guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = oldestOffset(),
             let end = project.delivery.log.end()?.state.position.offset, end > oldest + Limits.restatedAfterChanges
@@ -50,7 +52,8 @@ extension ProjectLoop {
         return oldest + (end - oldest) / 4
     }
 
-    /// The log has it as it is, with all that was said of it since notes were missed.
+    /// True if the log lacks the channel's current state: its note is older than `oldest`, or notes have been missed
+    /// since.
     func mustBeRestated(_ channel: Channel, before oldest: UInt64) -> Bool {
         guard let noted = channel.noted else { return true }
         return noted.at < oldest || noted.behindMisses != missedNotes.times
@@ -85,11 +88,11 @@ extension ProjectLoop {
             note.offset = live.pipeline.frontier
             addHolder(of: channel, to: &note)
         }
-        // Who has yet to be noted at all will be as he is then.
+        // A channel without any note yet will be noted with its new claims.
         if !isNoted, channel.noted != nil { missedNotes.ofKnown += 1 }
     }
 
-    /// Whoever reads it need not have read where the channel was joined.
+    /// Notes a reported loss. The note names the holder, so that readers do not need the note about the join.
     func noteLoss(_ channel: Channel, _ text: ClientText) {
         let isNoted = note(.told, channel) { note in
             note.offset = live.pipeline.frontier
@@ -130,7 +133,7 @@ extension ProjectLoop {
         return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
     }
 
-    /// The answer is over, if it had begun. What was empty is not worth a note: there may be one a second.
+    /// Notes the end of a page, if it had begun. An empty page is not noted, because a client may ask once a second.
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
         let begin = channel.recovery.offset ?? channel.since ?? live.pipeline.frontier
@@ -148,7 +151,7 @@ extension ProjectLoop {
         if !isNoted { missedNotes.strangers += 1 }
     }
 
-    /// A request for changes that was refused before it had a channel, of somebody who is known.
+    /// Notes a refused request for changes that had no channel yet but valid claims.
     func noteRefusal(of session: Session, _ claims: Claims, _ reason: String) {
         guard let ledger = project.ledger, ledger.keeps(.refused) else { return }
         var note = LedgerNote(
@@ -159,12 +162,12 @@ extension ProjectLoop {
         if !record(note, ledger) { missedNotes.strangers += 1 }
     }
 
-    /// Up to where everything was sent to it.
+    /// Returns the offset up to which everything was sent to the channel.
     func sentForLedger(_ channel: Channel) -> UInt64? {
         channel.session.feed == nil ? sent(channel) : feedOffset(of: channel)
     }
 
-    /// False where the log has no room for it.
+    /// Records a note about the channel. Returns false if the log has no room for it.
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
         guard let ledger = project.ledger, ledger.keeps(event) else { return true }
         var note = LedgerNote(
@@ -179,8 +182,8 @@ extension ProjectLoop {
         saysWhatIsMissing(ledger) && ledger.record(note)
     }
 
-    /// What there was no room for is said before anything else: whoever reads on takes it that all is there. False where there
-    /// is still none.
+    /// Records that notes are missing, before any further note: readers assume that the notes before a note are
+    /// complete. Returns false if there is still no room.
     func saysWhatIsMissing(_ ledger: ChannelLedger) -> Bool {
         noteUnrecorded(ledger)
         guard unrecorded == nil else { return false }
@@ -198,7 +201,7 @@ extension ProjectLoop {
         return session.ledgerNumber
     }
 
-    /// What its topic is told, where that is not for everybody.
+    /// Adds to the note what the channel may receive of a private topic.
     private func addHearing(of channel: Channel, to note: inout LedgerNote) {
         note.isPrivate = channel.conversation.isPrivate
         note.isDeaf = note.isPrivate && channel.conversation.details?.readsBroadcasts != true
@@ -217,13 +220,13 @@ extension ProjectLoop {
     }
 }
 
-/// Notes for which the log had no room, until it says so.
+/// Numbers of notes for which the log had no room, until a note says so.
 struct MissedNotes {
-    /// Of channels that it knows of.
+    /// Missing notes about channels that the ledger knows.
     var ofKnown: UInt64 = 0
-    /// Channels that came and went, and requests, of which it has nothing.
+    /// Missing channels and requests that the ledger does not know at all.
     var strangers: UInt64 = 0
-    /// How often notes of channels that it knows of were missed: who is there is noted anew each time.
+    /// Number of times that notes about known channels were missed. After each, all present channels are noted again.
     private(set) var times: UInt32 = 0
 
     var isEmpty: Bool { ofKnown == 0 && strangers == 0 }
@@ -239,7 +242,7 @@ extension Feed {
 }
 
 extension Channel {
-    /// As clients write them.
+    /// Bindings in the form in which clients write them.
     var bindingsForLedger: [UInt8] { listedBindings { $0 } }
 
     /// Bindings as clients write them, with the values of filters masked. The ledger shows such values masked too.

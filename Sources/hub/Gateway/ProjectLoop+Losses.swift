@@ -14,17 +14,18 @@ import Protocol
 import System
 import WebSocket
 
-/// What channels are told of their bindings, and of what was kept from them.
+/// Messages to channels about their bindings and about lost changes.
 extension ProjectLoop {
     // MARK: Saying
 
-    /// Another token: what the channel has is said again.
+    /// Sends the outcome of all bindings again, because the channel has another token.
     func sayAgain(_ channel: Channel) {
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         sayWhatBindingsCameTo(channel)
     }
 
-    /// Errors of single bindings first; then that the others are subscribed, and what they may not expect.
+    /// Sends the outcome of the bindings. Errors of single bindings come first, then the subscription of the others,
+    /// then its warnings.
     func sayWhatBindingsCameTo(_ channel: Channel) {
         guard channel.isOpen else { return }
         var isNewlySubscribed = false
@@ -41,13 +42,14 @@ extension ProjectLoop {
             }
         }
         if isNewlySubscribed { tellOfSubscription(channel) }
-        // Not as errors: some clients join again at each of those, for as long as they last.
+        // Warnings are not sent as errors: some clients join again at each error, for as long as the cause lasts.
         for warning in warnings { tell(channel, .ok, warning) }
     }
 
     // MARK: Losses
 
-    /// Its filters took more time than there was for them. It is told, and hears no changes for a while.
+    /// Pauses the filters of a session that took more time than they may. The client is told, and its channels with
+    /// filters receive no changes for a while.
     func rest(_ session: Session) {
         let places = session.channels.compactMap(\.self)
         let resting = places.compactMap { channels[$0] }.filter(\.hasFilters)
@@ -60,7 +62,8 @@ extension ProjectLoop {
         }
     }
 
-    /// A table of its bindings was out of the publication behind where the channel's past begins: it is told once for each time.
+    /// Tells the channel once that a table of its bindings was outside the publication after the channel's start in the
+    /// log.
     func tellWhatWasUnpublished(_ channel: Channel) {
         let tables = channel.bindings.flatMap(\.tables).map(\.binding.table)
         let breaks = tables.map { (table: $0, wholeFrom: project.wholeFrom($0.oid)) }
@@ -69,14 +72,15 @@ extension ProjectLoop {
         else { return }
         channel.knowsRepublishedUpTo = wholeFrom
         metrics.drops[.unanswered].add()
-        // Behind the join's reply, where that is still to come.
+        // The message follows the join's reply, if that is still to come.
         guard channel.isOpen else { return channel.missesUntilBound = .unpublished }
         tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
-    /// Something was not delivered to the channel, or may not have been: it is told.
+    /// Tells the channel that changes were not delivered to it, or may not have been.
     ///
-    /// Not before it knows that it has joined: until then nobody takes what is said of a channel for this one's.
+    /// The message waits until the client knows that it has joined. Before that, the client would attribute the message
+    /// to an earlier channel.
     func missed(_ channel: Channel, _ reason: LossReason) {
         guard channel.join.isAnswered else {
             channel.missesUntilBound = reason
@@ -87,14 +91,14 @@ extension ProjectLoop {
         if channel.lossTimer == nil { tellOfLoss(channel) }
     }
 
-    /// What it misses is told now: it is about to hear that everything before this has been said.
+    /// Reports pending losses now, because the channel is about to hear that everything before this point was sent.
     func tellWhatIsUntold(_ channel: Channel) {
         tellOfLoss(channel)
         if channel.lacksUntold { tellOfLackingValues(channel) }
     }
 
-    /// What is delivered is right as far as it goes; who follows such a table would hear it often. It is told at once, and
-    /// after a while again where there was more of it.
+    /// Tells the channel that records lack values. The delivered values are right, and such a table may lack values
+    /// often. The client is told at once, and again after a while if more records lacked values.
     func lacksValues(_ channel: Channel) {
         channel.lacksUntold = true
         if channel.lackTimer == nil { tellOfLackingValues(channel) }
@@ -121,12 +125,13 @@ extension ProjectLoop {
         if channel.lacksUntold { tellOfLackingValues(channel) }
     }
 
-    /// At once, and after that not more often than clients can sensibly fetch.
+    /// Reports a pending loss at once, and then at most as often as clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
         guard let reason = channel.untoldLoss else { return }
         channel.untoldLoss = nil
         if let timer = channel.lossTimer { loop.cancel(timer) }
-        // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
+        // The cause may last. A client that joins again at each error would then do so without end, so the report is no
+        // error.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
         tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
         channel.lossTimer = loop.after(

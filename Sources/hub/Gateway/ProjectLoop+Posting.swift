@@ -7,7 +7,7 @@ import Net
 import Protocol
 import WebSocket
 
-/// What requests have to say to a project's topics.
+/// Messages from HTTP requests to a project's topics.
 extension ProjectLoop {
     func askWriteRights(_ post: Post) {
         let topics = post.topicsToAsk
@@ -29,7 +29,7 @@ extension ProjectLoop {
         clients.answerLater(post.connection, finish(post))
     }
 
-    /// Says what may be said; the answer.
+    /// Sends the messages that may be sent, and returns the response.
     func finish(_ post: Post) -> HTTPResponse {
         if post.mustBeAllowed, let failure = post.failure {
             let (status, message) = failure.restAnswer
@@ -58,7 +58,7 @@ extension ProjectLoop {
 }
 
 extension ProjectRates {
-    /// What REST clients are told of the project's rate.
+    /// Returns the headers that tell REST clients the project's rate.
     func headers(at nanoseconds: UInt64) -> [HTTPHeader] {
         let level = events.level(at: nanoseconds)
         return [

@@ -8,7 +8,7 @@ import Protocol
 import Settings
 import System
 
-/// Who is present in which topic.
+/// Presence in topics.
 extension ProjectLoop {
     // MARK: From a client
 
@@ -97,7 +97,7 @@ extension ProjectLoop {
         }
     }
 
-    /// In place of what it takes already.
+    /// Reserves bytes for this channel, replacing its earlier reservation.
     private func takeRoom(_ bytes: Int, _ details: ConversationDetails, _ session: Session) throws(HolderBudget.Refusal)
     {
         try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.presenceBytes)
@@ -124,8 +124,8 @@ extension ProjectLoop {
         }
     }
 
-    /// Whoever tracks is shown the others and itself, as far as it may know of them: where it was never asked what that is,
-    /// it is asked before, and what it says meanwhile waits.
+    /// Returns true if the message must wait until the channel may see presence. A channel that tracks is shown the
+    /// others and itself, as far as its rights allow. If these rights were never asked for, they are asked for first.
     private func learnsFirst(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Bool {
         guard channel.conversation.isPrivate, let place = channel.conversation.place, !topics[place].hearsPresence
         else { return false }
@@ -136,11 +136,11 @@ extension ProjectLoop {
             return false
         }
         switch details.writes {
-        // It waits with what was said before.
+        // The message waits with those sent under the former token.
         case .asked, .held: return false
         case .known, .unknown: holdWrites(channel, details)
         }
-        // The room is there: nothing else waits yet.
+        // The message has room: nothing else waits yet.
         _ = mayWrite(channel, whole, isBinary: isBinary)
         askReadRights(channel, .presenceTurnedOn)
         return true
@@ -198,13 +198,13 @@ extension ProjectLoop {
         }
     }
 
-    /// What other loops' channels did.
+    /// Applies presence changes from other loops.
     func heard(_ changes: [PresenceChange]) {
         project.hasTaken(changes, on: clients.number)
         for change in changes { presenceBook.apply(change) }
     }
 
-    /// Once a turn: one difference for each topic, however many came and went.
+    /// Sends presence differences once a turn: one per topic, however many clients came and went.
     func tellOfPresence() {
         guard presenceBook.hasDiffs else { return }
         var difference = ByteWriter(capacity: 1024)

@@ -7,7 +7,7 @@ import Messages
 import Net
 import Protocol
 
-/// Messages of the database from before a join, and whether those after it arrive.
+/// Replay of past database messages to joining channels, and the notice that new ones arrive.
 extension ProjectLoop {
     private static let failed = "UnableToReplayMessages: Realtime was unable to replay messages"
 
@@ -17,7 +17,7 @@ extension ProjectLoop {
         guard let start = start(of: channel) else { return join(.refused(Self.failed), channel) }
         let ticket = nextTicket()
         replaysWaiting[ticket] = channel
-        // What is said from now on may not be in the answer.
+        // Messages from now on may be missing in the answer, so the channel collects them.
         wait(channel)
         let query = ReplayQuery(
             topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, since: start.since,
@@ -45,7 +45,8 @@ extension ProjectLoop {
         }
     }
 
-    /// Oldest first, right behind the join's reply; then what was said while they were looked up.
+    /// Sends the past messages right after the join's reply, oldest first, then the messages that arrived during the
+    /// look-up.
     func sendReplay(_ channel: Channel) {
         guard let details = channel.conversation.details, let place = channel.conversation.place,
             details.readsBroadcasts
@@ -79,7 +80,7 @@ extension ProjectLoop {
 
     // MARK: Readiness
 
-    /// Told once, when messages of the database arrive; who waits for it too long loses the channel.
+    /// Tells the channel once that database messages arrive. If they do not arrive in time, the hub closes the channel.
     func sayWhetherReplicationIsReady(_ channel: Channel) {
         guard channel.conversation.options.contains(.wantsReplicationReady) else { return }
         let details = channel.conversation.detailed()

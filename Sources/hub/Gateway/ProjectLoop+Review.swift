@@ -5,37 +5,38 @@ import Channels
 import Diagnostics
 import Net
 
-/// Private channels whose rights to read are asked for again, because the rules changed: how far that has come.
+/// Progress of asking again for the read rights of private channels, after the rules changed.
 struct RightsReview {
-    /// What the channels were let in by, as far as it is known.
+    /// Rules under which the channels were admitted; nil until the catalog is known.
     fileprivate var rules: String?
-    /// The next channel's place; nil when all were asked about.
+    /// Place of the next channel to ask about; nil when all have been asked about.
     fileprivate var next: UInt32?
-    /// Questions that are under way.
+    /// Number of questions under way.
     fileprivate var asked = 0
-    /// Places of channels about which nothing could be found out, to be asked about again at a later moment.
+    /// Places of channels whose rights could not be determined. The hub asks about them again at `againAt`.
     fileprivate var again: [UInt32] = []
     fileprivate var againAt: UInt64 = 0
-    /// How often that was so.
+    /// Number of failed attempts for each place.
     fileprivate var failures: [UInt32: Int] = [:]
 
     mutating func isAnswered() { asked -= 1 }
 }
 
-/// Policies of `realtime.messages` that change count for channels that are joined already.
+/// Review of joined channels after the policies of `realtime.messages` changed.
 extension ProjectLoop {
-    /// A new snapshot: if the rules are others, all private channels are asked about, a few at a time.
+    /// Starts a review of all private channels if a new snapshot has other rules. The channels are asked about a few at
+    /// a time.
     func reviewRights(_ snapshot: CatalogSnapshot) {
         let known = reasking.rules
         reasking.rules = snapshot.messageRules
-        // Who joined before the catalog was read for the first time was let in by PostgreSQL itself a moment ago.
+        // PostgreSQL itself admitted these channels a moment ago, before the catalog was first read.
         guard known != nil, known != snapshot.messageRules else { return }
         reasking.next = 0
         reasking.again = []
         reasking.failures = [:]
     }
 
-    /// Only a few questions are under way at any time, so that others' joins are not kept waiting.
+    /// Continues the review. Only a few questions are under way at any time, so that joins are not delayed.
     func continueReview() {
         while reasking.asked < Limits.rightsReviewedAtOnce, let place = takeReviewed() {
             if let channel = channels[place], channel.conversation.isPrivate { review(channel) }
@@ -52,7 +53,8 @@ extension ProjectLoop {
         return loop.now >= reasking.againAt ? reasking.again.popLast() : nil
     }
 
-    /// Who waits for an answer already, which may be by the old rules, has the same question asked again.
+    /// Asks for the channel's rights. If a question is already under way, its answer may follow the old rules, so it is
+    /// asked again.
     private func review(_ channel: Channel) {
         let ticket = channel.conversation.detailed().readTicket
         if case .read(_, let occasion)? = rightsWaiting[ticket], !occasion.isReview {
@@ -62,7 +64,7 @@ extension ProjectLoop {
         askReadRights(channel, .review)
     }
 
-    /// Rights that are lost end the channel, as they do with a token that has less.
+    /// Applies the answer of a review. A lost right closes the channel, as it does with a token that has fewer rights.
     func reviewed(_ channel: Channel, _ answer: ChannelAnswer) {
         switch answer {
         case .failed(let error): _ = isReviewedLater(channel, error)
@@ -77,14 +79,15 @@ extension ProjectLoop {
         }
     }
 
-    /// Nothing could be found out: it is asked again, or, where that does not help, sent away.
+    /// Asks again later if the rights could not be determined, or closes the channel. Returns true if the hub will ask
+    /// again.
     func isReviewedLater(_ channel: Channel, _ error: ChannelAuthorizationError) -> Bool {
         if error.isPassing, tryAgain(channel.place) { return true }
         expel(channel, error.systemMessage(topic: String(decoding: channel.subTopic, as: UTF8.self)))
         return false
     }
 
-    /// False where that was done often enough: whose rights nobody knows has none.
+    /// Plans another attempt. Returns false after too many attempts: a channel with unknown rights has none.
     private func tryAgain(_ place: UInt32) -> Bool {
         let failures = reasking.failures[place, default: 0] + 1
         guard failures < Limits.rightsReviewTries else { return false }
@@ -100,7 +103,7 @@ extension ProjectLoop.ReadOccasion {
 }
 
 extension ChannelAuthorizationError {
-    /// It says nothing of the rules.
+    /// True if the error says nothing about the rules, and may pass.
     fileprivate var isPassing: Bool {
         switch self {
         case .policy, .role: false

@@ -7,21 +7,21 @@ import Net
 import Protocol
 import Settings
 
-/// What channels of the private namespace may do, as the policies of `realtime.messages` say.
+/// Rights in private channels, as the policies of `realtime.messages` define them.
 extension ProjectLoop {
-    /// Why a channel's rights to read are asked.
+    /// Reason for asking for a channel's read rights.
     enum ReadOccasion: Sendable {
-        /// It is being joined.
+        /// The client joins the channel.
         case join
-        /// It has another token.
+        /// The channel has another token.
         case refresh(Claims)
-        /// It tracks a presence, and was never asked whether it may see those of others.
+        /// The channel tracks a presence, and its right to see others was never asked for.
         case presenceTurnedOn
-        /// The rules are others than they were.
+        /// The rules have changed.
         case review
     }
 
-    /// What waits for an answer about rights.
+    /// Work that waits for an answer about rights.
     enum RightsWaiting {
         case read(channel: UInt32, ReadOccasion)
         case write(PendingWrites)
@@ -96,7 +96,7 @@ extension ProjectLoop {
         }
     }
 
-    /// Rights that are lost end the channel; the others hold from here on.
+    /// Applies the rights of a new token. A lost right closes the channel.
     private func mayStay(_ channel: Channel, _ claims: Claims, _ answer: ChannelAnswer) {
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
         let details = channel.conversation.detailed()
@@ -115,7 +115,8 @@ extension ProjectLoop {
         }
     }
 
-    /// It may have been asked in place of a review: what the answer says of broadcasts counts as much.
+    /// Applies the answer about presence. The question may have replaced a review, so the right to read broadcasts
+    /// counts too.
     private func seesPresence(_ channel: Channel, _ answer: ChannelAnswer) {
         let details = channel.conversation.detailed()
         switch answer {
@@ -124,7 +125,7 @@ extension ProjectLoop {
             guard broadcast || !details.readsBroadcasts else { return losesRights(channel) }
             setReads(channel, broadcast: broadcast, presence: presence)
         }
-        // Where nobody knows, it goes on without hearing of it.
+        // A channel with unknown rights tracks without seeing presence.
         details.tracksUnseen = details.readsPresence == nil
         askWriteRightsAgain(channel, details)
     }
@@ -148,12 +149,13 @@ extension ProjectLoop {
     // MARK: Writing
 
     enum Writing {
-        /// It is being found out; the message waits for it.
+        /// The rights are being asked for, and the message waits for the answer.
         case unknown
         case known(broadcast: Bool, presence: Bool)
     }
 
-    /// Asked when a channel says something for the first time; what it says until that is answered waits.
+    /// Returns the channel's write rights. The hub asks for the rights at the channel's first message. Messages wait
+    /// until the answer.
     func mayWrite(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Writing {
         guard channel.conversation.isPrivate else { return .known(broadcast: true, presence: true) }
         let details = channel.conversation.detailed()
@@ -167,11 +169,12 @@ extension ProjectLoop {
         return .unknown
     }
 
-    /// What is said from now on waits for what the new token may. What waits already counts with the one of its time.
+    /// Holds messages from now on until the rights of the new token are known. Messages that wait already are judged
+    /// with the former token.
     func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
         case .held:
-            // The newest token is not in force yet.
+            // The newest token does not apply yet.
             details.saidBefore?.isRenewed = false
             return
         case .asked(let ticket): details.saidBefore = (ticket, isRenewed: false)
@@ -189,7 +192,7 @@ extension ProjectLoop {
         return pending
     }
 
-    /// The token is another one: what it may write is found out anew, and what waits goes on waiting, in its order.
+    /// Asks for the write rights of a new token. Waiting messages keep waiting, in their order.
     private func askWriteRightsAgain(_ channel: Channel, _ details: ConversationDetails) {
         if details.saidBefore != nil {
             details.saidBefore?.isRenewed = true
@@ -224,17 +227,17 @@ extension ProjectLoop {
         if let before = details.saidBefore, before.ticket == pending.ticket {
             return say(pending, before: details, rights, isRenewed: before.isRenewed)
         }
-        // What it may by now is found out again.
+        // The rights have changed, so the messages are handled again under the current state.
         guard case .asked(pending.ticket) = details.writes else { return handleAgain(pending) }
         details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
         handleAgain(pending)
-        // A failure is not remembered.
+        // A failure is not remembered, so that the next message asks again.
         if case .failed = answer, channels[channel.place] === channel, case .known = details.writes {
             details.writes = .unknown
         }
     }
 
-    /// Says what was said before the channel had another token; what was said since then goes on waiting.
+    /// Sends the messages that were queued before the token was replaced. Later messages stay queued.
     private func say(
         _ pending: PendingWrites, before details: ConversationDetails, _ rights: (broadcast: Bool, presence: Bool),
         isRenewed: Bool
@@ -258,7 +261,7 @@ extension ProjectLoop {
         }
     }
 
-    /// The channel was left in the meantime: what it had said before is said all the same.
+    /// Sends the waiting broadcasts of a channel that was left meanwhile.
     private func deliverLast(_ pending: PendingWrites) {
         let name = pending.topic
         for frame in pending.frames {
@@ -272,7 +275,7 @@ extension ProjectLoop {
     }
 }
 
-/// What a channel said before it was known whether it may.
+/// Messages of a channel that wait until its write rights are known.
 final class PendingWrites {
     let channel: Channel
     let ticket: UInt64
@@ -286,7 +289,7 @@ final class PendingWrites {
         topic = TopicName(String(decoding: channel.subTopic, as: UTF8.self), isPrivate: true)
     }
 
-    /// False when there is no more room.
+    /// Adds a message. Returns false if there is no more room.
     func add(_ frame: WaitingFrame) -> Bool {
         guard frames.count < Limits.maximumPendingWrites, bytes + frame.bytes.count <= Limits.maximumPendingWriteBytes
         else { return false }

@@ -6,10 +6,11 @@ import Diagnostics
 import Net
 import System
 
-/// Each delivery of a change, where the ledger keeps them all (`ledger = full`): noted by the data plane as the seats of those
-/// whom a change was sent to, written down at a turn's end, and handed to the log as blocks.
+/// Record of each delivery, for ledgers that keep them all (`ledger = full`). The followers note the receivers of each
+/// change by seat. The loop writes these down at a turn's end, and hands them to the log in blocks.
 extension ProjectLoop {
-    /// Under which it is recorded what is sent to the channel; nobody else has it before the channel has ended.
+    /// Returns the number under which deliveries to the channel are recorded. No other channel gets it before this one
+    /// has ended.
     func seat(of channel: Channel) -> UInt32 {
         guard recordsEach else { return Recipient.unrecorded }
         if let known = channel.ledgerSeat { return known }
@@ -18,10 +19,10 @@ extension ProjectLoop {
         return seat
     }
 
-    /// Each delivery is recorded.
+    /// True if the ledger records each delivery.
     var recordsEach: Bool { project.ledger?.keeps(.delivered) == true }
 
-    /// A message that the log has was sent to these channels.
+    /// Records that a database message was sent to these channels.
     func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
         guard recordsEach else { return }
         let seats = members.compactMap { channels[$0].map(seat(of:)) }
@@ -31,7 +32,8 @@ extension ProjectLoop {
         timeSentRecord()
     }
 
-    /// Before its end is noted: whoever reads that knows that nothing is missing.
+    /// Hands the channel's deliveries over and frees its seat. The caller does this before it notes the channel's end:
+    /// readers of that note may assume that no delivery is missing.
     func leaveSeat(of channel: Channel) {
         guard let seat = channel.ledgerSeat else { return }
         recordSent()
@@ -40,7 +42,7 @@ extension ProjectLoop {
         channel.ledgerSeat = nil
     }
 
-    /// What was sent since the last time.
+    /// Records the deliveries since the last call.
     func recordSent() {
         var now: Int64?
         for follower in followers where follower.pipeline.sentCount > 0 {
@@ -79,7 +81,8 @@ extension ProjectLoop {
         noteUnrecorded(ledger)
     }
 
-    /// Until the log has it: what is not in it must not be taken for not sent.
+    /// Notes the range of lost records, and retries until the log has the note. Otherwise readers would take the lost
+    /// deliveries for not sent.
     func noteUnrecorded(_ ledger: ChannelLedger) {
         guard let missing = unrecorded else { return }
         let note = LedgerNote(

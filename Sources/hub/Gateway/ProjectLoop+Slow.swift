@@ -6,8 +6,8 @@ import EventLog
 import Net
 import WebSocket
 
-/// Clients that take less than they are sent. What the log has for their channels stays there instead of in memory: each is
-/// parked at its position, and comes back from there when its socket has taken everything, as those do whose socket was cut.
+/// Parking of slow clients' channels. Changes for them stay in the log instead of in memory. Each channel is parked at
+/// its position, and catches up from there when its socket has drained, like a channel whose socket was cut.
 extension ProjectLoop {
     func park(_ session: Session) {
         for case let place? in session.channels {
@@ -15,7 +15,8 @@ extension ProjectLoop {
         }
     }
 
-    /// More of what its filters and policies ask of PostgreSQL waits than is kept: it goes back to the first of that.
+    /// Parks the channel at the first change that still waits for PostgreSQL, because more of its changes wait than the
+    /// hub keeps. Later the channel reads these changes from the log again.
     func goBack(_ channel: Channel) {
         park(channel, metrics.parked[.answers])
         if !channel.session.isSlow { unpark(channel) }
@@ -44,7 +45,7 @@ extension ProjectLoop {
         let offset = max(channel.since ?? 0, firstHeld ?? frontier)
         assert(firstHeld ?? 0 <= frontier, "what waits was read")
         follower.tellOfTruncations(channel)
-        // What waits is told of once more by the log, and truncations behind it.
+        // The channel reads the waiting changes from the log again, and the truncations behind them.
         if firstHeld != nil { channel.untoldTruncations = [] }
         assert(channel.untoldTruncations.isEmpty, "a truncation that nothing is before is told")
         setApart(channel)
@@ -69,13 +70,15 @@ extension ProjectLoop {
         return end.epoch == position.epoch && end.offset > position.offset && end.offset - position.offset > limit
     }
 
-    /// It is known where it stood, and it is told: whether it comes back for all of that or fetches is for it to say.
+    /// Closes the socket and tells the client its position. The client decides whether it resumes from there or
+    /// fetches.
     private func sendAway(_ channel: Channel, at position: EventLogPosition) {
         metrics.drops[.slowConsumer].add()
         clients.say(.tryAgainLater, "too slow: connect again and go on from \(position), or fetch", to: channel.session)
     }
 
-    /// Those of the database wait in the log, too: what it has from here on is told when the channel comes there.
+    /// Leaves the channel's database messages in the log, too. From this offset on, the channel receives them when it
+    /// catches up.
     private func keepMessages(of channel: Channel, from offset: UInt64) {
         guard let place = channel.conversation.place, topics[place].hearsBroadcasts else { return }
         let details = channel.conversation.detailed()

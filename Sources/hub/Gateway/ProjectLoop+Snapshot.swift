@@ -13,17 +13,17 @@ import Snapshots
 import WebSocket
 
 extension Channel {
-    /// How far a channel has come that is to be told first what rows there are.
+    /// Progress of a channel's snapshot.
     enum Snapshot {
         case none
-        /// Its bindings are not in place yet.
+        /// The bindings are not in place yet.
         case wanted
-        /// Others of its connection come first.
+        /// The session's other snapshots come first.
         case waiting([SnapshotPart])
         case told(SnapshotTelling)
     }
 
-    /// It is parked for that: changes wait in the log.
+    /// True if the channel is parked for its snapshot. Its changes wait in the log.
     var isToldRows: Bool {
         switch snapshot {
         case .none, .wanted: false
@@ -34,32 +34,32 @@ extension Channel {
     var isSnapshotDue: Bool { if case .none = snapshot { false } else { true } }
 }
 
-/// What is told of one table for one binding.
+/// Rows of one table for one binding.
 struct SnapshotPart {
-    /// Among the channel's.
+    /// Index of the binding in the channel's bindings.
     let binding: Int
     let selection: TableSelection
 }
 
-/// A channel's rows on their way.
+/// Snapshot that is being sent to a channel.
 struct SnapshotTelling {
-    /// What comes says it; what is of another is of no use.
+    /// Number that events of this snapshot carry. Events with another number are ignored.
     let number: UInt64
     let ticket: SnapshotTicket
-    /// By the numbers of the selections.
+    /// Envelopes by selection number.
     let envelopes: [ChangeEnvelope]
     var start: SnapshotStart?
     var rowCount = 0
-    /// A page may come when the socket has taken what there is.
+    /// True if a page may come once the socket has drained.
     var waitsForSocket = false
 }
 
-/// Channels that begin with the rows there are: they are told page by page, as their sockets take them, while changes wait in
-/// the log. Then they go on from where the snapshot stands, as those do who come back.
+/// Snapshots of channels that begin with the existing rows. Rows are sent page by page, as fast as the socket takes
+/// them, while changes wait in the log. Then the channel catches up from the snapshot's position.
 extension ProjectLoop {
     // MARK: Beginning
 
-    /// When it is joined and its bindings are in place.
+    /// Starts the channel's snapshot, once the channel is open and its bindings are in place.
     func beginSnapshot(_ channel: Channel) {
         guard case .wanted = channel.snapshot, channel.isOpen, channel.follower != nil, !channel.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
@@ -77,7 +77,7 @@ extension ProjectLoop {
         }
     }
 
-    /// Rows are told as inserts: of whoever does not hear of those there is nothing to tell.
+    /// Returns the parts of the snapshot. Rows are sent as inserts, so bindings without insert events have none.
     private func parts(of channel: Channel) throws(SnapshotRefusal) -> [SnapshotPart] {
         let text = project.catalog.snapshot?.text ?? .unknown
         var parts: [SnapshotPart] = []
@@ -145,7 +145,7 @@ extension ProjectLoop {
         }
     }
 
-    /// No more is asked for than the socket takes.
+    /// Requests the next page, unless the socket is slow.
     func goOnTelling(_ channel: Channel) {
         guard case .told(let telling) = channel.snapshot, telling.start != nil else { return }
         if !channel.session.isSlow { telling.ticket.next() }
@@ -187,7 +187,8 @@ extension ProjectLoop {
         }
     }
 
-    /// It is told why, and hears of changes all the same: from where it was joined, or behind the rows that it has.
+    /// Ends a snapshot with an error. The client is told, and receives changes from its join on, or from the position
+    /// of the rows that it has.
     func failSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
         guard channel.isToldRows else { return }
         var start: SnapshotStart?
@@ -203,7 +204,7 @@ extension ProjectLoop {
         metrics.snapshots[.failed].add()
         channel.snapshot = .none
         channel.lacksSnapshot = refusal.isPassing
-        // Some clients join again at each error: they are told so only where that helps.
+        // Some clients join again at each error, so the message is an error only if joining again may help.
         if let feed = channel.session.feed {
             let text = "No snapshot: \(refusal.text); changes are told from here on"
             return tell(feed, channel, refusal.isPassing ? .error : .ok, ClientText(.snapshotFailed, text))
@@ -216,7 +217,8 @@ extension ProjectLoop {
         }
     }
 
-    /// From the log, where the snapshot stands, or where it was parked.
+    /// Unparks the channel. The channel continues from the snapshot's position, or from where it was parked if no
+    /// snapshot began.
     private func leave(_ channel: Channel, behind start: SnapshotStart?) {
         channel.snapshot = .none
         hasLeftLine(channel)
@@ -224,14 +226,14 @@ extension ProjectLoop {
             channel.seen = start.seen
             channel.floor = start.position.offset
             channel.toldAt = start.position.offset
-            // Messages of the database wait from where it was parked, changes from the snapshot's place.
+            // Database messages wait from the parked position on, changes from the snapshot's position on.
             if start.position.offset < parked.offset { channel.recovery = .from(start.position) }
             leavingOut.insert(channel.place)
         }
         unpark(channel)
     }
 
-    /// It is gone.
+    /// Cancels the snapshot of a channel that has ended.
     func giveUpSnapshot(of channel: Channel) {
         leavingOut.remove(channel.place)
         guard channel.isToldRows else { return }
@@ -248,14 +250,14 @@ extension ProjectLoop {
         startSnapshot(of: following)
     }
 
-    /// Those for whom the log has come to all that their snapshots showed: nothing is left out any more.
+    /// Stops excluding transactions for channels whose snapshots the log has passed completely.
     func forgetSnapshots() {
         if leavingOut.isEmpty { return }
-        // In this order: what is covered is in the log that is looked at then.
+        // The order matters: everything covered must be in the log that is checked next.
         let covered = project.delivery.log.covered().rawValue
         guard let end = project.delivery.log.end()?.state.position.offset, live.pipeline.frontier >= end else { return }
         for place in leavingOut.sorted() {
-            // What waits for an answer may be told from the log again, and what comes behind it too.
+            // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
             guard let channel = channels[place], channel.follower === live, let seen = channel.seen,
                 seen.isBehind(covered), live.pipeline.frontier >= channel.floor,
                 channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true
@@ -263,7 +265,7 @@ extension ProjectLoop {
             channel.seen = nil
             channel.floor = 0
             leavingOut.remove(place)
-            // From here on it can be asked how far it got.
+            // From now on the client's acknowledgements apply to this channel.
             if channel.departure != nil { clients.pingsDue.append(channel.session.connection) }
         }
     }

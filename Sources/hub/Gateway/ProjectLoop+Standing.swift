@@ -7,11 +7,11 @@ import Net
 import Synchronization
 import System
 
-/// Where channels stand in the log, looked at now and then: who asked for its position and hears nothing for long is told
-/// it, so that it can come back to one that the log still has; and who is furthest behind is measured against retention. Who is
-/// in the part of the ledger that the log is about to let go of is noted there anew.
+/// Regular sweep over the channels' positions in the log, with three purposes. A quiet client that asked for positions
+/// is told its current one, so that it resumes from a position that the log still has. The channel furthest behind is
+/// compared with retention. Ledger notes that retention is about to remove are repeated.
 extension ProjectLoop {
-    /// From the first channel on that either is about.
+    /// Starts the sweep with the first channel that needs it.
     func watchStandings() {
         guard standingSweep == nil else { return }
         standingSweep = StandingSweep()
@@ -22,7 +22,7 @@ extension ProjectLoop {
         loop.after(nanoseconds: time.wholeNanoseconds, token: TimerToken.standings(place).rawValue)
     }
 
-    /// A step of a sweep: all channels at once would hold up what they hear.
+    /// Runs one step of a sweep. All channels in one step would delay their events.
     func standingsAreDue() {
         guard var sweep = standingSweep else { return }
         if sweep.next == 0 { sweep.began = loop.time.unixMicroseconds() }
@@ -35,7 +35,7 @@ extension ProjectLoop {
             sayWhereQuietChannelStands(channel)
             guard channel.isInLedger else { continue }
             sweep.sent(sentForLedger(channel) ?? 0)
-            // Some at a time: a hundred thousand at once would be more than the log takes.
+            // Only some are noted in each sweep: a hundred thousand notes at once would be more than the log takes.
             guard mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
             restate(channel)
         }
@@ -52,13 +52,13 @@ extension ProjectLoop {
     // MARK: Quiet channels
 
     private func sayWhereQuietChannelStands(_ channel: Channel) {
-        // Feeds say it themselves.
+        // Feeds send their positions themselves.
         guard channel.session.feed == nil, channel.conversation.options.contains(.hearsPosition),
             channel.follower === live,
             channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true, let position = position(of: channel)
         else { return }
         let details = channel.conversation.detailed()
-        // What it was told by changes stands for a marker.
+        // A position that came with a change counts as a marker.
         let heard = channel.listener.flatMap { live.pipeline.toldAt($0) } ?? 0
         guard heard <= details.markedAt else {
             details.markedAt = heard
@@ -67,9 +67,9 @@ extension ProjectLoop {
         if position.offset > details.markedAt { sayCaughtUp(channel) }
     }
 
-    // MARK: Who is behind
+    // MARK: Channels that are behind
 
-    /// What the log must not let go of before the channel has come there; nil for who is at the log's end.
+    /// Returns the offset that the log must keep for the channel; nil for a channel at the log's end.
     private func offsetNeeded(by channel: Channel) -> UInt64? {
         if case .from(let position) = channel.recovery, channel.follower == nil { return position.offset }
         guard let follower = channel.follower, follower !== live, follower.pipeline.isOpen else { return nil }
@@ -93,17 +93,17 @@ extension ProjectLoop {
     }
 }
 
-/// A look at all channels of a loop, under way.
+/// State of a sweep over all channels of a loop.
 struct StandingSweep {
-    /// When the first channel was looked at.
+    /// Time at which the first channel was checked, in Unix microseconds.
     var began: Int64 = 0
     var next: UInt32 = 0
-    /// All were sent what lies before there.
+    /// Offset before which all checked channels were sent everything.
     private(set) var sent: UInt64?
-    /// The least that anybody needs.
+    /// Lowest offset that a channel still needs.
     private(set) var needed: UInt64?
 
-    /// So many are noted again until then.
+    /// Number of channels noted again in this sweep.
     private var restated = 0
 
     mutating func mayRestate() -> Bool {
@@ -120,14 +120,15 @@ struct StandingSweep {
 }
 
 enum Retention {
-    /// In the oldest tenth of what the log has: whole segments go at once.
+    /// True if the offset is in the oldest tenth of the log. Retention removes whole segments, so the offset is about
+    /// to be lost.
     static func isNear(_ offset: UInt64, oldest: UInt64, end: UInt64) -> Bool {
         guard end > oldest, offset < end else { return false }
         return offset < oldest + (end - oldest) / 10
     }
 }
 
-/// The offset that the channel needs which is furthest behind, of all loops.
+/// Lowest offset that a channel still needs, over all loops.
 final class SlowestReader: Sendable {
     private let offsets: Mutex<[UInt64?]>
 

@@ -13,84 +13,84 @@ import Synchronization
 import System
 import WebSocket
 
-/// One project on one loop: its channels there, and what they hear of its changes.
+/// Part of a project that runs on one loop: channels, topics and followers.
 ///
-/// Everything in it belongs to the loop's thread. What comes from elsewhere comes by mail.
+/// Only the loop's own thread may use a ProjectLoop. Other threads send mail.
 final class ProjectLoop {
     let project: Project
     unowned let clients: ClientLoop
     let mailbox: Mailbox<Mail>
-    /// Who follows the log at its end.
+    /// Follower at the log's end.
     private(set) lazy var live = Follower(of: self, number: 0)
-    /// Those of channels that have come back and are not there yet.
+    /// Followers of channels that catch up.
     var behind: [Follower] = []
     var lastFollower: UInt32 = 0
-    /// The first offset that the log had then.
+    /// First offset in the log, with the time of that look-up.
     var oldestKnown: (offset: UInt64, at: UInt64)?
-    /// Channels that come back, until a follower can begin where they have to go on.
+    /// Channels that wait until a catch-up can begin at their position.
     var waitingForPass: Set<UInt32> = []
-    /// Requests for changes that may be at their end.
+    /// Feed requests that may have ended.
     var feedsDue: Set<UInt32> = []
-    /// What clients have got to which nothing was sent since.
+    /// Offset acknowledged by every client that has nothing newer in flight.
     var mark: UInt64?
-    /// Channels that have got less, or more, than their sockets' receipts say.
+    /// Channels tracked individually because their position differs from their socket's.
     var apart: Set<UInt32> = []
-    /// Channels whose marks are to be written down anew.
+    /// Channels whose acknowledged offsets must be written to the disk again.
     var restated: Set<UInt32> = []
     /// Tables with a commit in the log that PostgreSQL does not show yet.
     var heldTables = HeldTables()
-    /// Channels that began with a snapshot, and may have in it what the log has yet to come to.
+    /// Channels that began with a snapshot, while the log may still contain transactions that the snapshot includes.
     var leavingOut: Set<UInt32> = []
-    /// Tables of which something never comes.
+    /// Channels of this loop, by place.
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false
     /// Reason last reported why the log does not read at its end.
     private var unreadable: String?
-    /// Where channels stand is looked at, from the first on that this is about.
+    /// Sweep over the channels' positions; nil until the first channel needs one.
     var standingSweep: StandingSweep?
-    /// The catalog's answers that are under way, by ticket.
+    /// Last ticket issued. Answers of other threads carry the ticket of their question.
     private var lastTicket: UInt64 = 0
     var limits: ProjectLimits
-    /// As they were when all channels were held against them.
+    /// Roles that clients may not have, as of the last check of all channels.
     var privilegedRoles: PrivilegedRoles?
-    /// The first end of a token that a channel may have, in Unix seconds.
+    /// Lower bound of the next token expiry among the channels, in Unix seconds.
     var nextExpiry = Int64.max
-    /// Private channels whose rights are asked for again.
+    /// Progress of asking again for the rights of private channels.
     var reasking = RightsReview()
 
-    // What channels say to each other.
+    // Messages between channels.
     var topics = TopicTable<TopicListener>()
     var desk: BroadcastFrames
-    /// Said in this turn, for the other loops.
+    /// Broadcasts of this turn, for the other loops.
     var gathering = BroadcastGathering()
-    /// Channels that wait for what came before, by ticket.
+    /// Channels that wait for past messages, by ticket.
     var replaysWaiting: [UInt64: Channel] = [:]
     /// Channels, by place, whose topics' messages of the database were dropped in the turn of a follower.
     var channelsWithDroppedMessages: Set<UInt32> = []
-    /// What waits to know what somebody may do, by ticket.
+    /// Work that waits for an answer about rights, by ticket.
     var rightsWaiting: [UInt64: RightsWaiting] = [:]
 
-    // Who is present.
+    // Presence.
     var presenceBook = PresenceBook(.ofProjects)
     var presenceRefs: PresenceRefs
     var lastTracker: UInt64 = 0
-    /// Of this turn, for the other loops.
+    /// Presence changes of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
     var ledgerNumbers: LedgerNumbers
-    /// Up to where changes were judged when the turn before began; and where, when a version of the catalog was first seen whose
-    /// letter has yet to come.
+    /// Offset up to which changes were judged before the last turn. `newerSince` is that offset at the time when a
+    /// catalog version was first seen whose mail had not arrived yet.
     private var judgedBefore = UInt64.max
     private var seenVersion: UInt64 = 0
     private var newerSince: UInt64?
-    /// What was sent to whom, where that is recorded, until the log gets it …
+    /// Deliveries to record in the log …
     var sentRecord = DeliveryBlockWriter()
     var isSentRecordTimed = false
-    /// … and of which changes that has gone missing, until the log says so.
+    /// … and the changes whose recorded deliveries were lost, until the log has a note about that.
     var unrecorded: ClosedRange<UInt64>?
-    /// The same of other notes.
+    /// Number of other notes lost, until the log has a note about that.
     var missedNotes = MissedNotes()
-    /// The furthest that all were known to have been sent.
+    /// Highest offset noted as sent to all channels.
     var reachNoted: UInt64 = 0
 
     init(_ project: Project, _ clients: ClientLoop) {
@@ -140,7 +140,7 @@ final class ProjectLoop {
         return lastTicket
     }
 
-    /// Nil when it has ended.
+    /// Returns the follower of that number; nil if it has ended.
     func follower(_ number: UInt32) -> Follower? {
         number == live.number ? live : behind.first { $0.number == number }
     }
@@ -152,7 +152,8 @@ final class ProjectLoop {
         expelRefusedRoles(snapshot)
         reviewRights(snapshot)
         for follower in followers { follower.take(snapshot) }
-        // Before it goes on reading its channels are bound anew. What was read and waits for answers may be judged by either.
+        // Channels are bound anew before the loop reads on. Either version may judge changes that were read before and
+        // wait for answers.
         let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
         project.catalog.adopt(
             snapshot.version, from: min(live.pipeline.judgedUpTo, place, newerSince ?? judgedBefore), to: place,
@@ -160,7 +161,8 @@ final class ProjectLoop {
         (seenVersion, newerSince) = (snapshot.version, nil)
     }
 
-    /// Who joins is bound by the newest version, also before its letter has come, and then the others with him.
+    /// Notes a catalog version whose mail has not arrived yet. A joining channel is bound by that version at once; the
+    /// other channels follow.
     private func noteNewerCatalog() {
         let version = project.catalog.snapshot?.version ?? 0
         if version != seenVersion {
@@ -191,7 +193,8 @@ final class ProjectLoop {
         let more = live.turn()
         defer { finishFeeds() }
         let isBehind = catchUp()
-        // Who was handed over, or is to be, may need what nobody was asked for yet, and no bell rings for that.
+        // Channels that moved here, or are about to, may need answers that nobody has asked for. No event wakes the
+        // loop for that.
         live.askForWhatIsWanted()
         for follower in behind { follower.askForWhatIsWanted() }
         assert(
@@ -200,7 +203,7 @@ final class ProjectLoop {
         return isBehind || more
     }
 
-    /// The log has not begun, or the catalog is away: there is no bell for that.
+    /// Schedules another look when no event will wake the loop: the log has not begun, or the catalog is unavailable.
     func lookAgainLater() {
         guard !isLookingAgain else { return }
         isLookingAgain = true
@@ -213,13 +216,13 @@ final class ProjectLoop {
         for follower in followers { follower.looksAgain() }
     }
 
-    /// For timers that are the project's own.
+    /// Place that stands for the project itself in timers.
     var place: ChannelPlace { ChannelPlace(project: project.number) }
 
     // MARK: Ends
 
-    /// Publishes that the log does not read at the moment, so that its changes reach clients late. Nobody is disconnected
-    /// unless reading has failed for good.
+    /// Publishes that the log cannot be read at the moment, so that its changes reach clients late. Clients are
+    /// disconnected only if reading has failed for good.
     func noteReading() {
         if live.pipeline.hasFailed, !project.cannotRead.exchange(true, ordering: .relaxed) {
             disconnectAll(.internalError, "the event log cannot be read")
@@ -237,7 +240,7 @@ final class ProjectLoop {
         }
     }
 
-    /// The project is another now, or is gone: clients come back by themselves.
+    /// Disconnects all clients because the project has changed or is gone. The clients reconnect by themselves.
     func disconnectAll() {
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen else { continue }

@@ -5,12 +5,12 @@ import Judging
 import Messages
 import Snapshots
 
-/// What a project has PostgreSQL and the log asked by: each with threads and connections of its own.
+/// Services of a project that ask PostgreSQL and the log, each with its own threads and connections.
 public struct ProjectServices: Sendable {
     let asking: DeliveryAsking
     let authorizer: any ChannelAuthorizing
     let archive: any MessageReplaying
-    /// Nil where there are none.
+    /// Service for snapshots; nil if the project has none.
     let snapshots: (any SnapshotTaking)?
 
     public init(
@@ -23,7 +23,7 @@ public struct ProjectServices: Sendable {
         self.snapshots = snapshots
     }
 
-    /// On the thread that started them.
+    /// Stops the services. Only the thread that started them may call it.
     public func stop() {
         asking.catalog.stop()
         asking.filterEvaluator.stop()

@@ -2,14 +2,14 @@ import Change
 import Delivery
 import Diagnostics
 
-/// What follows a project's database, as those see it who are served from it, from any thread.
+/// Log and state of a project's database stream, for use from any thread.
 public struct ProjectStream: Sendable {
     let log: LogSource
-    /// Whether messages of the database arrive.
+    /// Function that returns true if database messages arrive.
     let hearsDatabase: @Sendable () -> Bool
-    /// Writes down who came and went; nil when nobody wants to know.
+    /// Function that writes down presence changes; nil if they are not recorded.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
-    /// Nil where nothing is kept of channels.
+    /// Ledger of channel events; nil if none is kept.
     let ledger: ChannelLedger?
     let condition: @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
 
@@ -26,9 +26,9 @@ public struct ProjectStream: Sendable {
     }
 }
 
-/// What a hub has for one of its projects.
+/// Resources that the hub assigns to one of its projects.
 public struct ProjectShare: Sendable {
-    /// Among the hub's projects; given again after it has gone.
+    /// Number among the hub's projects. A later project may reuse the number of one that has ended.
     let number: UInt32
     let loops: Int
     let budgets: ProjectBudgets

@@ -4,19 +4,19 @@ import Diagnostics
 import Synchronization
 import System
 
-/// What is known of a project's publication over time: for all of its loops, and across restarts. Who comes back to another
-/// process than the one that noticed something is told, and so is who was away while there was no process at all.
+/// Record of changes to a project's publication, for all loops and across restarts. With this record, the hub can
+/// report losses to clients that return to another process, and losses from a time when no process ran.
 public final class PublicationRecord: Sendable {
     private struct State {
         var known = Republications()
-        /// The newest catalog, while it is not known where the log ends.
+        /// Newest catalog that was not applied yet, because the log's end is not known.
         var waiting: CatalogSnapshot?
         var version: UInt64 = 0
         var isWritten = true
     }
 
     private let state: Mutex<State>
-    /// Nil where it is kept in memory alone.
+    /// Directory of the record; nil if it is kept in memory only.
     private let directory: (any StorageDirectory)?
     private let scribe = Scribe("publication")
     private let hasFailed = Atomic<Bool>(false)
@@ -25,7 +25,7 @@ public final class PublicationRecord: Sendable {
     private static let newName = "publication.new"
     private static let maximumBytes = UInt64(64 << 20)
 
-    /// What an earlier process wrote down is taken up again. What cannot be read is begun anew, which is said.
+    /// Restores the record of an earlier process. An unreadable record is logged, and begun anew.
     public init(in directory: (any StorageDirectory)?) {
         self.directory = directory
         var state = State()
@@ -48,7 +48,7 @@ public final class PublicationRecord: Sendable {
 
     // MARK: What is known
 
-    /// With each catalog, from any thread; `end` is the log's, nil before it is open.
+    /// Takes a new catalog, from any thread. `end` is the log's end; nil until the log is open.
     func take(_ snapshot: CatalogSnapshot, at end: UInt64?) {
         let isNews = state.withLock { state in
             guard snapshot.version > state.version else { return false }
@@ -59,7 +59,8 @@ public final class PublicationRecord: Sendable {
         if isNews { scribe.wake() }
     }
 
-    /// Who begins there or later misses nothing of the table, nor does who was told so.
+    /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
+    /// begins earlier must be told of the loss, once.
     func wholeFrom(_ table: UInt32, at end: UInt64?) -> UInt64 { settled(at: end) { $0.wholeFrom(table) } }
 
     func latest(at end: UInt64?) -> UInt64 { settled(at: end) { $0.latest } }
@@ -73,7 +74,7 @@ public final class PublicationRecord: Sendable {
         return value
     }
 
-    /// True where there is something else to be written than before.
+    /// Applies the waiting catalog. Returns true if the record has changed and must be written.
     private static func settle(_ state: inout State, at end: UInt64?) -> Bool {
         guard let end, let snapshot = state.waiting.take() else { return false }
         let before = state.known
@@ -83,7 +84,7 @@ public final class PublicationRecord: Sendable {
         return true
     }
 
-    // MARK: Writing down
+    // MARK: Writing to the disk
 
     public func start() throws(SystemError) {
         if directory != nil { try scribe.start { [self] in flush() } }
@@ -91,8 +92,8 @@ public final class PublicationRecord: Sendable {
 
     public func stop() { scribe.stop() }
 
-    /// A file of what is known now, in the place of the one before when it is whole. Where the disk refuses, the next process
-    /// finds the publication to be another than it was, as this one did.
+    /// Writes the current record to a new file, which replaces the former one when it is complete. If the write fails,
+    /// the next process finds the same changes of the publication again.
     public func flush() {
         guard let directory else { return }
         let changed = state.withLock { state in

@@ -2,16 +2,18 @@ import Bytes
 import Diagnostics
 import Synchronization
 
-/// What one project's clients do, as the reference counts it: what `ProjectMetrics` does not have. Shown with some of that
-/// under the names that dashboards of the reference know, each with the label `tenant`.
+/// Counters of one project that the reference (Supabase Realtime) has and `ProjectMetrics` does not. The page shows
+/// them under the names that the reference's dashboards use, together with some of `ProjectMetrics`. Each has the label
+/// `tenant`.
 final class ReferenceMetrics: Sendable {
-    /// What clients say to topics, and each time that it or what the database says is handed to a socket, but for replays.
+    /// Number of broadcasts from clients, plus deliveries of broadcasts and database messages to sockets, except for
+    /// replays.
     let events = Counter()
     let inputBytes = Counter()
-    /// Refused joins and closed channels by the code that their clients were told.
+    /// Number of refused joins and closed channels, by the code sent to the client.
     private let errors = Mutex<[String: UInt64]>([:])
 
-    /// `reason` begins with its code and a colon, or is one.
+    /// Counts an error. `reason` is a code, or begins with a code and a colon.
     func addError(_ reason: String) {
         let code = String(reason.prefix { $0 != ":" })
         errors.withLock { errors in
@@ -26,7 +28,8 @@ final class ReferenceMetrics: Sendable {
 }
 
 extension ReferenceMetrics {
-    /// Prometheus' text for all projects: each name once, with a line for each project.
+    /// Returns the metrics of all projects in Prometheus' text format. Each metric is listed once, with a line for each
+    /// project.
     static func render(_ projects: [Project]) -> [UInt8] {
         var writer = ByteWriter(capacity: 4096)
         append(

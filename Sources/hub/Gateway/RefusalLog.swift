@@ -1,24 +1,24 @@
 import Diagnostics
 import Synchronization
 
-/// Why a client is refused, as far as whoever runs the hub wants to know it.
+/// Reason for refusing a client, as far as operators need to know it.
 enum ClientRefusal: Hashable, Sendable {
     case token(ProjectMetrics.TokenRefusal)
     case suspended
     case tooManyUsers
     case tooManyJoins
-    /// It asked for a protocol of which the hub knows nothing.
+    /// The client asked for a protocol version that the hub does not know.
     case version
     case unknownHost
-    /// It was not refused: it is served by the project of the settings.
+    /// The client was not refused: the settings' own project serves it.
     case unknownHostServed
 }
 
-/// Tells who runs the hub that clients are refused: of each reason a line now and then, with how many they were since the
-/// last. What they brought is not in it, neither token nor claims; the metrics count all of them.
+/// Log lines about refused clients, for operators. Each reason has a line now and then, with the number of refusals
+/// since the last line. Lines contain neither tokens nor claims. The metrics count all refusals.
 final class RefusalLog: Sendable {
     private struct Said {
-        /// By the monotonic clock.
+        /// Monotonic time of the last line.
         var at: UInt64
         var since: UInt64 = 0
     }
@@ -27,13 +27,13 @@ final class RefusalLog: Sendable {
     private let log: Log
     private let said = Mutex<[ClientRefusal: Said]>([:])
 
-    /// - Parameter project: whose clients they are; nil before that is known.
+    /// - Parameter project: name of the clients' project; nil if it is not known.
     init(project: String?, log: Log = .shared) {
         self.project = project
         self.log = log
     }
 
-    /// - Parameter host: the name that it asked for, where that matters.
+    /// - Parameter host: host name that the client asked for, if the refusal is about it.
     func note(_ refusal: ClientRefusal, host: String? = nil, at now: UInt64) {
         guard let count = said.withLock({ Self.countToSay(of: refusal, &$0, at: now) }) else { return }
         var fields: [LogField] = []
@@ -45,7 +45,7 @@ final class RefusalLog: Sendable {
         if refusal.isOperators { log.warning(refusal.sentence, fields) } else { log.info(refusal.sentence, fields) }
     }
 
-    /// How many there were since the last line, with this one; nil where it is not time for another.
+    /// Returns the number of refusals since the last line, including this one; nil if no line is due.
     private static func countToSay(
         of refusal: ClientRefusal, _ said: inout [ClientRefusal: Said], at now: UInt64
     ) -> UInt64? {
@@ -61,14 +61,14 @@ final class RefusalLog: Sendable {
     }
 }
 
-/// A host name as somebody sent it, fit to be read in a line of the log.
+/// Host name from a client, made safe for a log line.
 enum HostText {
     static func shown(_ host: String) -> String {
         let kept = host.utf8.prefix(Limits.shownHostBytes).map { isPlain($0) ? $0 : UInt8(ascii: "?") }
         return String(decoding: kept, as: UTF8.self) + (host.utf8.count > Limits.shownHostBytes ? "…" : "")
     }
 
-    /// Of a name or an address, with its port.
+    /// True if the byte may be part of a host name, an address or a port.
     private static func isPlain(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -94,7 +94,8 @@ extension ClientRefusal {
         }
     }
 
-    /// Something is set otherwise here than there, and stays so until somebody acts.
+    /// True if the cause is a configuration that an operator must correct: the hub and its clients are configured
+    /// differently.
     fileprivate var isOperators: Bool {
         switch self {
         case .token(let reason):

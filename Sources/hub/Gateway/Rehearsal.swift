@@ -4,11 +4,11 @@ import Protocol
 import Synchronization
 import System
 
-/// A hub's clients, played within its own process: for benchmarks that are to measure the hub and not the kernel.
+/// Simulated clients within the hub's own process, for benchmarks that measure the hub and not the kernel.
 ///
-/// Everything between the log and the outbox is the hub's own, and so is what clients say to it; only the bytes that would
-/// go to the kernel are shown to a witness instead. And the hub can be made to hold back, so that it then reads what was
-/// committed meanwhile as fast as it can.
+/// All code between log and outbox is the hub's own, and so is the handling of client messages. Only the bytes for the
+/// kernel go to a witness instead. A benchmark can also hold the loops back, and then measure how fast they read the
+/// changes committed meanwhile.
 public final class Rehearsal: Sendable {
     public typealias Order = @Sendable (RehearsalLoop) -> Void
 
@@ -21,7 +21,7 @@ public final class Rehearsal: Sendable {
 
     public init() {}
 
-    /// Has the loop do something on its own thread, soon.
+    /// Queues work that the loop does soon, on its own thread.
     public func order(_ order: @escaping Order) {
         let bell = orders.withLock { orders in
             orders.waiting.append(order)
@@ -43,12 +43,12 @@ public final class Rehearsal: Sendable {
     }
 }
 
-/// A loop with clients that are played. All of it is for the loop's own thread.
+/// Loop with simulated clients. Only the loop's own thread may use a RehearsalLoop.
 public final class RehearsalLoop: SocketApplication {
     private let rehearsal: Rehearsal
     private let clients: ClientLoop
     private var loop: SocketLoop!
-    /// What is committed stays in the log for now.
+    /// True while the loop reads no changes from the log.
     public var isHolding = false
 
     init(_ rehearsal: Rehearsal, _ clients: ClientLoop) {
@@ -56,10 +56,10 @@ public final class RehearsalLoop: SocketApplication {
         self.clients = clients
     }
 
-    /// Somebody connects, and is to say something; nil when there is no place.
+    /// Opens a simulated connection, which then sends a request; nil if there is no room.
     public func connect(watchedBy witness: any FrameWitness) -> ConnectionID? { loop.open(watchedBy: witness) }
 
-    /// What a client sends: a request, or frames.
+    /// Passes bytes from a simulated client to the loop: a request, or frames.
     public func hear(_ bytes: [UInt8], from connection: ConnectionID) {
         var bytes = bytes
         var span = bytes.mutableSpan

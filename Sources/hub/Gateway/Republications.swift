@@ -1,22 +1,24 @@
 import Bytes
 import Catalog
 
-/// Tables that left the publication and came back, or are in it otherwise than they were: what was committed meanwhile
-/// never comes. In: catalogs, in their order. Out: how far a channel's past has to reach for it to miss something.
+/// Tables that left the publication and came back, or are published differently than before. Changes committed
+/// meanwhile never arrive. The input is the catalogs in order. The output is the offset from which a channel misses
+/// nothing of a table.
 struct Republications: Equatable {
-    /// By what each table was put into the publication, also of those that are not in it now: they may come back.
+    /// Publications and options of each table, even while the table is not published, because it may return.
     private var marks: [UInt32: String] = [:]
-    /// Where in the log it was noticed: the offset behind what had been read.
+    /// Offset at which a table's change of publication was noticed: the one behind the last entry read.
     private var noticed: [UInt32: UInt64] = [:]
     private(set) var latest: UInt64 = 0
-    /// Tables that are remembered.
+    /// Number of remembered tables.
     var count: Int { marks.count }
 
     init() {}
 
-    /// `end` is the log's.
+    /// Takes the tables of a new catalog. `end` is the log's end.
     mutating func take(_ tables: [CatalogTable], at end: UInt64) {
-        // A log that was begun anew does not reach as far as the one before, whose clients are told so otherwise.
+        // A log that was begun anew may end earlier than the former one. Clients of the former log are told of that by
+        // other means.
         for (table, offset) in noticed where offset > end + 1 { noticed[table] = end + 1 }
         for table in tables {
             let mark = Self.mark(of: table)
@@ -27,7 +29,7 @@ struct Republications: Equatable {
         }
         latest = noticed.values.max() ?? 0
         guard marks.count > Self.most(of: tables.count) else { return }
-        // Tables that are made and dropped all the time are not remembered for ever.
+        // Tables that are created and dropped all the time are not remembered without end.
         let present = Set(tables.map(\.oid))
         marks = marks.filter { present.contains($0.key) }
         noticed = noticed.filter { present.contains($0.key) }
@@ -38,11 +40,12 @@ struct Republications: Equatable {
 
     private static func most(of tables: Int) -> Int { max(1024, 2 * tables) }
 
-    /// Who begins there or later misses nothing of the table, nor does who was told so.
+    /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
+    /// begins earlier must be told of the loss, once.
     func wholeFrom(_ table: UInt32) -> UInt64 { noticed[table] ?? 0 }
 }
 
-/// The stored form: version u8 · tables u32 · { table u32 · where u64 · mark's length u32 · mark } · CRC-32C u32.
+/// Stored form: version u8 · tables u32 · { table u32 · offset u64 · mark's length u32 · mark } · CRC-32C u32.
 extension Republications {
     func encoded() -> [UInt8] {
         var writer = ByteWriter(capacity: 64 + marks.count * 32)

@@ -1,13 +1,13 @@
 import WebSocket
 
-/// What a path means. The public prefix of a Supabase project, `/realtime/v1`, means what the server's own paths mean, so
-/// that clients reach the hub with a gateway in front of it and without one.
+/// Meaning of a request's path. The public prefix of a Supabase project, `/realtime/v1`, is optional, so that clients
+/// reach the hub both through a gateway and directly.
 enum Route: Equatable {
     case socket
     case echo
     case health
     case ready
-    /// Of one project, by its name.
+    /// Readiness of one project, by its name.
     case readyOne(String)
     case metrics
     case ping
@@ -57,7 +57,7 @@ enum Route: Equatable {
         }
     }
 
-    /// Pages of other hosts may ask for it.
+    /// True if pages of other hosts may send such requests.
     var isForBrowsers: Bool {
         switch self {
         case .broadcast, .broadcastOne, .changes: true

@@ -2,8 +2,8 @@ import Diagnostics
 import Synchronization
 import System
 
-/// A thread that writes down what has changed, so that nobody who changes it waits for a disk. In: that there is something
-/// new. Out: a call for each time, and one at the end.
+/// Thread that writes changed state, so that other threads do not wait for a disk. The thread calls `write` after each
+/// wake-up, and once at the end.
 final class Scribe: Sendable {
     private let name: String
     private let pulse = Pulse()
@@ -25,10 +25,10 @@ final class Scribe: Sendable {
         thread.withLock { $0 = started }
     }
 
-    /// There is something to be written.
+    /// Tells the thread that there is something to write.
     func wake() { pulse.beat() }
 
-    /// What is known then is written down.
+    /// Stops the thread after a last write.
     func stop() {
         isEnding.store(true, ordering: .releasing)
         pulse.beat()

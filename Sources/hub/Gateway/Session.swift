@@ -6,80 +6,85 @@ import Net
 import Protocol
 import WebSocket
 
-/// One connection: first a request, then, if it asked for that, a WebSocket with its channels.
+/// Connection of one client. A connection begins with a request, and may become a WebSocket with channels.
 final class Session {
     enum Stage {
-        /// Its next request is being read; so many bytes of it were searched for its end.
+        /// The hub reads the next request. `scanned` is the number of bytes already searched for the request's end.
         case request(scanned: Int)
-        /// It was refused and is told so after a pause.
+        /// The hub refused the request, and sends the refusal after a pause.
         case refused(HTTPResponse, toHead: Bool)
-        /// Its request's body is being read.
+        /// The hub reads the request's body.
         case body
-        /// Its request is being answered; what it sends meanwhile is kept for later.
+        /// The hub prepares the answer. Bytes that the client sends meanwhile wait unread.
         case answering
         case client
         case echo
-        /// Its request is answered with changes, for as long as that lasts; what it sends meanwhile is kept for later.
+        /// The hub answers the request with changes, for as long as the feed lasts. Bytes that the client sends
+        /// meanwhile wait unread.
         case feed(Feed)
-        /// Farewell was said; what still comes is not read.
+        /// The hub has sent its farewell, and ignores further bytes from the client.
         case ending
     }
 
     let connection: ConnectionID
     let peer: PeerAddress
-    /// Whose channels it may join: of the host it asked for when it became a client.
+    /// Project whose channels the client may join. The hub sets it from the request's host when the WebSocket or feed
+    /// begins.
     var project: ProjectLoop?
     var stage = Stage.request(scanned: 0)
-    /// Until its request is whole; then for a refusal.
+    /// Timer of the current stage: time limit of a request, delay of a refusal, heartbeat of a feed, or time limit for
+    /// a client without channels.
     var timer: TimerID?
-    /// From when its head is read until it is answered.
+    /// Request that is being served, from its parsed head until its answer.
     var incoming: IncomingRequest?
     var body: HTTPBodyReader?
-    /// Client that waits for an operator's answer.
+    /// Handle through which a waiting operator request learns that its client has gone.
     var waiting: WaitingClient?
     var version = SerializerVersion.v1
     var wantsCompression = false
-    /// Of the key it was opened with: the claims of channels that bring none.
+    /// Claims of the key that opened the connection. Channels without a token of their own use these claims.
     var claims: Claims?
-    /// The upgrade's own headers, as policies may see them: the text of a JSON object.
+    /// Headers of the upgrade request that policies may read, as the text of a JSON object.
     var headers = "{}"
-    /// What the socket's address asked for, for all of its channels.
+    /// Options from the socket's URL, which apply to all of its channels.
     var options = ExtensionOptions()
-    /// One of its project's users: it has joined a channel once, or asks to.
+    /// True if the session counts as one of the project's users: it has joined a channel, or is about to.
     var isCounted = false
     var hasJoined = false
-    /// What the filters of its channels count.
+    /// Sum of `filterParts` over the session's channels.
     var filterParts = 0
-    /// What its channels track.
+    /// Bytes of presence that the session's channels track.
     var presenceBytes = 0
-    /// Its filters took too much time: its channels are left out of changes.
+    /// Pause of the session's filters after they took too much time. During it, channels with filters receive no
+    /// changes.
     var rest = FilterRest()
     var frames: FrameDecoder?
     var machine: ChannelMachine?
-    /// Joins beyond the number of channels that are yet to be refused.
+    /// Number of refusals not sent yet for joins beyond the channel limit.
     var surplusJoins = 0
-    /// Refused joins that were told of without a pause.
+    /// Number of refused joins that were answered without a pause.
     var promptRefusals: UInt8 = 0
-    /// What its client has certainly got, where that is kept for its coming back.
+    /// Part of the log that the client has acknowledged. The hub keeps it only for clients that may resume.
     var receipt = SocketReceipt()
-    /// The numbers of its first message and of the highest; 0 for none.
+    /// Number of the client's first numbered message on this socket; 0 until then. `lastRef` is the highest number so
+    /// far.
     private(set) var firstRef: UInt32 = 0
-    /// Topics that a client that was connected before has joined on this socket.
+    /// Topics joined on this socket by a client that was connected before.
     var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     private(set) var lastRef: UInt32 = 0
-    /// Channels that ended, and not by a word of the client's: it most often joins again.
+    /// Channels that ended on this socket without a leave from the client. Clients usually join such a channel again.
     var ended = BoundedMemory<DepartureKey, Channel.Ended>(maximum: Limits.endedChannels)
-    /// By which the ledger knows it; 0 until there is something to say of it.
+    /// Number of this session in the ledger; 0 until the ledger first needs it.
     var ledgerNumber: UInt64 = 0
-    /// A name that its address gave the client.
+    /// Name that the client gave itself in the socket's URL (`client_id`).
     var clientID: String?
-    /// Its socket takes less than it is sent: what the log has for its channels waits there.
+    /// True if the client reads more slowly than the hub sends. Its channels' changes then wait in the log.
     var isSlow = false
-    /// Channels that are told first what rows there are, by place, one after the other.
+    /// Places of the channels that wait for a snapshot. The first one is being served, the others follow one by one.
     var snapshots: [UInt32] = []
-    /// Its socket is gone, or is about to be, without a word about its channels.
+    /// True if the socket has closed, or is about to, without the client leaving its channels.
     var hasGone = false
-    /// By the slots of the machine's channels: places among the loop's.
+    /// Places of the channels in the project loop, indexed by the channel machine's slots.
     var channels: [UInt32?] = []
 
     init(_ connection: ConnectionID, from peer: PeerAddress) {
@@ -87,10 +92,11 @@ final class Session {
         self.peer = peer
     }
 
-    /// Of its project; nil of whoever only asks for pages.
+    /// Metrics of the session's project; nil for requests that need no project.
     var metrics: ProjectMetrics? { project?.metrics }
 
-    /// Clients number their messages; what is no number says nothing. It is as it was sent, most often in quotes.
+    /// Records the number of a client's message. A ref that is not a positive number is ignored. The bytes are as
+    /// received, most often with quotes.
     func note(ref: RawSpan) {
         guard (1...11).contains(ref.byteCount) else { return }
         var number: UInt32 = 0

@@ -2,7 +2,7 @@ import Diagnostics
 import Net
 import System
 
-/// A gateway without threads of its own: whoever holds it turns its loops, one after the other. For simulations.
+/// Gateway without threads of its own, for simulations. The caller turns the loops one after the other.
 public final class SteppedGateway {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
@@ -25,19 +25,19 @@ public final class SteppedGateway {
 
     public func budgets() -> ProjectBudgets { shared.budgets() }
 
-    /// Clients may come for it from now on.
+    /// Adds a project. Clients may connect to it from now on.
     public func add(_ project: Project) {
         for mailbox in mailboxes { mailbox.post(.arrived(project)) }
         shared.directory.add(project)
     }
 
-    /// One turn of a loop, which waits for nothing. True where there is more to do at once.
+    /// Runs one turn of a loop without waiting. Returns true if there is more to do at once.
     public func step(_ loop: Int) -> Bool { loops[loop].step() }
 
-    /// When there is something to do even if nothing happens.
+    /// Time at which a loop has work to do even if nothing happens; nil if none has.
     public var nextDuty: UInt64? { loops.compactMap(\.nextDuty).min() }
 
-    /// Somebody has connected to a loop, which closes the descriptor.
+    /// Passes a new connection to a loop, which closes the descriptor in the end.
     public func connected(_ descriptor: Int32, from peer: PeerAddress, to loop: Int) {
         loops[loop].connected(descriptor, from: peer)
     }

@@ -5,21 +5,22 @@ import Messages
 import Net
 import Protocol
 
-/// One channel as its topic sees it: what every broadcast looks at. It is plain, so that a delivery counts no references.
+/// One channel as a member of its topic, with the fields that every broadcast reads. The struct is plain data, so that
+/// a delivery counts no references.
 struct TopicListener: BitwiseCopyable {
     let connection: ConnectionID
-    /// The channel's place among its project's.
+    /// Place of the channel in its project loop.
     let channel: UInt32
     let speaksV2: Bool
     let wantsCompression: Bool
     var hearsBroadcasts: Bool
     var hearsPresence: Bool
-    /// It asked for messages of the past: each of the database's is looked at, whether it is one of those.
+    /// True if each database message must be checked against the channel's position, because some may be past for it.
     var hasReplayed: Bool
-    /// Its past is being looked up: what the database says meanwhile is kept for it.
+    /// True while past messages are being looked up. Database messages that arrive meanwhile are kept for the channel.
     var isCatchingUp = false
 
-    /// Which of the frames that one message is written in.
+    /// Index of the frame variant that the channel receives.
     var form: Int { (speaksV2 ? 2 : 0) + (wantsCompression ? 1 : 0) }
 
     static let forms = 4
@@ -28,7 +29,7 @@ struct TopicListener: BitwiseCopyable {
     static func isCompressed(_ form: Int) -> Bool { form % 2 == 1 }
 }
 
-/// What a channel says and hears beside the changes of tables. Small, as every channel has one.
+/// State of a channel's broadcasts and presence. The struct is small, because every channel has one.
 struct Conversation {
     struct Options: OptionSet {
         let rawValue: UInt8
@@ -38,16 +39,16 @@ struct Conversation {
         static let showsPresence = Options(rawValue: 4)
         static let isPrivate = Options(rawValue: 8)
         static let wantsReplicationReady = Options(rawValue: 16)
-        /// It asked to be told of what limits and rights keep from others.
+        /// The client asked to be told about messages dropped by limits or missing rights.
         static let hearsOfLimits = Options(rawValue: 32)
         static let hearsPosition = Options(rawValue: 64)
     }
 
     var options: Options
     var topic: TopicID?
-    /// Among the topic's members, from when its join was answered.
+    /// Place among the topic's members; nil until the join is answered or past messages are looked up.
     var place: TopicPlace?
-    /// What only some channels need.
+    /// State that only some channels need; nil until needed.
     private(set) var details: ConversationDetails?
 
     init(_ options: Options) { self.options = options }
@@ -62,51 +63,53 @@ struct Conversation {
     }
 }
 
-/// A channel's rights and presence.
+/// Rights, presence and replay of a channel.
 final class ConversationDetails {
     enum WriteRights {
         case unknown
-        /// Asked; what it said meanwhile waits.
+        /// The rights are being asked for. Messages that the channel sends meanwhile wait.
         case asked(ticket: UInt64)
-        /// It has another token of which it is not known yet whether it is good: what it says counts with that one, and
-        /// waits.
+        /// The channel has another token whose rights are not known yet. New messages are judged with that token, and
+        /// wait.
         case held(PendingWrites)
         case known(broadcast: Bool, presence: Bool)
     }
 
-    /// Of a private channel; nil where presence was not looked at.
+    /// True if the channel may read broadcasts. `readsPresence` is the same for presence; nil if that was never asked.
     var readsBroadcasts = true
     var readsPresence: Bool?
-    /// What it may read of presence could not be found out: what it tracks next is not asked about.
+    /// True if the right to read presence could not be determined, so that the next track is not delayed by asking
+    /// again.
     var tracksUnseen = false
     var writes = WriteRights.unknown
-    /// The question for which that waits what it said with the token before; while there is one, `writes` is `held`. And
-    /// whether the new token is in force by now.
+    /// Ticket of the question for which messages of the former token wait, and whether the new token applies by now.
+    /// While this value is set, `writes` is `held`.
     var saidBefore: (ticket: UInt64, isRenewed: Bool)?
-    /// That is being said: what it may see of presence is the new token's affair.
+    /// True while messages of the former token are being handled. The right to see presence is then left to the new
+    /// token.
     var saysWhatWasBefore = false
-    /// The answer to what it may read that counts; older ones are of no use.
+    /// Ticket of the current question about read rights. Answers to older questions are ignored.
     var readTicket: UInt64 = 0
     var presenceKey: [UInt8] = []
     var tracker: PresenceTracker?
-    /// What it tracks takes.
+    /// Bytes of the presence that the channel tracks.
     var presenceBytes = 0
     var window = PresenceWindow()
-    /// What the log has before this place is its past: it was replayed, or was not asked for. This loop may still come to
-    /// some of it.
+    /// Offset before which database messages are past for the channel: they were replayed, or were not asked for. The
+    /// loop may still read some of them.
     var pastEnd: UInt64 = 0
-    /// The offset that it was told it stands at, by a marker or by what it heard before one was due.
+    /// Offset last sent to the client by a marker, or by a change before a marker was due.
     var markedAt: UInt64 = 0
     /// True if past messages were asked for and looked up, up to `pastEnd`.
     private(set) var hasReplayed = false
-    /// To be told once its join is answered.
+    /// Past messages to send once the join is answered.
     var pastMessages: [ArchivedMessage] = []
-    /// What the database said while those were looked up.
+    /// Database messages that arrived while past messages were looked up.
     private(set) var meanwhile: [ArchivedMessage] = []
     private var meanwhileBytes = 0
-    /// That was more than is kept.
+    /// True if more messages arrived during the look-up than the hub keeps.
     private(set) var hasLostMessages = false
-    /// Until when it is to be told that the database's messages arrive.
+    /// Time by which the client must be told that database messages arrive.
     var readyDeadline: UInt64?
 
     func keep(_ broadcast: borrowing Broadcast, at offset: UInt64) {
