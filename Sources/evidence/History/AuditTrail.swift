@@ -3,7 +3,7 @@ import Diagnostics
 import Glibc
 import System
 
-/// Something that somebody saw or took of the log, and may be asked about later.
+/// A use of the log that someone may be asked about later: showing, copying or removing values.
 public struct AuditNote: Sendable, Equatable {
     public enum Action: String, Sendable, CaseIterable {
         /// Masked values were shown.
@@ -17,12 +17,12 @@ public struct AuditNote: Sendable, Equatable {
     /// Microseconds since 1970, UTC.
     public var time: Int64
     public var action: Action
-    /// Of the operating system.
+    /// User name in the operating system.
     public var user: String
-    /// Who became that user for it, where that is known.
+    /// User who became `user` for this command, if known.
     public var behalf: String
     public var command: String
-    /// The columns, or what was written where; never a value.
+    /// Names of the columns, or the data and its target; never a value.
     public var what: String
 
     public init(time: Int64, action: Action, user: String, behalf: String, command: String, what: String) {
@@ -38,12 +38,12 @@ public struct AuditNote: Sendable, Equatable {
 /// A line of the trail.
 public enum AuditLine: Sendable, Equatable {
     case note(AuditNote)
-    /// It is not what was written there, or something before it is gone. Counted from one.
+    /// The line was altered, or a line before it is missing. Lines are counted from one.
     case damaged(line: Int)
 }
 
-/// A file of lines that only grows: who saw what, each line on the disk before it happened. It lies beside the segments of
-/// its log, which only the hub writes, and has nothing to do with them.
+/// Append-only file that records each action on a log. Each line is on the disk before its action happens. The file
+/// lies beside the segments of its log, but is independent of them; only the hub writes the segments.
 ///
 ///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,"after":"sum of the line before","sum":"CRC-32C of all before"}
 public struct AuditTrail: Sendable {
@@ -65,12 +65,12 @@ public struct AuditTrail: Sendable {
         name = slash.map { String(path[path.index(after: $0)...]) } ?? path
     }
 
-    /// Where the trail of a log lies: in its directory, or beside its file.
+    /// Returns the path of a log's trail: in the log's directory, or beside its file.
     public static func path(besideLog path: String) -> String {
         Directories.isDirectory(path) ? path + "/" + name : path + "." + name
     }
 
-    /// Returns once the line is on the disk.
+    /// Appends a line. Returns once the line is on the disk.
     public func append(_ note: AuditNote) throws(AuditFailure) {
         do {
             let lock = try locked()
@@ -94,7 +94,7 @@ public struct AuditTrail: Sendable {
 
     private var path: String { directory.path + "/" + name }
 
-    /// Two commands at a time write one after the other.
+    /// Takes the lock, so that two commands write one after the other.
     private func locked() throws -> any StorageLock {
         for _ in 0..<100 {
             if case .taken(let lock) = try directory.lock(Self.lockName) { return lock }
@@ -111,7 +111,7 @@ public struct AuditTrail: Sendable {
         }
     }
 
-    /// The end of the file, with all of its last line.
+    /// Returns the end of the file, with the whole last line.
     private static func tail(of file: any StorageFile, _ size: UInt64) throws(SystemError) -> [UInt8] {
         let count = Int(min(size, UInt64(Limits.maximumAuditLineBytes)))
         var bytes = [UInt8](repeating: 0, count: count)
@@ -148,7 +148,7 @@ public struct AuditTrail: Sendable {
 
     private static let sumBytes = 18
 
-    /// The sum of a line, if that is what its line says: without its line break.
+    /// Returns the checksum of a line without its line break; nil if the line states another one.
     private static func sum(of line: ArraySlice<UInt8>) -> String? {
         guard line.count > sumBytes else { return nil }
         let body = Array(line.dropLast(sumBytes))
@@ -161,7 +161,7 @@ public struct AuditTrail: Sendable {
         tail.split(separator: UInt8(ascii: "\n")).last.flatMap { sum(of: $0) } ?? ""
     }
 
-    /// All lines, oldest first; none where there is no trail.
+    /// Returns all lines, oldest first; none if there is no trail.
     public func lines() throws(SystemError) -> [AuditLine] {
         let bytes: [UInt8]
         do throws(SystemError) {
@@ -197,7 +197,7 @@ public struct AuditTrail: Sendable {
     }
 }
 
-/// Why something was not written down, and so not done.
+/// Reason why an action could not be recorded, and so did not happen.
 public enum AuditFailure: Error, Sendable, CustomStringConvertible {
     case failed(String)
     case full(String)

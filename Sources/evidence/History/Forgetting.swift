@@ -3,24 +3,24 @@ import Change
 import Diagnostics
 import EventLog
 
-/// A log and a row's name in; what has to be taken out of the log so that no value of that row is in it out.
+/// The byte patches that remove all values of one row from a log.
 ///
-/// A change is the row's where one of its images has the key: then both go. It is looked for under all names and schemas of
-/// its table, as by `RowHistory`; rows that got another key are followed no further than that change. Rows that were read from
-/// the database (`KeptRows`) go as changes do, and count as such. What is not a row
-/// (messages, the ledger, who is present, texts of policies) is left alone.
+/// A change belongs to the row if one of its images has the row's key; then both images are removed. The search covers
+/// all names and schemas of the table, as `RowHistory` does. It does not follow a row past a change that gives it
+/// another key. Rows read from the database (`KeptRows`) are removed too, and count as changes. All other contents
+/// (messages, the ledger, presence, texts of policies) stay in the log.
 public struct Forgetting: Sendable {
     public private(set) var patches: [EntryPatch] = []
-    /// Changes that are to be forgotten, and those that are already.
+    /// Number of changes to forget now. `forgotten` counts the changes of the row that were forgotten earlier.
     public private(set) var changes = 0
     public private(set) var forgotten = 0
     public var segments: Set<UInt64> { Set(changesBySegment.keys) }
     private var changesBySegment: [UInt64: Int] = [:]
-    /// Changes among them that gave the row another key, under which the log may have more of it.
+    /// Number of `changes` that gave the row another key. The log may have more of the row under that key.
     public private(set) var changesOfKey = 0
     /// All names that the table has in the log.
     public private(set) var tables: Set<TableName> = []
-    /// Tables of the log that are others.
+    /// Names of the other tables in the log.
     public private(set) var otherTables: Set<TableName> = []
 
     private let name: RowName
@@ -28,7 +28,7 @@ public struct Forgetting: Sendable {
     private var wanted: Set<TableFamilies.Identity> = []
     private var conditions: [UInt64: Conditions] = [:]
 
-    /// - Parameter time: now, in microseconds since 1970: the day is left in the place of the values.
+    /// - Parameter time: now, in microseconds since 1970. The patches store its day in place of the values.
     public init(
         of name: RowName, in table: TableName, _ log: HistoryLog, at time: Int64,
         progress: (UInt64) -> Void = { _ in }
@@ -48,7 +48,7 @@ public struct Forgetting: Sendable {
             throw RowNameError.doesNotFit(
                 table, key: newest.keyColumns.map { newest.relation.columns[$0].name }, given: name.operands.count)
         }
-        // By the table: a row may have changes under another schema, or such that do not tell their key.
+        // Searches by table: changes under another schema, or without a known key, may belong to the row.
         let keys = Set(
             relations.flatMap { [$0.tableKey, RowKey.kept(table: $0.tableKey)] }
                 + (tables.contains(where: \.isOfMessages) ? [MessageTable.key] : []))
@@ -63,12 +63,12 @@ public struct Forgetting: Sendable {
         }
     }
 
-    /// Of them those in segments before this one.
+    /// Returns the number of `changes` in segments before this one.
     public func changes(before segment: UInt64) -> Int {
         changesBySegment.reduce(0) { $0 + ($1.key < segment ? $1.value : 0) }
     }
 
-    /// What tells the row's changes from others, in one schema.
+    /// Key columns and values that identify the row's changes under one schema.
     private struct Conditions {
         let relation: RecordedRelation
         let columns: [(column: Int, value: [UInt8])]
@@ -173,7 +173,7 @@ public struct Forgetting: Sendable {
         keyHash(conditions).map(ForgottenChange(change).fits) ?? false
     }
 
-    /// Nil where the row is not named by its key.
+    /// Returns the hash of the row's key; nil if the name does not consist of exactly the key columns.
     private static func keyHash(_ conditions: Conditions) -> UInt64? {
         let relation = conditions.relation
         guard Set(conditions.columns.map(\.column)) == Set(relation.keyColumns), !relation.keyColumns.isEmpty else {
@@ -185,7 +185,7 @@ public struct Forgetting: Sendable {
         return relation.rowKey(fromKey: key)
     }
 
-    /// What stands where: the flags at the fourth byte of the change's head, which lies before its images.
+    /// Adds the patches for a change. The flags are the fourth byte of the change's head, which lies before the images.
     private mutating func forget(
         _ change: borrowing Change, endingAt end: Int, _ relation: RecordedRelation, _ entry: EventLogEntry
     ) {
@@ -202,7 +202,7 @@ public struct Forgetting: Sendable {
         if let new = change.new { add(entry, at: start + change.oldLength, new, relation) }
     }
 
-    /// Relation and the length of the old image lie between.
+    /// Distance from the flags to the images. The relation and the length of the old image lie between them.
     private static let bytesFromFlags = 13
 
     private mutating func add(
@@ -221,7 +221,7 @@ public struct Forgetting: Sendable {
 }
 
 public enum ForgettingError: Error, Sendable, Equatable {
-    /// More than can be written down at once.
+    /// The row needs more patches than one erasure can record.
     case tooMuch(changes: Int)
 }
 
@@ -230,7 +230,7 @@ extension TableName {
 }
 
 extension TableFamilies {
-    /// As `tables(called:)`, and of the table of messages its partitions, too.
+    /// Returns the tables that once had this name; for the table of messages, its partitions too.
     func tables(holding name: TableName) -> Set<Identity> {
         guard name.isOfMessages else { return tables(called: name) }
         return tables(called: name).union(
@@ -238,7 +238,7 @@ extension TableFamilies {
     }
 }
 
-/// How many changes of a part were forgotten, for who counts them.
+/// Counter of the forgotten changes in one entry.
 public enum ForgottenCount {
     public static func of(_ kind: EntryKind, _ payload: RawSpan) -> Int {
         if kind == .keptRows {

@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// A change of which only that it was there is left: somebody had its values removed.
+/// A change whose values were removed from the log on request. Only the fact that it happened is left.
 public struct ForgottenChange: Sendable, Hashable {
     public let old: ForgottenMark?
     public let new: ForgottenMark?
@@ -10,13 +10,13 @@ public struct ForgottenChange: Sendable, Hashable {
         (old, new) = change.forgottenMarks
     }
 
-    /// The day it was forgotten, as days since 1970; nil where there was no room to say so.
+    /// Day of the removal, as days since 1970; nil if the image had no room for it.
     public var day: UInt16? { (new ?? old)?.day }
 
-    /// `2026-11-26`
+    /// Day of the removal in the form `2026-11-26`.
     public var date: String? { day.map { String(TimeText.write(Int64($0) * 86_400_000_000, digits: 0).prefix(10)) } }
 
-    /// Whether it may be of the row with this key: never falsely not.
+    /// True if the change may concern the row with this key. Never false for a change that does.
     func fits(_ keyHash: UInt64) -> Bool {
         let marks = [old, new].compactMap { $0 }
         return marks.isEmpty || marks.contains { $0.fits(keyHash) }

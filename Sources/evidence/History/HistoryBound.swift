@@ -1,23 +1,23 @@
 import Change
 
-/// One end of a window into the log, as it was asked for.
+/// One end of a window into the log, in the form that the user gave.
 public enum HistoryBound: Sendable, Hashable {
     case oldest
-    /// The end of the log as it is now.
+    /// The current end of the log.
     case end
     /// Microseconds since 1970.
     case time(Int64)
     case offset(UInt64)
-    /// The first transaction whose commit record begins here or later.
+    /// The first transaction whose commit record begins at this LSN or later.
     case lsn(LSN)
-    /// The newest transaction of this number.
+    /// The newest transaction with this number.
     case xid(UInt32)
 
-    /// All forms, for messages and manuals.
+    /// All forms of a bound, for messages and manuals.
     public static let forms =
         "a time (2026-11-14, 2026-11-14T10:02:11Z), an age (-15m, -2h, -3d), now, oldest, @OFFSET, lsn:0/16B3748 or xid:7421"
 
-    /// Nil for a text of no such form.
+    /// Parses a bound; nil if the text has none of the `forms`.
     public init?(_ text: String, now: Int64, zone: (Int64) -> Int64 = { _ in 0 }) {
         guard let bound = Self.parse(text, now, zone) else { return nil }
         self = bound
@@ -36,13 +36,13 @@ public enum HistoryBound: Sendable, Hashable {
         return TimeText.parse(text, zone: zone).map { .time($0) }
     }
 
-    /// Digits only: the standard library would also take a sign.
+    /// Accepts digits only. The standard library would also accept a sign.
     private static func number<Number: FixedWidthInteger>(_ text: Substring) -> Number? {
         text.utf8.allSatisfy { (48...57).contains($0) } ? Number(text) : nil
     }
 }
 
-/// `15m`, `2h`, `1h30m`: how long ago.
+/// Parser of durations such as `15m`, `2h` or `1h30m`.
 enum Age {
     private static let units: [(name: String, seconds: Int64)] = [
         ("s", 1), ("sec", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86_400), ("w", 604_800),
@@ -59,7 +59,7 @@ enum Age {
             guard let count = Int64(digits), let unit = units.first(where: { $0.name == name }) else { return nil }
             let (part, overflow) = count.multipliedReportingOverflow(by: unit.seconds * 1_000_000)
             let (sum, carried) = total.addingReportingOverflow(part)
-            // More than the age of anything is a slip, and would not be a moment any more.
+            // An age of 1000 years or more is a typing error, and would not be a valid moment.
             guard !overflow, !carried, sum < 1000 * 366 * 86_400_000_000 else { return nil }
             total = sum
         }

@@ -3,13 +3,13 @@ import Change
 import EventLog
 import System
 
-/// The event log as something that can be asked. It only reads, takes no lock and may be used beside a running writer.
+/// Read access to an event log. It takes no lock and may be used beside a running writer.
 ///
-/// All values that it gives are masked as it was opened with, wherever they stand.
+/// All values from the log are masked with the `masking` that it was opened with.
 public struct HistoryLog: Sendable {
     public let directory: any StorageDirectory
     public let masking: Masking
-    /// Of a bundle: what has marks in it instead of values, whoever reads it.
+    /// For a bundle: the masking that was applied when the bundle was made, for every reader.
     public let lost: Masking?
 
     public init(directory: any StorageDirectory, masking: Masking, lost: Masking? = nil) {
@@ -22,14 +22,14 @@ public struct HistoryLog: Sendable {
         self.init(directory: bundle.directory, masking: masking, lost: bundle.masking)
     }
 
-    /// All segments, oldest first.
+    /// Returns all segments, oldest first.
     public func segments() throws(EventLogError) -> [SegmentSummary] {
         let segments = try EventLogReader.segments(in: directory)
         if segments.isEmpty { throw .missing(path: directory.path) }
         return segments
     }
 
-    /// Every schema that the log has, older ones of the same table too.
+    /// Returns every schema in the log, including older ones of the same table.
     public func relations() throws(EventLogError) -> [RecordedRelation] {
         var found: [UInt64: RecordedRelation] = [:]
         var order: [UInt64] = []
@@ -60,7 +60,7 @@ struct TransactionHead {
     }
 }
 
-/// A whole transaction's place in the log.
+/// Place of a whole transaction in the log.
 public struct RecordedTransaction: Sendable, Equatable {
     public var info: TransactionInfo
     public var epoch: UInt64
@@ -68,13 +68,13 @@ public struct RecordedTransaction: Sendable, Equatable {
     public var offsets: Range<UInt64>
 }
 
-/// How a transaction is asked for.
+/// Name by which the user asks for a transaction.
 public enum TransactionName: Sendable, Hashable {
     case xid(UInt32)
-    /// Where its commit record begins or ends; a place between is no place of anything.
+    /// Position where its commit record begins or ends. A position in between names nothing.
     case lsn(LSN)
 
-    /// `7421`, `xid:7421`, `0/16B3748` or `lsn:0/16B3748`.
+    /// Parses `7421`, `xid:7421`, `0/16B3748` or `lsn:0/16B3748`.
     public init?(_ text: String) {
         switch HistoryBound(text, now: 0) {
         case .xid(let xid): self = .xid(xid)
@@ -92,9 +92,9 @@ public enum TransactionName: Sendable, Hashable {
 }
 
 extension HistoryLog {
-    /// Gives each transaction of that name to `visit`, newest first, until it says false.
+    /// Calls `visit` for each transaction of that name, newest first, until `visit` returns false.
     ///
-    /// - Parameter noting: told where it looks.
+    /// - Parameter noting: called with the offsets that the search reaches.
     public func transactions(
         _ name: TransactionName, noting: (UInt64) -> Void = { _ in }, _ visit: (RecordedTransaction) throws -> Bool
     ) throws {
@@ -145,7 +145,7 @@ extension HistoryLog {
     private func transaction(at lsn: LSN) throws -> RecordedTransaction? {
         var reader = try EventLogReader(directory: directory, from: .lsn(lsn.rawValue))
         guard let first = try reader.nextTransaction() else { return nil }
-        // Where one commit record ends another may begin; the one that begins there is meant.
+        // One commit record may end where another begins. The position then names the one that begins there.
         if first.info.commitLSN != lsn, let second = try reader.nextTransaction(), second.info.commitLSN == lsn {
             return second
         }
@@ -154,7 +154,7 @@ extension HistoryLog {
 }
 
 extension EventLogReader {
-    /// Moves over the next transaction, whatever else lies before it.
+    /// Returns the next transaction and moves past it. Skips other entries before it.
     mutating func nextTransaction() throws -> RecordedTransaction? {
         var first: (offset: UInt64, info: TransactionInfo)?
         while try next() {

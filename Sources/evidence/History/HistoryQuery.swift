@@ -1,26 +1,26 @@
 import Bytes
 import Change
 
-/// What is asked of the log: a window, and which of its changes.
+/// A query to the log: a window, and a selection of its changes.
 public struct HistoryQuery: Sendable {
-    /// Nil is from the oldest on.
+    /// Start of the window; nil means the oldest entry.
     public var from: HistoryBound?
-    /// Half-open: what begins here is not shown. Nil is without end.
+    /// End of the window, exclusive; nil means no end.
     public var to: HistoryBound?
-    /// Empty is all of them, as for operations.
+    /// Wanted tables; empty means all. The same holds for `operations`.
     public var tables: [TableName] = []
     public var operations: Set<Operation> = []
-    /// All must hold.
+    /// Conditions on the row; all must hold.
     public var conditions: [RowCondition] = []
-    /// Also who came and went.
+    /// True to include presence events.
     public var includesPresence = false
-    /// What operators did or wrote.
+    /// True to include the marks of operators.
     public var includesMarks = false
-    /// Rows that were read from the database.
+    /// True to include rows that were read from the database.
     var includesKept = false
-    /// Schemas that are wanted whatever their table was called, by fingerprint.
+    /// Fingerprints of schemas that are wanted whatever their table was called.
     var alsoWanted: Set<UInt64> = []
-    /// Hashes of the rows that alone are wanted, and of rows that cannot be told; nil is all.
+    /// Hashes of the only wanted rows, and of rows without a known key; nil means all rows.
     var rows: Set<UInt64>?
 
     public init(from: HistoryBound? = nil, to: HistoryBound? = nil) {
@@ -28,21 +28,21 @@ public struct HistoryQuery: Sendable {
         self.to = to
     }
 
-    /// Messages and truncates have no row, and messages no table.
+    /// True if changes of this operation are wanted. Messages and truncates have no row; messages have no table either.
     func wants(_ operation: Operation) -> Bool {
         operations.isEmpty || operations.contains(operation)
     }
 }
 
-/// A column that is to be hidden, or to be shown.
+/// A column to hide or to show.
 public struct ColumnMask: Sendable, Hashable {
-    /// Nil is every table.
+    /// Nil means every schema; for `table`, nil means every table.
     public var schema: String?
     public var table: String?
-    /// `*` is every column.
+    /// Name of the column; `*` means every column.
     public var column: String
 
-    /// `email`, `users.email`, `public.users.email`, with quotes where names need them; `*` for a column is all of them.
+    /// Parses `email`, `users.email` or `public.users.email`, with quotes if names need them. `*` means all columns.
     public init?(_ text: String) {
         guard let parts = QualifiedName.parts(text), (1...3).contains(parts.count) else { return nil }
         column = parts[parts.count - 1]
@@ -57,7 +57,7 @@ public struct ColumnMask: Sendable, Hashable {
 }
 
 extension ColumnMask {
-    /// `*`
+    /// True for `*`, which means every column of every table.
     public var isEverything: Bool { column == "*" && table == nil }
 }
 
@@ -65,7 +65,7 @@ extension ColumnMask: CustomStringConvertible {
     public var description: String { [schema, table, column].compactMap { $0 }.joined(separator: ".") }
 }
 
-/// A condition on one column of the row, or of the old row where it was deleted.
+/// A condition on one column of the row, or of the old row for a delete.
 public struct RowCondition: Sendable, Hashable {
     public enum Test: Sendable, Hashable {
         case equals(String)
@@ -84,7 +84,7 @@ public struct RowCondition: Sendable, Hashable {
         self.test = test
     }
 
-    /// Nil for a text of no such form. `column=` compares with the empty string.
+    /// Parses a condition; nil if the text has none of the `forms`. `column=` compares with the empty string.
     public init?(_ text: String) {
         for (suffix, test) in [(" is not null", Test.isNotNull), (" is null", .isNull)]
         where text.lowercased().hasSuffix(suffix) && !text.contains("=") {
@@ -100,7 +100,7 @@ public struct RowCondition: Sendable, Hashable {
         self.init(column: name, isNegated ? .differs(value) : .equals(value))
     }
 
-    /// The first equals sign that is not inside a quoted name.
+    /// Returns the first equals sign that is not inside a quoted name.
     private static func sign(in text: String) -> String.Index? {
         var isQuoted = false
         return text.indices.first { index in
@@ -116,7 +116,7 @@ public struct RowCondition: Sendable, Hashable {
         return parts[0]
     }
 
-    /// As in SQL, a comparison with NULL, or with a value that is not known, does not hold.
+    /// True if the condition holds. As in SQL, a comparison with NULL, or with an unknown value, does not hold.
     func holds(for value: RowValue?, type: UInt32) -> Bool {
         switch (test, value) {
         case (_, nil), (_, .unchanged): false
@@ -131,7 +131,8 @@ public struct RowCondition: Sendable, Hashable {
     }
 }
 
-/// PostgreSQL writes a value in one way and reads it in many. Of those, the ones people type are brought into its form.
+/// Spelling of values. PostgreSQL writes a value in one way and reads it in many; `normal` converts the ways that
+/// people type into the way that PostgreSQL writes.
 public enum ValueSpelling {
     public static func normal(_ text: String, type: UInt32) -> String {
         switch type {
@@ -141,7 +142,8 @@ public enum ValueSpelling {
         }
     }
 
-    /// What a text would have to be, to be a value of the type; nil where it may be one, or nothing is known of the type.
+    /// Returns the kind of value that the type needs, if the text cannot be one; nil if it may be one, or the type is
+    /// unknown.
     public static func expected(_ text: String, type: UInt32) -> String? {
         switch type {
         case 20, 21, 23, 26: Int64(text) == nil ? "a whole number" : nil
@@ -152,7 +154,7 @@ public enum ValueSpelling {
         }
     }
 
-    /// PostgreSQL writes no blanks; words are NaN and Infinity, in any case here.
+    /// True if the text is a number without blanks. NaN and Infinity count too, in any case.
     private static func isNumber(_ text: String) -> Bool {
         !text.contains { $0.isWhitespace } && Double(text) != nil
     }
@@ -182,15 +184,15 @@ public enum ValueSpelling {
     }
 }
 
-/// A relation as one query sees it: decided once, used for each of its rows, of which none costs more than a reference to it.
+/// A relation prepared for one query, once for all its rows. Each row costs no more than a reference to it.
 final class PreparedRelation {
     let known: RecordedRelation
     let isWanted: Bool
     let masked: MaskedRelation
-    /// Nil when it lacks a column of a condition, so that no row of it can fulfil that.
+    /// Conditions with their columns; nil if the relation lacks one of the columns, so that no row can fulfil them.
     let conditions: [(column: Int, condition: RowCondition)]?
 
-    /// - Parameter names: what the table is called elsewhere in the log.
+    /// - Parameter names: names of the table elsewhere in the log.
     init(_ known: RecordedRelation, for query: HistoryQuery, _ masking: Masking, alsoCalled names: Set<TableName>) {
         let relation = known.relation
         self.known = known
@@ -203,8 +205,8 @@ final class PreparedRelation {
         conditions = found.count == query.conditions.count ? found : nil
     }
 
-    /// Whether it may be of one of these rows, by its key in place: most rows of a table are others, and not worth taking
-    /// apart. Never falsely not.
+    /// True if the change may concern one of these rows, by its key in place. Never false for a change that does. Most
+    /// rows of a table are others, and not worth decoding.
     func mayConcern(_ rows: Set<UInt64>, _ change: borrowing Change) -> Bool {
         if change.operation == .truncate || known.keyColumns.isEmpty { return true }
         if let new = change.new, mayConcern(rows, new) { return true }
@@ -216,7 +218,7 @@ final class PreparedRelation {
         rows.contains(key(row) ?? known.unkeyed)
     }
 
-    /// As `RecordedRelation.rowKey`.
+    /// Returns the same hash as `RecordedRelation.rowKey`.
     private func key(_ tuple: borrowing Tuple) -> UInt64? {
         var hash = RowKey.row(table: known.tableKey)
         var columns = tuple.columns()

@@ -3,35 +3,36 @@ import Change
 import EventLog
 import System
 
-/// A query in; what it finds out, in the order of the log: changes, and the gaps between them.
+/// Reader of the changes that a query selects, and of the gaps between them, in the order of the log.
 ///
-/// It holds one part of a transaction in memory at a time. `next` gives nil when there is nothing more for now; with a
-/// window that is open at its end it may be asked again later. One thread uses it.
+/// The reader holds one part of a transaction in memory at a time. `next` returns nil if there is nothing more for now.
+/// If the window has no end, the caller may ask again later. Only one thread may use a reader.
 public struct HistoryReader: ~Copyable {
     private let log: HistoryLog
     public let query: HistoryQuery
     public let window: HistoryWindow
     var reader: EventLogReader
     var relations: [UInt64: PreparedRelation] = [:]
-    /// As in the query, and the keys that these rows were given since.
+    /// Hashes of the rows in the query, and of the keys that these rows got since.
     private var rows: Set<UInt64>?
     private var names: TableNames
     private var found: [HistoryItem] = []
     private var given = 0
-    /// Messages outside of transactions have no time: they are taken to be as old as what was logged before them.
+    /// Time of the last entry that has one. Messages outside of transactions have no time and are assumed to be as old.
     private var lastTime: Int64 = .min
-    /// The transaction that is being read, when it has several parts: its end is known from the last one only.
+    /// End of the transaction that is being read in several parts. Only the last part contains it.
     private var openEnd: LSN?
-    /// Nothing more will come, whatever is written.
+    /// True if nothing more will come, whatever is written to the log.
     public private(set) var isFinished = false
-    /// Told of each entry's offset, also where nothing in it is looked for; what it throws ends the reading.
+    /// Called with each entry's offset, even if the query wants nothing in the entry. An error that it throws ends the
+    /// reading.
     public var noting: ((UInt64) throws -> Void)?
 
-    /// `matching` overrides the keys by which segments are passed over.
+    /// Opens a reader. `matching` overrides the keys by which segments are skipped.
     public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
     {
         let names = try TableNames(log)
-        // Presence is of no table.
+        // Presence belongs to no table.
         let tables = query.includesPresence ? [] : query.tables
         let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
         let reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
@@ -47,10 +48,11 @@ public struct HistoryReader: ~Copyable {
         try self.init(log, query, window: log.window(from: query.from, to: query.to))
     }
 
-    /// Where it stands: the offset of the next change that it has not looked at.
+    /// Offset of the next change that the reader has not looked at.
     public var offset: UInt64 { reader.position.offset }
 
-    /// From the next change on this row is looked for too, and from the next segment on where it is the only one.
+    /// Also selects this row, from the next change on. Segments that have only this row are read from the next segment
+    /// on.
     public mutating func alsoMatch(_ key: UInt64) {
         reader.alsoMatch(key)
         rows?.insert(key)
@@ -86,7 +88,7 @@ public struct HistoryReader: ~Copyable {
         relations[relation.fingerprint]?.masked ?? MaskedRelation(relation.relation, log.masking, alsoCalled: [])
     }
 
-    /// Looks at one more entry; false if there is none for now, or none that could be in the window.
+    /// Reads one more entry; false if there is none for now, or none that the window can include.
     private mutating func readEntry() throws -> Bool {
         try visitEntry { reader, entry in
             switch entry.kind {
@@ -101,7 +103,7 @@ public struct HistoryReader: ~Copyable {
         }
     }
 
-    /// Comes to one more entry; false if there is none for now, or none that could be in the window.
+    /// Moves to one more entry and calls `body`; false if there is none for now, or none that the window can include.
     mutating func visitEntry(
         _ body: (inout HistoryReader, EventLogEntry) throws -> Void
     ) throws -> Bool {
@@ -121,7 +123,7 @@ public struct HistoryReader: ~Copyable {
         return true
     }
 
-    /// When what the entry has was committed.
+    /// Returns the commit time of the entry's contents.
     func time(of entry: EventLogEntry) -> Int64 { entry.time == 0 ? lastTime : entry.time }
 
     mutating func learn() throws {
@@ -139,7 +141,7 @@ public struct HistoryReader: ~Copyable {
         return prepared
     }
 
-    /// Nil where it is not in the window.
+    /// Returns the gap; nil if it is outside the window.
     func gap(_ entry: EventLogEntry) throws -> RecordedGap? {
         guard window.contains(offset: entry.offset, time: entry.time) else { return nil }
         let gap = try GapCodec.decode(reader.payload)
@@ -158,7 +160,7 @@ public struct HistoryReader: ~Copyable {
         }.map { .mark(RecordedMark(offset: entry.offset, epoch: entry.epoch, mark: $0)) }
     }
 
-    /// Those that are looked for. Of what was forgotten of them nothing is left to be shown.
+    /// Reads the rows that the query wants. Skips forgotten rows, because nothing is left of them to show.
     private mutating func readKept(_ entry: EventLogEntry) throws {
         for note in try KeptRowsCodec.decode(reader.payload)
         where window.contains(offset: entry.offset, time: note.time) {
@@ -182,7 +184,7 @@ public struct HistoryReader: ~Copyable {
     private mutating func readChanges(_ entry: EventLogEntry) throws {
         let end = try endLSN(entry)
         let time = time(of: entry)
-        // Its own scope: a part borrows the reader's bytes.
+        // Local copies, because a part borrows the reader's bytes.
         var taken: [HistoryItem] = []
         var rows = rows
         var part = try TransactionPart(reader.payload)
@@ -207,7 +209,8 @@ public struct HistoryReader: ~Copyable {
         self.rows = rows
     }
 
-    /// The change with its values, if it is looked for; `empty` is it without them. Most are not.
+    /// Returns the change with its values if the query wants it. `empty` makes the change without values, and is
+    /// evaluated only for a wanted change: most are not wanted.
     func keep(
         _ change: borrowing Change, _ empty: @autoclosure () -> RecordedChange, _ rows: inout Set<UInt64>?
     ) throws -> RecordedChange? {
@@ -232,12 +235,12 @@ public struct HistoryReader: ~Copyable {
         kept.relation = relation.known
         if let old = change.old { kept.old = try Self.values(old, of: relation.known) }
         if let new = change.new { kept.new = try Self.values(new, of: relation.known) }
-        // What fulfilled a condition and was forgotten is shown as that, rather than less than there was.
+        // A forgotten change may have fulfilled the condition. It is shown as forgotten rather than left out.
         guard
             query.conditions.isEmpty || change.isForgotten || (change.operation != .truncate && relation.fulfils(kept))
         else { return nil }
         kept.compareImages()
-        // A later change of the same transaction may be of the row under its new key.
+        // A later change of the same transaction may concern the row under its new key.
         if rows != nil, kept.oldKey != nil, let hash = relation.known.rowKey(fromKey: kept.key.map(\.value)) {
             rows?.insert(hash)
         }
@@ -256,8 +259,8 @@ public struct HistoryReader: ~Copyable {
         return values
     }
 
-    /// Where the transaction's commit record ends. Of a large transaction only the last part tells, so a second reader
-    /// goes ahead and looks; once, when the first part comes.
+    /// Returns the end of the transaction's commit record. Only the last part of a large transaction contains it, so a
+    /// second reader looks ahead, once, when the first part comes.
     private mutating func endLSN(_ entry: EventLogEntry) throws -> LSN {
         let head = try TransactionHead(reader)
         guard entry.isContinued else {
@@ -272,7 +275,7 @@ public struct HistoryReader: ~Copyable {
     }
 }
 
-/// The last changes of a query, and a reader that goes on behind them.
+/// The last changes of a query, and a reader that continues after them.
 public struct LastChanges: ~Copyable {
     public private(set) var items: [HistoryItem] = []
     public var reader: HistoryReader
@@ -281,7 +284,7 @@ public struct LastChanges: ~Copyable {
         self.reader = reader
         while let item = try self.reader.next() {
             items.append(item)
-            // Twice as many are kept at most, so that each is moved once on average.
+            // Keeps at most about twice as many, so that each item is moved once on average.
             if items.count >= 2 * count + 1024 { items = items.endingWith(count) }
         }
         items = items.endingWith(count)
@@ -289,8 +292,8 @@ public struct LastChanges: ~Copyable {
 }
 
 extension HistoryLog {
-    /// It looks back further and further until it has enough; the log is not read from its beginning for that, unless
-    /// there is little to find. The query has no lower bound.
+    /// Returns the last changes of a query without a lower bound. The search looks back in growing steps, so that the
+    /// log is not read from its beginning unless there is little to find.
     public func last(_ count: Int, of query: HistoryQuery) throws -> LastChanges {
         let whole = try window(from: nil, to: query.to)
         let segments = try segments()
@@ -313,7 +316,7 @@ extension HistoryItem {
 }
 
 extension [HistoryItem] {
-    /// From the change on that is `count`th from the end, with the gaps behind it.
+    /// Returns the items from the `count`th change from the end on, with the gaps after it.
     fileprivate func endingWith(_ count: Int) -> [HistoryItem] {
         guard count > 0 else { return [] }
         var left = count

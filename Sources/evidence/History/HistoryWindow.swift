@@ -2,16 +2,16 @@ import Change
 import EventLog
 import System
 
-/// A window with its ends found in the log.
+/// A window whose ends have been found in the log.
 public struct HistoryWindow: Sendable, Equatable {
-    /// Where reading begins; what it gives before the window is passed over.
+    /// Position where reading begins. Entries before the window are skipped.
     public internal(set) var start: EventLogStart = .oldest
     public internal(set) var firstOffset: UInt64 = 0
     public internal(set) var endOffset: UInt64 = .max
     public internal(set) var firstTime: Int64 = .min
-    /// Half-open, like the offset.
+    /// End time of the window, exclusive like `endOffset`.
     public internal(set) var endTime: Int64 = .max
-    /// No segment after this one has anything for it.
+    /// Last segment that can have entries of the window.
     public internal(set) var lastSegment: UInt64 = .max
 
     public func contains(offset: UInt64, time: Int64) -> Bool {
@@ -19,19 +19,19 @@ public struct HistoryWindow: Sendable, Equatable {
     }
 }
 
-/// What keeps a window from being found.
+/// Reason why a window cannot be found.
 public enum HistoryError: Error, Sendable, Equatable {
     case outsideRetention(asked: HistoryBound, oldestOffset: UInt64, oldestTime: Int64)
-    /// No transaction of this number is in the log.
+    /// The log has no transaction with this number.
     case noTransaction(xid: UInt32)
 }
 
 extension HistoryLog {
-    /// Finds the ends. Times stay times, since commits do not come in the order of their times; everything else becomes an
-    /// offset.
+    /// Finds the ends of a window. Times stay times, because commits are not in the order of their times. All other
+    /// bounds become offsets.
     public func window(from: HistoryBound?, to: HistoryBound?) throws -> HistoryWindow {
         if from == nil, to == nil {
-            // What the segments hold is of no matter, only that there are any: the last one would be read for that.
+            // Only checks that there are segments. Listing what they hold would read the last one.
             _ = try EventLogReader.oldestOffset(in: directory, end: nil)
             return HistoryWindow()
         }
@@ -66,7 +66,7 @@ extension HistoryLog {
         case .time(let time):
             window.endTime = time
             window.lastSegment = segments.last { $0.minimumTime < time }?.sequence ?? 0
-            // Into the segment that is being written, an earlier time may still come.
+            // Entries with an earlier time may still come into the segment that is being written.
             if window.lastSegment == segments.last?.sequence { window.lastSegment = .max }
         case .oldest, .end, .offset, .lsn, .xid: window.endOffset = try offset(of: bound, segments)
         }
@@ -84,7 +84,7 @@ extension HistoryLog {
         }
     }
 
-    /// The first change of the first transaction whose commit record begins here or later.
+    /// Returns the first offset of the first transaction whose commit record begins at this LSN or later.
     private func firstOffset(atOrAfter lsn: LSN) throws -> UInt64? {
         var reader = try EventLogReader(directory: directory, from: .lsn(lsn.rawValue))
         while try reader.next() {
@@ -96,19 +96,19 @@ extension HistoryLog {
 }
 
 extension SegmentSummary {
-    /// The time of its first entry, as near as its numbers tell.
+    /// Time of the segment's first entry, as exactly as the summary shows.
     public var begin: Int64 {
         if isEmpty { return header.created }
         // Messages outside of transactions have no time.
         return minimumTime > 0 ? minimumTime : min(header.created, maximumTime)
     }
 
-    /// Whether something was deleted that the bound asks for. This is the oldest segment.
+    /// True if the log has deleted entries that the bound asks for. Called for the oldest segment.
     fileprivate func isBegunAfter(_ bound: HistoryBound) -> Bool {
         switch bound {
         case .oldest, .end, .xid: false
         case .offset(let offset): offset < firstOffset
-        // A log that was imported from a window begins with its first segment too, and not with its first change.
+        // A log imported from a window also begins with segment 1, but not with the first change.
         case .time(let time): (sequence > 1 || firstOffset > 0) && time < begin
         case .lsn(let lsn): (sequence > 1 || firstOffset > 0) && lsn.rawValue < header.baseLSN
         }

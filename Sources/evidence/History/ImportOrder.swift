@@ -1,11 +1,11 @@
 import Change
 
-/// What holds between the transactions of any log that a hub wrote, held against those of an export: nothing else may
-/// become a log, or it would tell of transactions that cannot have been.
+/// Check that an export's transactions are in an order that a hub could have written. Without it, an imported log could
+/// show transactions that cannot have happened.
 struct ImportOrder {
-    /// A transaction of which the last part is still to come.
+    /// A transaction whose last part is still to come.
     private struct Open {
-        /// Nil where its parts cannot be read by this version.
+        /// Nil if this version cannot read the parts.
         var info: TransactionInfo?
         var nextIndex: UInt64
     }
@@ -13,10 +13,10 @@ struct ImportOrder {
     private var open: Open?
     private var lastCommit = LSN.zero
 
-    /// The WAL may go back.
+    /// Starts anew, because the WAL may go back in a new epoch.
     mutating func beginEpoch() { self = ImportOrder() }
 
-    /// One part, or a whole transaction.
+    /// Checks one part, or a whole transaction.
     mutating func take(
         _ info: TransactionInfo, firstIndex: UInt32, changes: UInt32, _ place: EntryPlace
     ) throws(Refused) {
@@ -41,7 +41,7 @@ struct ImportOrder {
         goOn(after: changes, info, place)
     }
 
-    /// A part that this version cannot read.
+    /// Skips a part that this version cannot read.
     mutating func takeUnread(changes: UInt32, _ place: EntryPlace) { goOn(after: changes, nil, place) }
 
     private mutating func goOn(after changes: UInt32, _ info: TransactionInfo?, _ place: EntryPlace) {

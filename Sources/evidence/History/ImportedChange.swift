@@ -1,12 +1,12 @@
 import Bytes
 import Change
 
-/// A relation line, read.
+/// A relation line after parsing.
 struct ImportedRelation {
     let known: RecordedRelation
     let encoded: [UInt8]
 
-    /// Reads on behind the type, to the end of the line.
+    /// Reads the rest of the line after its type.
     @_lifetime(scanner: copy scanner)
     init(_ scanner: inout JSONScanner) throws {
         var relation = Relation(oid: 0, schema: "", name: "", identity: .nothing, columns: [])
@@ -56,7 +56,7 @@ struct ImportedRelation {
             case .endArray: return columns
             default: throw Refused("a column that is no object")
             }
-            // PostgreSQL's own limit, and a count must fit its two bytes.
+            // PostgreSQL's own limit. A count must also fit two bytes.
             guard columns.count <= 1664 else { throw Refused("more columns than a table can have") }
         }
     }
@@ -87,7 +87,7 @@ extension JSONScanner {
         return number
     }
 
-    /// A name, whose length must fit two bytes.
+    /// Returns the current text; throws if its length does not fit two bytes.
     fileprivate func shortText(_ name: String) throws -> String {
         let text = text
         guard text.utf8.count <= Int(UInt16.max) else { throw Refused("\(name) is too long") }
@@ -95,7 +95,7 @@ extension JSONScanner {
     }
 }
 
-/// A change line, read. Its images stand one behind the other in the importer's buffer, most of them where they are to stay.
+/// A change line after parsing. Its images lie one after the other in the importer's buffer, most in their final place.
 struct ImportedChange {
     private let expectedOffset: UInt64
     private var offset: UInt64?
@@ -113,7 +113,7 @@ struct ImportedChange {
 
     init(offset: UInt64) { expectedOffset = offset }
 
-    /// Reads on behind the type, to the end of the line.
+    /// Reads the rest of the line after its type.
     @_lifetime(scanner: copy scanner)
     mutating func read(
         _ scanner: inout JSONScanner, _ relations: [UInt64: ImportedRelation], into buffer: inout ByteWriter
@@ -190,11 +190,12 @@ struct ImportedChange {
         }
     }
 
-    /// Makes a change of the images, which stand in the payload behind a place for a change's head at `start`.
+    /// Builds the change from its images in the payload. Room for the change's head begins at `start`, before the
+    /// images.
     func finish(from start: Int, in payload: inout ByteWriter) {
         guard let operation else { preconditionFailure("a change is finished after its check") }
         let head = start + TransactionCodec.changeHeadBytes
-        // A large value is not copied once more.
+        // A large value is not copied again.
         if !isForgotten, old.isEmpty || old.lowerBound == head, new.isEmpty || new.lowerBound == head + old.count {
             return TransactionCodec.endChange(
                 operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, oldBytes: old.count,
@@ -210,7 +211,7 @@ struct ImportedChange {
             new: unsafe now.span.bytes, options: options, isForgotten: isForgotten, to: &payload)
     }
 
-    /// `{"on":"2026-11-26","old":"…","new":"…"}`
+    /// Reads the member `forgotten`: `{"on":"2026-11-26","old":"…","new":"…"}`.
     @_lifetime(scanner: copy scanner)
     private mutating func marks(_ scanner: inout JSONScanner) throws {
         var day: UInt16?
@@ -245,7 +246,7 @@ struct ImportedChange {
         return day
     }
 
-    /// The hashes by which segments know the rows, as ingest computes them.
+    /// Returns the hashes by which segments index the rows, as ingest computes them.
     func keys(_ buffer: RawSpan, _ relation: ImportedRelation) -> [UInt64] {
         var keys = [relation.known.tableKey]
         if MessageTable.holds(relation.known.relation) { keys.append(MessageTable.key) }
@@ -258,7 +259,7 @@ struct ImportedChange {
 
     // MARK: Row images
 
-    /// All columns in their order: another order, or one too few, is a line that was tampered with.
+    /// Reads all columns in their order. Another order, or a missing column, means that someone tampered with the line.
     @_lifetime(scanner: copy scanner)
     private func row(_ scanner: inout JSONScanner, _ buffer: inout ByteWriter) throws {
         guard let columns = relation?.known.relation.columns else { throw Refused("a row before its relation") }
@@ -301,11 +302,11 @@ struct ImportedChange {
         let place = buffer.count
         buffer.append(big: UInt32(0))
         append(&buffer)
-        // Row images are PostgreSQL's own: big-endian.
+        // Row images have PostgreSQL's byte order: big-endian.
         buffer.set(little: UInt32(truncatingIfNeeded: buffer.count - place - 4).byteSwapped, at: place)
     }
 
-    /// A message's prefix or content: a text, or bytes.
+    /// Reads a message's prefix or content: a text, or bytes in hexadecimal.
     @_lifetime(scanner: copy scanner)
     private func text(_ token: JSONToken, _ scanner: inout JSONScanner, _ buffer: inout ByteWriter) throws {
         if token == .string { return scanner.appendText(to: &buffer) }
@@ -317,7 +318,7 @@ struct ImportedChange {
 }
 
 extension RecordedRelation {
-    /// The row's hash, or that of what cannot be told apart when the image does not tell the whole key.
+    /// Returns the row's hash. If the image lacks part of the key, returns the hash for rows without a known key.
     func rowKey(inTuple image: RawSpan) -> UInt64 {
         guard !keyColumns.isEmpty else { return unkeyed }
         var hash = RowKey.row(table: tableKey)

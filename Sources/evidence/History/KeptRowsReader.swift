@@ -2,11 +2,12 @@ import Bytes
 import Change
 import EventLog
 
-/// Rows that were read from the database and put into the log, in its order: a note at a time.
+/// Reader of rows that were read from the database and put into the log. Returns one note at a time, in the log's
+/// order.
 struct KeptRowsReader: ~Copyable {
-    /// Where a note stands.
+    /// Place of a note in the log.
     struct Place {
-        /// Of the change that comes next.
+        /// Offset of the next change after the note.
         var offset: UInt64
         var epoch: UInt64
     }
@@ -15,7 +16,8 @@ struct KeptRowsReader: ~Copyable {
     private var notes: ArraySlice<KeptRows> = []
     private var place = Place(offset: 0, epoch: 0)
 
-    /// - Parameter tables: keys of tables; entries without any of them may be passed over. Empty is all tables.
+    /// - Parameter tables: keys of the wanted tables; entries without any of them may be skipped. Empty means all
+    ///   tables.
     init(_ log: HistoryLog, of tables: [UInt64] = []) throws {
         let keys = tables.isEmpty ? [RowKey.kept] : tables.map { RowKey.kept(table: $0) }
         reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: keys)
@@ -49,7 +51,7 @@ struct KeptRowsReader: ~Copyable {
         }
     }
 
-    /// The schemas that such rows have, with the epoch that each was read in; once for each note.
+    /// Calls `body` once for each note, with the schema of its rows and the epoch in which they were read.
     static func visitSchemas(_ log: HistoryLog, _ body: ([UInt8], UInt64) -> Void) throws {
         var reader = try KeptRowsReader(log)
         while try reader.find() {
@@ -64,7 +66,7 @@ struct KeptRowsReader: ~Copyable {
 }
 
 extension KeptRows {
-    /// What of it may be shown, in the form that it has.
+    /// Returns the rows as they may be shown, in the same form.
     func masked(by masks: MaskedRelation) throws(ByteError) -> KeptRows {
         var shown = self
         for index in rows.indices where !rows[index].isForgotten {
@@ -79,7 +81,7 @@ extension KeptRows {
 }
 
 extension RowValue {
-    /// Of an image as `Tuple` reads it.
+    /// Decodes a row image in the form that `Tuple` reads.
     static func row(_ image: [UInt8]) throws(ByteError) -> [RowValue] {
         // SAFETY: any byte is a valid UInt8, and the array outlives the tuple.
         let tuple = Tuple(unsafe image.span.bytes)
@@ -90,7 +92,7 @@ extension RowValue {
         return values
     }
 
-    /// As `TupleColumns` reads it. What is not to be shown is the text that says so.
+    /// Appends the value in the form that `TupleColumns` reads. A masked value becomes the text of its mark.
     func append(to tuple: inout ByteWriter) {
         switch self {
         case .null: tuple.append(UInt8(ascii: "n"))

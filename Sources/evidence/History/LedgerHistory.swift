@@ -2,14 +2,14 @@ import Bytes
 import Change
 import EventLog
 
-/// A note of the ledger, and where in the log it stands.
+/// A note of the ledger with its place in the log.
 public struct RecordedNote: Sendable, Equatable {
-    /// As it may be shown.
+    /// Note as it may be shown.
     public var note: LedgerNote
     public var epoch: UInt64
-    /// Of the next change behind it.
+    /// Offset of the next change after the note.
     public var place: UInt64
-    /// As it was written; nil where nothing of it is hidden.
+    /// Unmasked note; nil if nothing of it is masked.
     private var sealed: LedgerNote?
 
     init(note: LedgerNote, epoch: UInt64, place: UInt64, masking: Masking = .nothing) {
@@ -19,14 +19,14 @@ public struct RecordedNote: Sendable, Equatable {
         sealed = self.note == note ? nil : note
     }
 
-    /// The note with all that it says. Whoever asks for it says so by `@_spi(Judging)`, and shows nothing of it.
+    /// Unmasked note. Only code that imports `@_spi(Judging)` sees it, and must show nothing of it.
     @_spi(Judging) public var whole: LedgerNote { sealed ?? note }
 
-    /// What it asked for.
+    /// Bindings that the client asked for.
     public var bindings: [ListedBinding] { ListedBinding.all(in: note.bindings, of: whole.bindings) }
 }
 
-/// Which notes are asked for: all of a window, or only a user's or a socket's, and that some are missing.
+/// Query for notes: all of a window, or those of one user or socket. Always includes notes about missing notes.
 public struct LedgerQuery: Sendable {
     public var from: HistoryBound?
     public var to: HistoryBound?
@@ -51,13 +51,13 @@ public struct LedgerQuery: Sendable {
 }
 
 extension HistoryLog {
-    /// Gives each note to `visit`, in the order of the log. Stretches of the log that have none are passed over.
+    /// Calls `visit` for each note, in the order of the log. Skips stretches of the log without such notes.
     public func ledger(_ query: LedgerQuery, _ visit: (RecordedNote) throws -> Void) throws {
         let window = try window(from: query.from, to: query.to)
         var reader = try EventLogReader(directory: directory, from: window.start, matchingAnyOf: query.keys)
         while try reader.next() {
             let entry = reader.entry
-            // What stands right before the window's end is in it.
+            // A note directly before the window's end belongs to the window.
             if entry.offset > window.endOffset || entry.segment > window.lastSegment { return }
             guard entry.kind == .ledger, entry.offset >= window.firstOffset else { continue }
             for note in try notes(of: reader) where query.wants(note) {
@@ -78,51 +78,52 @@ extension HistoryLog {
     }
 }
 
-/// A channel as the ledger has it, from its join to its end.
+/// A channel from its join to its end, as the ledger records it.
 public struct Attendance: Sendable {
     public enum End: Sendable, Equatable {
-        /// It may be there still.
+        /// No end is recorded. The channel may still be there.
         case none
-        /// All before was sent.
+        /// The channel left. The hub had sent it every change before `before`.
         case left(before: UInt64, received: UInt64, time: Int64, reason: String)
-        /// The hub ended without a word: all before the one was sent, and it began anew behind the other.
+        /// The hub stopped without recording an end. It had sent every change before `sentBefore`, and began anew at
+        /// `behind`.
         case cut(sentBefore: UInt64, behind: UInt64, time: Int64)
-        /// There was no room for notes, its end maybe among them: all before the one was sent, and of the other and what is behind
-        /// it nothing is known.
+        /// Notes are missing for lack of room, perhaps one about the channel's end. The hub had sent every change
+        /// before `sentBefore`; nothing is known about later changes. `behind` is the place of the gap in the notes.
         case missed(sentBefore: UInt64, behind: UInt64, time: Int64)
     }
 
-    /// Its join, or the oldest that the log has of it.
+    /// Note of the join, or the oldest note that the log has of the channel.
     public let joined: RecordedNote
     public var end = End.none
-    /// Whose it became later.
+    /// Notes of renewed tokens, each with the claims that the channel has from then on.
     public var renewals: [RecordedNote] = []
-    /// What it was told to be missing.
+    /// Notes of losses that the hub reported to the channel.
     public var losses: [RecordedNote] = []
     /// Place in the log by which the client had certainly reached the end of its catch-up; nil if nobody recorded that.
     public internal(set) var caughtUpBy: UInt64?
-    /// Place in the log by which the client had certainly passed the change that the book is about; nil if nobody recorded
-    /// that.
+    /// Place in the log by which the client had certainly passed the change that the book is limited to; nil if no note
+    /// records that.
     public internal(set) var passedBy: UInt64?
 
     init(_ joined: RecordedNote) { self.joined = joined }
 
     public var session: UInt64 { joined.note.session }
-    /// It is a request over HTTP that was answered at once.
+    /// True for a request over HTTP that the hub answered at once.
     public var isAnswer: Bool { joined.note.event == .answered }
     public var channel: UInt32 { joined.note.channel }
     var loop: UInt64 { session & LedgerNote.loopBits }
-    /// The first change that is for it.
+    /// Offset of the first change that the channel is to receive.
     public var since: UInt64 { joined.note.offset }
 
-    /// With what claims it was there at a change.
+    /// Returns the note with the claims that the channel had at a change.
     public func holder(at offset: UInt64) -> RecordedNote {
         renewals.last { $0.note.offset <= offset } ?? joined
     }
 
-    /// Place in the log by which the client had certainly reached a change from before its return, or one committed before it
-    /// had caught up. Rights at any time until then may have decided whether it was sent the change. Nil if the client was
-    /// connected at the change.
+    /// Returns a place in the log by which the client had certainly reached a change during its catch-up: one from
+    /// before its return, or one committed before it had caught up. Rights at any time until that place may have
+    /// decided if the hub sent the change. Nil if the client was connected at the change.
     public func catchUpEnd(to offset: UInt64) -> UInt64? {
         guard since < joined.place, joined.note.event != .stands, !isAnswer else { return nil }
         if let caughtUpBy, caughtUpBy <= offset { return nil }
@@ -135,24 +136,24 @@ public struct Attendance: Sendable {
         return [first] + renewals.filter { $0.place > first.place && $0.place <= place && $0.note.offset > offset }
     }
 
-    /// What the ledger says of a change that its bindings match and its claims let it see.
+    /// Result of the ledger for a change that the channel's bindings match and its claims allow.
     public enum Reach: Sendable, Equatable {
-        /// It was joined behind the change.
+        /// The channel joined after the change.
         case notYet
         case sent(isReceived: Bool)
-        /// It was sent when its client had come back and gone on.
+        /// The hub sent the change after the client had come back and resumed.
         case sentLater(isReceived: Bool)
-        /// It had ended before it came to the change.
+        /// The channel ended before it reached the change.
         case endedBefore
-        /// The hub ended meanwhile, or there was no room for notes: whether it came to the change nobody wrote down.
+        /// The hub stopped meanwhile, or notes are missing. Nothing records if the channel reached the change.
         case unknown
     }
 
-    /// - Parameter committed: when the change was.
+    /// - Parameter committed: commit time of the change.
     public func reach(of offset: UInt64, committed: Int64) -> Reach {
         guard since <= offset else { return .notYet }
-        // When who only stands there was joined the log does not have any more: before all that it has.
-        // Clocks may differ: who was noted before the change was not later.
+        // For a channel noted as `stands`, the log no longer has the join. It was before everything in the log.
+        // Clocks may differ: a channel that was noted before the change did not join later.
         let isLater = joined.note.event != .stands && joined.note.time > committed && joined.place > offset
         switch end {
         case .none: return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
@@ -171,12 +172,12 @@ public struct Attendance: Sendable {
     }
 }
 
-/// The channels that the ledger has.
+/// Collection of the channels in the ledger.
 public struct AttendanceBook: Sendable {
-    /// Who had gone that long before a change is not told of it.
+    /// Longest time from a channel's end to a change at which the book still lists the channel.
     public static let goneMicroseconds: Int64 = 3_600_000_000
 
-    /// A change that all is about: no more is kept than it concerns.
+    /// Change that limits the book: only channels that the change concerns are kept.
     private struct Concern {
         var offset: UInt64
         var committed: Int64
@@ -192,13 +193,13 @@ public struct AttendanceBook: Sendable {
     private var next = 0
     private var open: [Key: Int] = [:]
     private let concern: Concern?
-    /// What each loop had sent to all whom it served then.
+    /// Newest note of each loop about the offset that it had reached for all its channels.
     private var reached: [UInt64: LedgerNote] = [:]
-    /// By loop: of which changes its deliveries are not all recorded.
+    /// Ranges of changes whose deliveries are not all recorded, by loop.
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
     /// Place of the first note that is written only by a ledger with joins.
     private var keptFrom: UInt64?
-    /// So many channels that came and went, and requests, are not in the log: there was no room.
+    /// Number of short-lived channels, and of requests, that the log lacks because there was no room for their notes.
     public private(set) var strangers: UInt64 = 0
 
     public init(_ log: HistoryLog) throws {
@@ -206,7 +207,8 @@ public struct AttendanceBook: Sendable {
         try log.ledger(LedgerQuery()) { add($0) }
     }
 
-    /// Those that a change may have concerned: who had joined, and not gone long before; of a user, all that were his.
+    /// Lists the channels that a change may concern: they had joined, and had not ended long before. With `subject`,
+    /// lists all channels of that user.
     public init(_ log: HistoryLog, at change: RecordedChange, of subject: String? = nil) throws {
         concern = Concern(
             offset: change.offset, committed: change.time ?? .max, subject: subject.map { Array($0.utf8) })
@@ -215,10 +217,10 @@ public struct AttendanceBook: Sendable {
         known = known.filter { $0.value.holder(at: concern.offset).whole.subject == subject }
     }
 
-    /// Of what is added to it.
+    /// Creates a book without notes; the caller adds them.
     public init() { concern = nil }
 
-    /// - Parameter place: of the next change behind the note.
+    /// - Parameter place: offset of the next change after the note.
     public mutating func add(_ note: LedgerNote, at place: UInt64) {
         add(RecordedNote(note: note, epoch: 0, place: place))
     }
@@ -226,21 +228,21 @@ public struct AttendanceBook: Sendable {
     /// True if joins were being recorded at the offset. A client that is not in the book then was not connected.
     public func isKept(at offset: UInt64) -> Bool { keptFrom.map { $0 <= offset } ?? false }
 
-    /// In the order of their joins.
+    /// All channels, in the order of their joins.
     public var all: [Attendance] { known.keys.sorted().compactMap { known[$0] } }
 
-    /// All that its loop had sent then was sent to it, and that was written down.
+    /// True if the ledger records that the channel's loop had sent the change at this offset to all its channels.
     func hasReached(_ offset: UInt64, _ attendance: Attendance) -> Bool {
         guard let reached = reached[attendance.loop], reached.time > attendance.joined.note.time else { return false }
         return offset < reached.offset
     }
 
-    /// Of the change, what was sent to the socket may be missing among recorded deliveries.
+    /// True if recorded deliveries of the change to the socket may be missing.
     public func lacksDeliveries(of offset: UInt64, to session: UInt64) -> Bool {
         unrecorded[session & LedgerNote.loopBits]?.contains { $0.contains(offset) } == true
     }
 
-    /// It ended, and the change is not one that it came to.
+    /// Drops an ended channel that did not reach the change, if the channel ended long before the change.
     private mutating func forget(_ place: Int, goneAt time: Int64) {
         guard let concern, let attendance = known[place] else { return }
         let isGone = attendance.reach(of: concern.offset, committed: concern.committed) == .endedBefore
@@ -256,7 +258,7 @@ public struct AttendanceBook: Sendable {
         forget(place, goneAt: began.note.time)
     }
 
-    /// All before there was certainly sent to it.
+    /// Returns the offset before which every change was certainly sent to the channel.
     private func sentBefore(_ attendance: Attendance?) -> UInt64 {
         guard let attendance else { return 0 }
         if case .missed(let sentBefore, _, _) = attendance.end { return sentBefore }
@@ -279,13 +281,13 @@ public struct AttendanceBook: Sendable {
         if known[place]?.passedBy == nil { known[place]?.passedBy = note.place }
     }
 
-    /// Notes of its loop are missing, its own maybe.
+    /// Puts the channel in doubt: notes of its loop are missing, perhaps notes about the channel.
     private mutating func doubt(_ place: Int, _ missed: RecordedNote) {
         let sent = sentBefore(known[place])
         known[place]?.end = .missed(sentBefore: sent, behind: missed.place, time: missed.note.time)
     }
 
-    /// It is there still, behind a doubt.
+    /// Ends the doubt about a channel that is still there.
     private mutating func confirm(_ place: Int, _ stands: RecordedNote) {
         guard let attendance = known[place], case .missed(_, let behind, _) = attendance.end else { return }
         known[place]?.end = .none
@@ -294,7 +296,7 @@ public struct AttendanceBook: Sendable {
             holder.whole.claims != stands.whole.claims || holder.note.subject != stands.note.subject
                 || holder.note.role != stands.note.role
         else { return }
-        // That its token was renewed is among what is missing.
+        // The note of its renewed token is among the missing ones.
         var renewed = stands
         renewed.note.offset = behind
         known[place]?.renewals.append(renewed)
@@ -343,7 +345,7 @@ public struct AttendanceBook: Sendable {
             if note.offset > 0 {
                 for place in open.values where known[place]?.loop == UInt64(note.channel) { doubt(place, recorded) }
             }
-            // Who was noted before the change is known.
+            // Channels that were noted before the change are known.
             if recorded.place >= concern?.offset ?? 0 { strangers += note.received }
         case .unrecorded:
             if note.offset < note.received {

@@ -1,21 +1,21 @@
 import Bytes
 import Change
 
-/// A binding as the ledger has it.
+/// A binding as the ledger records it.
 public struct ListedBinding: Sendable, Hashable {
     public var event = "*"
     public var schema = "*"
     public var table = "*"
-    /// As it may be shown.
+    /// Filter as it may be shown.
     public var filter: String?
-    /// As it was asked for. Whoever asks for it says so by `@_spi(Judging)`, and shows nothing of it.
+    /// Filter as the client sent it. Only code that imports `@_spi(Judging)` sees it, and must show nothing of it.
     @_spi(Judging) public var wholeFilter: String?
 
     public func isAbout(_ schema: String, _ table: String) -> Bool {
         (self.schema == "*" || self.schema == schema) && (self.table == "*" || self.table == table)
     }
 
-    /// What is no such list has none.
+    /// Parses a list of bindings; returns an empty list for anything else.
     static func all(in json: [UInt8]) -> [ListedBinding] {
         var bindings: [ListedBinding] = []
         do throws(ByteError) {
@@ -38,7 +38,7 @@ public struct ListedBinding: Sendable, Hashable {
         }
     }
 
-    /// The same list as it may be shown and as it was written.
+    /// Parses one list in its masked and its original form. The original supplies `wholeFilter`.
     static func all(in shown: [UInt8], of whole: [UInt8]) -> [ListedBinding] {
         let written = all(in: whole)
         let listed = all(in: shown)
@@ -62,7 +62,7 @@ public struct ListedBinding: Sendable, Hashable {
 }
 
 extension LedgerNote {
-    /// The note as it may be shown: of claims and filters without what is masked.
+    /// Returns the note as it may be shown: without the masked parts of claims and filters.
     func masked(by masking: Masking) -> LedgerNote {
         guard !masking.isNothing else { return self }
         var shown = self
@@ -72,7 +72,8 @@ extension LedgerNote {
         return shown
     }
 
-    /// A list whose filters have something to hide is written anew, with what is known of bindings.
+    /// Returns the list as it may be shown. If a filter has masked parts, the list is written anew with the known
+    /// fields only.
     private static func masked(_ bindings: [UInt8], by masking: Masking) -> [UInt8] {
         guard !bindings.isEmpty else { return bindings }
         let listed = ListedBinding.all(in: bindings)

@@ -2,7 +2,7 @@ import Bytes
 import Change
 import EventLog
 
-/// The log as lines of JSON, without loss: an import makes the same entries of them.
+/// Lossless export of a log as lines of JSON. An import makes the same entries from them.
 ///
 ///     {"type":"header","format":"tidewire-log","version":1,"source":…,"epoch":…,"offset":…,"lsn":…}
 ///     {"type":"relation",…}       a schema, before the first change that has it
@@ -13,13 +13,13 @@ import EventLog
 ///     {"type":"entry",…}          anything else, in hexadecimal
 ///     {"type":"end","offset":…,"lines":…}
 ///
-/// Values are PostgreSQL's text; NULL is null, {"unchanged":true} a large value that was not sent, {"hex":…} bytes that are
-/// no text, {"binary":…} a value in PostgreSQL's binary form.
+/// Values are PostgreSQL's text. NULL is null; {"unchanged":true} is a large value that was not sent; {"hex":…} are
+/// bytes that are not text; {"binary":…} is a value in PostgreSQL's binary form.
 public struct LogExport: ~Copyable {
     private var reader: EventLogReader
-    /// For a window with an end in time: where the last transaction in it ends.
+    /// End of the export; for a window with an end time, the end of the last transaction in the window.
     private let endOffset: UInt64
-    /// What is exported, as far as that is known before.
+    /// Offsets that are exported, as far as known beforehand.
     public let offsets: Range<UInt64>
     private let masking: Masking
     private var names: TableNames
@@ -28,14 +28,14 @@ public struct LogExport: ~Copyable {
     private var lines = 0
     private var nextOffset: UInt64 = 0
     private var isInside = false
-    /// Of those who were there before what is exported, as they may be shown.
+    /// Notes about channels that had joined before the export begins, as they may be shown.
     private var openingNotes: [LedgerNote] = []
-    /// What the catalog said goes out as it is written, also where values are masked.
+    /// True if catalog records are exported as they are, even if values are masked.
     private var includesPolicies = false
     private var openingRecord: CatalogRecord?
 
-    /// Transactions are exported whole: one that the window touches is in it. A window in time becomes the stretch from the
-    /// first transaction in it to the last.
+    /// Prepares an export of whole transactions: each transaction that the window touches is included. A window in time
+    /// becomes the range from its first transaction to its last.
     public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?) throws {
         let window = try log.window(from: from, to: to)
         let endOffset = try Self.endOffset(log, window)
@@ -62,16 +62,16 @@ public struct LogExport: ~Copyable {
         return min(end, window.endOffset)
     }
 
-    /// Says at the beginning who was joined then.
+    /// Sets the notes about channels that are joined where the export begins.
     mutating func begin(with notes: [LedgerNote]) { openingNotes = notes }
 
-    /// The catalog's records are in it as they are written, and the one that counts where it begins.
+    /// Includes catalog records as they are, preceded by the record that is valid where the export begins.
     mutating func includePolicies(beginningWith record: CatalogRecord?) {
         includesPolicies = true
         openingRecord = record
     }
 
-    /// Gives line after line, each with its line break, and after each entry where it has come to.
+    /// Passes each line, with its line break, to `write`. Passes the offset reached after each entry to `noting`.
     public mutating func run(
         _ write: (RawSpan) throws -> Void, noting: (UInt64) -> Void = { _ in }
     ) throws {
@@ -120,7 +120,7 @@ public struct LogExport: ~Copyable {
         line.append("{\"type\":\"header\",\"format\":\"tidewire-log\",\"version\":1,\"source\":\"")
         line.append(decimal: header.source)
         line.append("\",\"epoch\":")
-        // What begins with a gap comes after an epoch that is not in the export; zero is the epoch of no log.
+        // A gap at the beginning follows an epoch outside the export. Zero, the epoch of no log, stands for it.
         line.append(quoted: Hex.text(reader.entry.kind == .gap ? 0 : header.epoch))
         line.append(",\"offset\":")
         line.append(decimal: reader.entry.offset)
@@ -191,7 +191,7 @@ public struct LogExport: ~Copyable {
         try flush(write)
     }
 
-    /// What this version does not know, or could not make again from values.
+    /// Writes an entry in hexadecimal, because this version does not know it or could not rebuild it from values.
     private mutating func writeOther(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
         guard let payload = try shownPayload(entry) else { return }
         line.append("{\"type\":\"entry\",\"offset\":")
@@ -209,11 +209,11 @@ public struct LogExport: ~Copyable {
         try flush(write)
     }
 
-    /// What people told of themselves, their claims and filters may have what is to be hidden; what nobody can look into is
-    /// left out.
+    /// Returns the payload as it may be shown: presence, claims, filters and kept rows are masked. Returns nil for a
+    /// kind of entry that cannot be masked; the export leaves it out.
     private func shownPayload(_ entry: EventLogEntry) throws -> [UInt8]? {
         let payload = reader.payload.copied()
-        // An operator's own words are for whoever reads the log.
+        // Operators write their marks for everyone who reads the log.
         if masking.isNothing || [.catalogMark, .operatorMark].contains(entry.kind) { return payload }
         if includesPolicies, entry.kind == .catalogRecord { return payload }
         guard entry.changeCount == 0 else {
@@ -246,7 +246,7 @@ public struct LogExport: ~Copyable {
         return try note.masked(by: MaskedRelation(relation, masking, alsoCalled: names[relation]))
     }
 
-    /// The LSN and time of the entry itself.
+    /// Appends the LSN and time of the entry itself.
     private mutating func appendPlace(_ entry: EventLogEntry) {
         line.append(",\"lsn\":")
         line.append(quoted: LSN(entry.lsn).description)
@@ -282,7 +282,7 @@ public struct LogExport: ~Copyable {
         appendPlace(entry)
         line.append("}")
         try flush(write)
-        // Out of the export: what is written changes, while what it is made of is lent by the reader. Parts may be large.
+        // Taken out of `self`: the line changes while the reader lends the payload. Parts may be too large to copy.
         var line = ByteWriter(capacity: 16)
         swap(&line, &self.line)
         defer { swap(&line, &self.line) }
@@ -308,7 +308,7 @@ public struct LogExport: ~Copyable {
         return count
     }
 
-    /// The relations of this part that were not written yet, in the order of their first use.
+    /// Returns the relations of this part that are not written yet, in the order of their first use.
     private func usedRelations() throws -> [UInt64] {
         var used: [UInt64] = []
         var part = try TransactionPart(reader.payload)
@@ -352,18 +352,18 @@ public struct LogExport: ~Copyable {
     }
 }
 
-/// A relation with what the export needs to know of it.
+/// A relation with the export's masks and state for it.
 struct ExportedRelation {
     let relation: Relation
-    /// Nil where nothing is hidden.
+    /// Nil if nothing is masked.
     let masks: MaskedRelation?
     var isWritten = false
 }
 
-/// Whether a part can be written as values and made again of them, byte for byte.
+/// Check that a part can be written as values and rebuilt from them, byte for byte.
 enum PartCheck {
     static func isPlain(_ payload: RawSpan, _ entry: EventLogEntry, _ relations: [UInt64: ExportedRelation]) -> Bool {
-        // The flags, of which this version knows one.
+        // The flags. This version knows one of them.
         guard payload.byteCount > 1, payload.byte(1) & ~1 == 0, var part = try? TransactionPart(payload),
             part.changeCount == entry.changeCount, isText(part.info.origin)
         else { return false }
@@ -377,7 +377,7 @@ enum PartCheck {
         }
     }
 
-    /// An origin with the replacement character may have had other bytes.
+    /// False for an origin with the replacement character, which may stand for other bytes.
     private static func isText(_ origin: String) -> Bool { !origin.unicodeScalars.contains("\u{fffd}") }
 
     private static func isPlain(_ change: borrowing Change, _ relations: [UInt64: ExportedRelation]) throws -> Bool {
@@ -385,7 +385,7 @@ enum PartCheck {
         guard let relation = relations[change.relation] else { return false }
         let width = relation.relation.columns.count
         guard Set(relation.relation.columns.map(\.name)).count == width else { return false }
-        // What was forgotten is longer than what it says, which is all that is kept of it.
+        // A forgotten image is longer than its content, and the export has only the content.
         if let old = change.old, try !isWhole(old, width, change.isForgotten) { return false }
         if let new = change.new, try !isWhole(new, width, change.isForgotten) { return false }
         return true
@@ -437,7 +437,7 @@ private func appendChange(
     line.append("}")
 }
 
-/// What is left of each image that was forgotten: since when, and what tells its row from others.
+/// Appends the rest of each forgotten image: the day of the removal, and the part of the key's hash that is left.
 private func appendMarks(_ change: borrowing Change, to line: inout ByteWriter) {
     let marks = change.forgottenMarks
     line.append(",\"forgotten\":{\"on\":")

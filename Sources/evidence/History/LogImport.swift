@@ -5,20 +5,20 @@ import EventLog
 import Synchronization
 import System
 
-/// Why a line of an export was refused.
+/// Refusal of a line of an export.
 public struct ImportRefusal: Error, Sendable, CustomStringConvertible {
-    /// Counted from one.
+    /// Number of the line, counted from one.
     public let line: Int
     public let reason: String
 
     public var description: String { "line \(line): \(reason)" }
 }
 
-/// Lines of an export in; the log they tell of, made in an empty directory.
+/// Import of an export's lines, which makes a log in an empty directory.
 ///
-/// Offsets, positions, epochs, times and payloads are those of the export. Segments are cut anew, and all that was imported
-/// is sealed in the end: what a later flush would vouch for in a log that is written, is vouched for by the segments' sizes
-/// here. A bit that changes is then damage, and never taken for the torn tail of a crash.
+/// The log has the offsets, positions, epochs, times and payloads of the export. The import cuts segments anew and
+/// seals all of them at the end. In a live log, a later flush confirms that entries are complete; here the sizes of the
+/// segments do. So a flipped bit counts as damage, and never as the torn tail of a crash.
 public final class LogImport {
     private struct OpenPart {
         var offset: UInt64
@@ -38,7 +38,7 @@ public final class LogImport {
     private var written: Set<UInt64> = []
     private var writtenIn: UInt64 = 0
     private var part: OpenPart?
-    /// Where the line stood that ended the part; it is appended with the next line, which takes the place of that one.
+    /// Number of the line that completed the part. The import appends the part when the next line comes.
     private var partEnd = 0
     private var payload = ByteWriter(capacity: 64 << 10)
     private var isEnded = false
@@ -51,10 +51,10 @@ public final class LogImport {
         self.segmentBytes = segmentBytes
     }
 
-    /// Where the log ends by now.
+    /// Current end of the imported log.
     public var endOffset: UInt64 { writer?.nextOffset ?? finalOffset }
 
-    /// One line without its line break.
+    /// Imports one line without its line break.
     public func take(_ line: RawSpan) throws {
         try appendWholePart()
         lines += 1
@@ -73,7 +73,7 @@ public final class LogImport {
         }
     }
 
-    /// After the last line: makes all of it durable.
+    /// Makes all of the log durable. Must be called after the last line.
     public func finish() throws {
         guard isEnded, let writer else {
             throw ImportRefusal(line: lines + 1, reason: "the export ends before its end line")
@@ -267,7 +267,8 @@ public final class LogImport {
     private func change(_ scanner: inout JSONScanner) throws {
         guard var open = part else { throw Refused("a change outside of a transaction") }
         let offset = open.offset + UInt64(open.changes - open.left)
-        // Out of the properties: so the part is not copied while it grows, and what an object holds cannot be lent out.
+        // Taken out of the properties, so that the part is not copied while it grows. Properties of an object cannot be
+        // lent.
         part = nil
         var payload = ByteWriter(capacity: 16)
         swap(&payload, &self.payload)
@@ -290,7 +291,7 @@ public final class LogImport {
         partEnd = lines
     }
 
-    /// With the line after its last one: a large line is not in memory any more then.
+    /// Appends a complete part. Called with the line after its last one, when a large line is no longer in memory.
     private func appendWholePart() throws {
         guard let part, part.left == 0 else { return }
         do {
@@ -303,7 +304,7 @@ public final class LogImport {
     private func append(_ part: OpenPart) throws {
         let writer = try open()
         self.part = nil
-        // Out of the object and back: what an object holds cannot be lent out.
+        // Taken out of the object for the call, because properties of an object cannot be lent.
         var finished = ByteWriter(capacity: 16)
         swap(&finished, &payload)
         defer { swap(&finished, &payload) }
@@ -315,14 +316,14 @@ public final class LogImport {
     }
 }
 
-/// What is wrong with the present line.
+/// Refusal of the current line.
 struct Refused: Error {
     let reason: String
 
     init(_ reason: String) { self.reason = reason }
 }
 
-/// The epoch that the writer is to begin next.
+/// Epoch that the writer begins next.
 private final class NextEpoch: Sendable {
     private let next = Mutex<UInt64>(0)
 
@@ -332,7 +333,7 @@ private final class NextEpoch: Sendable {
     }
 }
 
-/// What a line says of its entry as such.
+/// Fields of a line that every entry has.
 struct EntryPlace {
     var lsn: LSN
     var time: Int64
@@ -363,7 +364,7 @@ struct ImportFields {
     private var numbers: [String: String] = [:]
     private var flags: [String: Bool] = [:]
 
-    /// Reads on behind the type, to the end of the line.
+    /// Reads the rest of the line after its type.
     @_lifetime(scanner: copy scanner)
     init(_ scanner: inout JSONScanner) throws {
         while true {
@@ -412,7 +413,7 @@ struct ImportFields {
         return time
     }
 
-    /// Sixty-four bits are more than a number of JavaScript's holds, so these are texts.
+    /// Returns a number of 64 bits from a text. Numbers of JavaScript cannot hold 64 bits, so an export has texts.
     func hex(_ name: String) throws -> UInt64 {
         guard let number = UInt64(try text(name), radix: 16) else { throw Refused("\(name) is no hexadecimal number") }
         return number

@@ -2,15 +2,15 @@ import Bytes
 import Change
 import EventLog
 
-/// What a window of the log holds, counted: nothing of the values in it.
+/// Counts over a window of the log, without any values of rows.
 public struct LogStatistics: Sendable {
-    /// What is counted together.
+    /// Property by which changes are grouped.
     public enum Grouping: String, CaseIterable, Sendable {
         case table, operation, origin, minute, hour, day
 
         public var isOfTime: Bool { span != nil }
 
-        /// Microseconds, where it is a span of time.
+        /// Length of a group in microseconds; nil if groups are not spans of time.
         var span: Int64? {
             switch self {
             case .minute: 60_000_000
@@ -24,28 +24,28 @@ public struct LogStatistics: Sendable {
     public enum Group: Hashable, Sendable {
         case table(TableName)
         case operation(Operation)
-        /// Empty for what was made here.
+        /// Origin of the changes; empty for changes made in this database.
         case origin(String)
-        /// From then on, in Unix microseconds.
+        /// Beginning of the span, in Unix microseconds.
         case time(Int64)
-        /// Messages outside of transactions before anything whose time is known.
+        /// Messages outside of transactions, before the first entry with a known time.
         case unknownTime
-        /// Messages, which are of no table.
+        /// Messages, which belong to no table.
         case messages
     }
 
-    /// The fewest of them that are worth a line: of times all, since they are a row in which nothing may be missing.
+    /// Returns the first `top` groups. Returns all groups of time unless `top` is 0, so that the series has no holes.
     public func groups(top: Int) -> ArraySlice<(group: Group, count: Count)> {
         grouping.isOfTime && top > 0 ? groups[...] : groups.prefix(top)
     }
 
     public struct Count: Sendable, Equatable {
-        /// By their places.
+        /// Counts by `Operation.place`.
         fileprivate var operations = Array(repeating: UInt64(0), count: Operation.allCases.count)
         public internal(set) var changes: UInt64 = 0
-        /// Each of which has at least one of the changes.
+        /// Number of transactions with at least one of the changes.
         public internal(set) var transactions: UInt64 = 0
-        /// Of the rows' images, as the log has them.
+        /// Size of the row images, as stored in the log.
         public internal(set) var bytes: UInt64 = 0
 
         fileprivate var lastTransaction: UInt64 = 0
@@ -71,9 +71,9 @@ public struct LogStatistics: Sendable {
 
     public let grouping: Grouping
     public internal(set) var total = Count()
-    /// Of one unbroken history each, but for these.
+    /// Gaps in the window. History between them is unbroken.
     public internal(set) var gaps: [RecordedGap] = []
-    /// When the first and the last of the changes were committed, as far as that is known.
+    /// Earliest and latest known commit time of the changes.
     public internal(set) var times: ClosedRange<Int64>?
     public internal(set) var offsets: ClosedRange<UInt64>?
     private var counts: [Count] = []
@@ -81,19 +81,19 @@ public struct LogStatistics: Sendable {
     private var largestOnes: Largest<Transaction>
     private var largestChanges: Largest<LargeChange>
 
-    // The one that is being counted
+    // The transaction that is being counted
     private var current: Transaction?
     private var currentNumber: UInt64 = 0
     private var placeOfTransaction: Int?
 
-    /// - Parameter top: how many of the largest are kept.
+    /// - Parameter top: number of largest transactions, and of largest rows, to keep.
     public init(by grouping: Grouping, top: Int) {
         self.grouping = grouping
         largestOnes = Largest(top)
         largestChanges = Largest(top)
     }
 
-    /// Those of time in its order, others by how much changed.
+    /// Groups of time in the order of time; other groups by the number of changes, largest first.
     public var groups: [(group: Group, count: Count)] {
         let all = places.map { (group: $0.key, count: counts[$0.value]) }
         return all.sorted { one, other in
@@ -103,13 +103,13 @@ public struct LogStatistics: Sendable {
         }
     }
 
-    /// By bytes, the largest first.
+    /// Largest transactions by bytes, largest first.
     public var largestTransactions: [Transaction] { largestOnes.sorted }
     public var largestRows: [LargeChange] { largestChanges.sorted }
 
     // MARK: Counting
 
-    /// What follows is of this transaction.
+    /// Begins a transaction. The changes added next belong to it.
     mutating func begin(_ info: TransactionInfo, time: Int64, offset: UInt64) {
         if let current, current.info.commitLSN == info.commitLSN, current.info.xid == info.xid { return }
         finish()
@@ -126,18 +126,18 @@ public struct LogStatistics: Sendable {
         if grouping == .origin { return .origin(info.origin) }
         guard let span = grouping.span else { return nil }
         if time == .min { return .unknownTime }
-        // Before 1970 too it is the span that the moment is in.
+        // Rounds down before 1970 too, so that the span contains the time.
         let (whole, rest) = time.quotientAndRemainder(dividingBy: span)
         return .time((rest < 0 ? whole - 1 : whole) * span)
     }
 
-    /// No more comes of the transaction at hand.
+    /// Ends the current transaction.
     mutating func finish() {
         if let current { largestOnes.take(current, size: current.bytes) }
         current = nil
     }
 
-    /// The group of changes of this table, found once for many of them.
+    /// Returns the index of the group for changes of this table. Callers look it up once for many changes.
     mutating func place(of table: TableName?, _ operation: Operation) -> Int {
         switch grouping {
         case .table: place(of: table.map { .table($0) } ?? .messages)
@@ -172,7 +172,7 @@ extension LogStatistics.Group {
 }
 
 extension LogStatistics.Count {
-    /// Transaction 0 is not counted.
+    /// Counts a change. Transaction 0 does not count as a transaction.
     fileprivate mutating func add(_ operation: Operation, _ size: UInt64, _ transaction: UInt64) {
         operations[operation.place] += 1
         changes += 1
@@ -185,7 +185,7 @@ extension LogStatistics.Count {
 }
 
 extension Operation {
-    /// Among all cases, in their order.
+    /// Index among all cases, in their order.
     fileprivate var place: Int {
         switch self {
         case .insert: 0
@@ -197,10 +197,10 @@ extension Operation {
     }
 }
 
-/// The few largest of many.
+/// Collector of the few largest of many elements.
 private struct Largest<Element: Sendable>: Sendable {
     private let room: Int
-    /// The largest first; of equals the one that came first.
+    /// Largest elements first; equal ones in the order of arrival.
     private var kept: [(size: UInt64, element: Element)] = []
 
     init(_ room: Int) { self.room = max(0, room) }
@@ -218,7 +218,8 @@ private struct Largest<Element: Sendable>: Sendable {
 }
 
 extension HistoryReader {
-    /// Counts what the query wants, up to the window's end or the log's. `progress` hears the offset that was come to.
+    /// Counts the changes that the query wants, up to the end of the window or the log. `progress` gets each offset
+    /// reached.
     public mutating func count(into statistics: inout LogStatistics, progress: (UInt64) -> Void) throws {
         var counting = statistics
         while try visitEntry({ reader, entry in
@@ -260,7 +261,7 @@ extension HistoryReader {
         }
     }
 
-    /// What there is to know of changes like the last one, within one part of a transaction.
+    /// Facts about changes like the last one, valid within one part of a transaction.
     private struct Sight {
         var isKnown = false
         var relation: UInt64 = 0

@@ -1,12 +1,12 @@
 import Bytes
 import Change
 
-/// One change as the log has it, with the transaction it belongs to. It owns its values.
+/// One change from the log, with the transaction it belongs to. The struct owns its values.
 public struct RecordedChange: Sendable {
     public var offset: UInt64
     public var epoch: UInt64
     public var transaction: TransactionInfo
-    /// Its place in the transaction.
+    /// Index of the change in its transaction.
     public var index: UInt32
     public var operation: Operation
     public var oldImage: OldImage
@@ -14,20 +14,20 @@ public struct RecordedChange: Sendable {
     public var options: UInt8
     /// Nil for a message.
     public var relation: RecordedRelation?
-    /// Empty where there is no such image.
+    /// Old image; empty if the change has none. The same holds for `new`.
     public var old: [RowValue]
     public var new: [RowValue]
     /// A message's prefix and content.
     public var prefix: [UInt8] = []
     public var content: [UInt8] = []
 
-    /// When it was committed; nil for a message outside of transactions, of which PostgreSQL does not tell.
+    /// Commit time; nil for a message outside of transactions, because PostgreSQL sends no time for it.
     public var time: Int64? { transaction.commitTime == 0 ? nil : transaction.commitTime }
 
-    /// The row after the change, or the one that was deleted.
+    /// Row after the change, or the deleted row.
     public var row: [RowValue] { operation == .delete ? old : new }
 
-    /// Names and values of the key, as far as the change tells it.
+    /// Columns and values of the key, as far as the change contains them.
     public var key: [(column: Int, value: RowValue)] {
         guard let relation, operation != .truncate else { return [] }
         return relation.keyColumns.compactMap { column in
@@ -35,7 +35,7 @@ public struct RecordedChange: Sendable {
         }
     }
 
-    /// The newest that the change tells of a column: large values that were not sent may stand in a full old image.
+    /// Returns the newest known value of a column. A large value that was not sent may be in a full old image.
     public func value(of column: Int) -> RowValue? {
         if operation == .delete { return oldValue(of: column) }
         let now = column < new.count ? new[column] : .unchanged
@@ -44,7 +44,7 @@ public struct RecordedChange: Sendable {
         return old[column]
     }
 
-    /// Whether the old image tells this column: of a key image the other columns are unknown, not NULL.
+    /// Returns the column's value in the old image. In a key image, the other columns are unknown, not NULL.
     public func oldValue(of column: Int) -> RowValue? {
         guard let relation, column < old.count, old[column].isKnown else { return nil }
         switch oldImage {
@@ -54,19 +54,19 @@ public struct RecordedChange: Sendable {
         }
     }
 
-    /// The columns an update gave another value; nil when the log cannot tell, for want of a full old image.
+    /// Columns to which an update gave another value; nil without a full old image, because the log cannot tell.
     public var changedColumns: [Int]? {
         guard operation == .update, oldImage == .full else { return nil }
         return differences
     }
 
-    /// The columns of which both images are known and differ.
+    /// Columns that are known in both images and differ.
     public internal(set) var differences: [Int] = []
-    /// The key before the change, when the change gave the row another.
+    /// Key before the change, if the change gave the row another key.
     public internal(set) var oldKey: [RowValue]?
-    /// What is left where its values were removed from the log; then no value of it is known.
+    /// Rest of a change whose values were removed from the log. No value of such a change is known.
     public internal(set) var forgotten: ForgottenChange?
-    /// By what values are hidden here; nil where none are.
+    /// Unmasked original; nil if nothing is masked.
     var seal: MaskSeal?
 
     /// Columns that PostgreSQL did not send, because the change did not touch their large values.
@@ -78,7 +78,7 @@ public struct RecordedChange: Sendable {
 }
 
 extension RecordedChange {
-    /// Notes what comparing the images tells, before any value is masked.
+    /// Stores the differences between the images. Must be called before any value is masked.
     mutating func compareImages() {
         guard operation == .update, oldImage != .none, let relation else { return }
         differences = new.indices.filter { column in
@@ -92,42 +92,42 @@ extension RecordedChange {
 
 /// A place where changes were lost before they reached the log.
 public struct RecordedGap: Sendable, Equatable {
-    /// The offset of the next change after it.
+    /// Offset of the next change after the gap.
     public var offset: UInt64
-    /// The epoch that it begins.
+    /// Epoch that begins with the gap.
     public var epoch: UInt64
     public var time: Int64
     public var gap: Gap
 }
 
-/// Somebody who came to a topic, went, or told something else of himself.
+/// A presence event: a client came to a topic, left it, or changed its state.
 public struct RecordedPresence: Sendable, Equatable {
-    /// The offset of the next change after it.
+    /// Offset of the next change after the event.
     public var offset: UInt64
     public var epoch: UInt64
     public var mark: PresenceMark
 }
 
-/// What an operator did or wrote.
+/// A mark that an operator or an operator's action left in the log.
 public struct RecordedMark: Sendable, Equatable {
-    /// The offset of the next change after it.
+    /// Offset of the next change after the mark.
     public var offset: UInt64
     public var epoch: UInt64
     public var mark: OperatorMark
 }
 
-/// What a window shows.
+/// An item that a window shows.
 public enum HistoryItem: Sendable {
     case change(RecordedChange)
     case gap(RecordedGap)
     case presence(RecordedPresence)
     case mark(RecordedMark)
-    /// A row that somebody read from the database (`KeptRows`), as a change that inserts it. Its offset is that of the next change,
-    /// its transaction tells where and when it was read.
+    /// A row that was read from the database (`KeptRows`), in the form of an insert. Its offset is that of the next
+    /// change. Its transaction shows where and when the row was read.
     case kept(RecordedChange)
 }
 
-/// Entries whose content cannot be read though their checksums are right: of a later version, or of a fault of ours.
+/// Error for an entry with a correct checksum that cannot be decoded: a later version wrote it, or the hub has a fault.
 public struct UnreadableEntry: Error, CustomStringConvertible {
     public let offset: UInt64
     public let segment: UInt64

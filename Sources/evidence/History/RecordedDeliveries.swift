@@ -2,9 +2,10 @@ import Bytes
 import Change
 import EventLog
 
-/// Deliveries that are in the log one by one (`ledger = full`).
+/// Access to deliveries that are in the log one by one (`ledger = full`).
 extension HistoryLog {
-    /// All of one change, in the order of the log. It costs what there is of changes near it.
+    /// Visits all deliveries of one change, in the order of the log. The cost depends on the deliveries of nearby
+    /// changes.
     public func deliveries(of offset: UInt64, _ visit: (DeliveryBlock.Delivery) -> Void) throws {
         let region = RowKey.deliveries(region: DeliveryBlock.region(of: offset))
         var reader = try EventLogReader(directory: directory, from: .offset(offset), matchingAnyOf: [region])
@@ -15,7 +16,7 @@ extension HistoryLog {
         }
     }
 
-    /// Those in a window, of changes in it or before it, by when they were made.
+    /// Visits the deliveries made in a window, of changes in the window or before it, in the order of the log.
     public func deliveries(
         from: HistoryBound?, to: HistoryBound?, _ visit: (DeliveryBlock.Delivery) -> Void
     ) throws {
@@ -56,15 +57,15 @@ extension HistoryLog {
     }
 }
 
-/// To whom a change was sent, as far as that is recorded.
+/// Channels that a change was sent to, as far as the log records deliveries.
 public struct DeliveryRecord: Sendable {
     public enum Finding: Sendable, Equatable {
-        /// Deliveries to the channel are not recorded, or it had ended: what is known of it is derived.
+        /// Deliveries to the channel are not recorded, or the channel had ended. Anything known about it is derived.
         case none
         case sent(at: Int64)
-        /// All that was sent to it is in the log, and the change is not.
+        /// The log has all deliveries to the channel, and the change is not among them.
         case notSent
-        /// It would be in the log if it were sure to be there: a part of the record is missing, or is not written yet.
+        /// The log cannot tell, because a part of the record is missing or not written yet.
         case unknown
     }
 
@@ -74,7 +75,7 @@ public struct DeliveryRecord: Sendable {
     }
 
     private let offset: UInt64
-    /// When it was sent first.
+    /// Time of the first delivery to each channel.
     private var times: [Key: Int64] = [:]
 
     public init(of change: RecordedChange, in log: HistoryLog) throws {
@@ -87,11 +88,11 @@ public struct DeliveryRecord: Sendable {
         self.times = times
     }
 
-    /// How many channels it was sent to.
+    /// Number of channels that the change was sent to.
     public var count: Int { times.count }
 
     public func finding(_ attendance: Attendance, of book: AttendanceBook) -> Finding {
-        // What was found for it when its socket took no more went nowhere.
+        // A change that was matched after the socket stopped taking data was never sent.
         if case .left(let before, _, _, _) = attendance.end, offset >= before { return .none }
         if let time = times[Key(session: attendance.session, channel: attendance.channel)] { return .sent(at: time) }
         guard attendance.joined.note.isRecorded else { return .none }

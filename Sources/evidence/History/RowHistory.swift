@@ -1,13 +1,14 @@
 import Bytes
 import Change
 
-/// A row as it was asked for: values in the order of the key's columns, or columns by name.
+/// A row as the user named it: values in the order of the key's columns, or columns by name.
 public struct RowName: Sendable, Hashable {
     public var operands: [String]
 
     public init(_ operands: [String]) { self.operands = operands }
 
-    /// `column=value` where the table has such a column; a value of a key may have an equals sign too.
+    /// Returns columns and values if each operand is `column=value` with a column of the table; otherwise nil. A value
+    /// of a key may contain an equals sign too.
     func named(in relation: Relation) -> [(column: Int, value: String)]? {
         let pairs = operands.compactMap { operand -> (column: Int, value: String)? in
             guard let condition = RowCondition(operand), case .equals(let value) = condition.test,
@@ -19,14 +20,14 @@ public struct RowName: Sendable, Hashable {
     }
 }
 
-/// Why a name fits no row of a table.
+/// Reason why a name fits no row of a table.
 public enum RowNameError: Error, Sendable, Equatable {
     case unknownTable(TableName)
     /// The names of the key's columns; empty if the table has no key.
     case doesNotFit(TableName, key: [String], given: Int)
-    /// A value that no row can have: it is none of the column's type.
+    /// No row can have the value, because it is not of the column's type.
     case impossible(TableName, column: String, value: String, expected: String)
-    /// Who could name a row by a value that is hidden could find the value out.
+    /// The column is masked. Naming rows by its values would let the user guess them.
     case masked(TableName, column: String)
 }
 
@@ -34,19 +35,19 @@ public enum RowNameError: Error, Sendable, Equatable {
 public struct RowVersion: Sendable {
     public struct Difference: Sendable {
         public var column: Int
-        /// Nil when the log does not tell.
+        /// Nil if the log does not have the value.
         public var before: RowValue?
         public var after: RowValue
     }
 
     public var change: RecordedChange
-    /// Somebody read the row from the database, and the log has no change that tells what it was: `change` is as if it had
-    /// been inserted, and its offset that of the next change.
+    /// True if the row was read from the database, and no change in the log shows it. `change` then looks like an
+    /// insert, and its offset is that of the next change.
     public var wasRead = false
-    /// What the change made different from the version before. Nil for an update of which neither the log nor the
-    /// versions before tell that, and for a row that was read where there is none.
+    /// Columns that differ from the version before. Nil for an update whose old values are in neither the log nor the
+    /// versions before, and for a row that was read and has no version before.
     public var differences: [Difference]?
-    /// The row had another key until then; it is followed under both.
+    /// Key that the row had before the change, if the change gave it another. The history follows both keys.
     public var formerKey: [RowValue]?
 }
 
@@ -55,13 +56,13 @@ public enum RowHistoryItem: Sendable {
     case gap(RecordedGap)
 }
 
-/// A row's name in; all its versions, in order.
+/// All versions of one row, in the order of the log.
 ///
-/// The table is every one that was once called so, under whatever name it was then: a rename loses nothing. When a change
-/// gives the row another key, it is followed under the new key too. Whole segments that have neither are not read, and of
-/// the others no more of other rows than their keys.
+/// The search covers every table that once had the name, under all its names, so that a rename loses nothing. After a
+/// change that gives the row another key, the search follows the new key too. The search skips whole segments that have
+/// neither key, and reads only the keys of other rows.
 public struct RowHistory: ~Copyable {
-    /// What is known of a row after its last version, by the columns' names: a schema may change in between.
+    /// Known values of a row after its last version, by column name: a schema may change in between.
     private typealias State = [String: RowValue]
 
     /// A key in one table.
@@ -74,21 +75,21 @@ public struct RowHistory: ~Copyable {
     private let name: RowName
     private let families: TableFamilies
     private let tables: Set<TableFamilies.Identity>
-    /// Keys that the row is known by, each with its last known state; empty when it is gone.
+    /// Keys of the row, each with its last known state. The state is empty if the row is gone.
     private var states: [Place: State] = [:]
-    /// Those that changed since the last gap. Who reads a table sees a transaction a moment after it is committed, so that what
-    /// is read of these may be older.
+    /// Keys of rows that changed since the last gap. A reader of a table sees a transaction slightly later than its
+    /// commit, so a reading of these rows may be older than the change.
     private var changed: Set<Place> = []
-    /// Where each table was truncated last: nobody reads it meanwhile.
+    /// LSN of the last truncate of each table. Nobody can read a table during its truncate.
     private var emptied: [TableFamilies.Identity: LSN] = [:]
     private var keysByRelation: [UInt64: [RowValue]?] = [:]
 
-    /// - Parameter noting: told of each entry's offset; what it throws ends the reading.
+    /// - Parameter noting: called with each entry's offset; an error that it throws ends the reading.
     public init(
         _ log: HistoryLog, _ table: TableName, _ name: RowName, _ query: HistoryQuery,
         noting: ((UInt64) throws -> Void)? = nil
     ) throws {
-        // First: what retention has deleted is no reason to say that there never was such a table.
+        // Comes first: if retention has deleted the window, the table must not be reported as unknown.
         let window = try log.window(from: query.from, to: query.to)
         let families = try TableFamilies(log, withKept: true)
         let tables = families.tables(called: table)
@@ -128,7 +129,7 @@ public struct RowHistory: ~Copyable {
         name.named(in: relation.relation) != nil || name.operands.count == relation.keyColumns.count
     }
 
-    /// A value that no row had under any schema of the table that the name fits.
+    /// Returns the error for a value that no row had, if no schema of the table that the name fits allows the value.
     private static func flaw(of name: RowName, _ relations: [Relation], in table: TableName) -> RowNameError? {
         var flaw: RowNameError?
         for relation in relations {
@@ -147,7 +148,7 @@ public struct RowHistory: ~Copyable {
         return flaw
     }
 
-    /// The key in the order of its columns, if the name tells all of it and nothing else.
+    /// Returns the key in the order of its columns; nil if the name does not consist of exactly the key.
     private static func key(_ name: RowName, of relation: RecordedRelation) -> [RowValue]? {
         let columns = relation.keyColumns
         guard !columns.isEmpty, name.operands.count == columns.count else { return nil }
@@ -162,8 +163,8 @@ public struct RowHistory: ~Copyable {
         }
     }
 
-    /// By which segments are passed over: the row's hash under each schema the table had, and that of changes which could
-    /// not be told apart. Nil if some schema has no such key: then all of the table is read.
+    /// Returns the hashes that segments are searched for: the row's hash under each schema of the table, and the hash
+    /// of changes without a known key. Nil if some schema has no such key: then the whole table is read.
     private static func hashes(_ name: RowName, _ relations: [RecordedRelation]) -> [UInt64]? {
         var hashes: Set<UInt64> = []
         for relation in relations {
@@ -212,7 +213,8 @@ public struct RowHistory: ~Copyable {
         }
     }
 
-    /// Of what was forgotten only a part of its key's hash is left; where the row is not named by its key, not even that tells.
+    /// True if a forgotten change may concern the row. Only part of its key's hash is left. If the row is not named by
+    /// its key, any forgotten change may concern it.
     private mutating func concerns(
         _ forgotten: ForgottenChange, _ table: TableFamilies.Identity, _ relation: RecordedRelation
     ) -> Bool {
@@ -228,7 +230,7 @@ public struct RowHistory: ~Copyable {
         return key
     }
 
-    /// A table without a key, or a name that is not the key: either image must have the values.
+    /// True if either image has the named values. Used for a table without a key, or a name that is not the key.
     private func concernsByColumns(_ change: RecordedChange, _ relation: RecordedRelation) -> Bool {
         guard let named = name.named(in: relation.relation) else { return false }
         let isNew = named.allSatisfy { change.value(of: $0.column)?.plainText == $0.value }
@@ -244,7 +246,7 @@ public struct RowHistory: ~Copyable {
             return RowVersion(change: change)
         }
         if change.forgotten != nil {
-            // What the row was after it nobody knows.
+            // The row's values after a forgotten change are unknown.
             for place in states.keys where place.table == table { states[place] = [:] }
             return RowVersion(change: change)
         }
@@ -262,7 +264,7 @@ public struct RowHistory: ~Copyable {
             change: shown, differences: differences.map { $0.map { $0.masked(masks) } }, formerKey: shown.oldKey)
     }
 
-    /// Nil where it says no more than is known.
+    /// Returns the version that a reading shows; nil if the reading adds nothing to the known values.
     private mutating func reading(_ row: RecordedChange, _ relation: RecordedRelation) -> RowVersion? {
         let table = families.identity(of: relation, in: row.epoch)
         let place = Place(table: table, key: row.key.map(\.value))
@@ -322,7 +324,7 @@ extension RowVersion.Difference {
 }
 
 extension RecordedRelation {
-    /// The hash of a row by the values of its key alone.
+    /// Returns the hash of a row from the values of its key alone.
     func rowKey(fromKey key: [RowValue]) -> UInt64? {
         var row = [RowValue](repeating: .null, count: relation.columns.count)
         for (column, value) in zip(keyColumns, key) { row[column] = value }

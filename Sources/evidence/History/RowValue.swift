@@ -1,14 +1,14 @@
 import Bytes
 import Change
 
-/// One column of a recorded row, kept.
+/// Value of one column of a recorded row, copied out of the log.
 public enum RowValue: Sendable, Hashable {
     case null
-    /// A large value that the change did not touch, and PostgreSQL did not send: unknown, not NULL.
+    /// A large value that the change did not touch, so that PostgreSQL did not send it. Unknown, not NULL.
     case unchanged
     case text([UInt8])
     case binary([UInt8])
-    /// There is a value, and it is not to be shown; equal values have equal tags.
+    /// A value that must not be shown. Equal values have equal tags.
     case masked(UInt64)
 
     init(_ value: borrowing ColumnValue) {
@@ -20,10 +20,10 @@ public enum RowValue: Sendable, Hashable {
         }
     }
 
-    /// Whether it is told at all.
+    /// True if the value is known; NULL counts as known.
     public var isKnown: Bool { self != .unchanged }
 
-    /// As PostgreSQL writes it; what is not text is nil.
+    /// Text as PostgreSQL writes it, or the mark of a masked value; nil for anything that is not text.
     public var plainText: String? {
         switch self {
         case .text(let bytes): String(decoding: bytes, as: UTF8.self)
@@ -32,7 +32,7 @@ public enum RowValue: Sendable, Hashable {
         }
     }
 
-    /// As JSON, by the column's type; nil for a value that is not known.
+    /// Returns the value as JSON, by the column's type; nil for an unknown value.
     public func json(_ rendering: JSONRendering) -> String? {
         switch self {
         case .null: return "null"
@@ -54,12 +54,12 @@ public enum RowValue: Sendable, Hashable {
     }
 }
 
-/// A relation with what is computed once for it and used for every row.
+/// A relation with derived data that is computed once and used for every row.
 public final class RecordedRelation: Sendable {
     public let relation: Relation
     public let fingerprint: UInt64
     public let renderings: [JSONRendering]
-    /// The columns that tell one row from another; empty if none do.
+    /// Indexes of the columns that identify a row; empty if no columns do.
     public let keyColumns: [Int]
     public let tableKey: UInt64
 
@@ -71,7 +71,7 @@ public final class RecordedRelation: Sendable {
         tableKey = RowKey.table(schema: relation.schema, name: relation.name)
     }
 
-    /// From the payload of a schema entry.
+    /// Decodes the payload of a schema entry.
     public convenience init(stored payload: RawSpan) throws(ByteError) {
         let relation = try RelationCodec.decode(payload)
         self.init(relation, fingerprint: RelationCodec.fingerprint(of: payload))
@@ -79,7 +79,7 @@ public final class RecordedRelation: Sendable {
 
     public var table: TableName { TableName(schema: relation.schema, name: relation.name) }
 
-    /// The hash by which segments know the row; nil when the values do not tell the whole key.
+    /// Returns the hash by which segments index the row; nil if the values do not contain the whole key.
     public func rowKey(_ row: [RowValue]) -> UInt64? {
         guard !keyColumns.isEmpty else { return nil }
         var hash = RowKey.row(table: tableKey)
@@ -91,11 +91,11 @@ public final class RecordedRelation: Sendable {
         return hash.value
     }
 
-    /// The hash that changes of rows without a known key were noted under.
+    /// Hash by which segments index changes of rows without a known key.
     public var unkeyed: UInt64 { RowKey.unkeyed(table: tableKey) }
 }
 
-/// A table's name in two parts.
+/// Name of a table in two parts.
 public struct TableName: Sendable, Hashable {
     public var schema: String
     public var name: String
@@ -105,8 +105,8 @@ public struct TableName: Sendable, Hashable {
         self.name = name
     }
 
-    /// `notes`, `public.notes`, `"Odd schema"."odd ""table"""`; nil for anything else. Unlike in SQL, case is kept
-    /// without quotes too: what is in the log is compared letter by letter.
+    /// Parses `notes`, `public.notes` or `"Odd schema"."odd ""table"""`; nil for anything else. Unlike in SQL, names
+    /// without quotes keep their case too, because names are compared with the log letter by letter.
     public init?(_ text: String) {
         guard let parts = QualifiedName.parts(text), (1...2).contains(parts.count) else { return nil }
         self.init(schema: parts.count == 2 ? parts[0] : "public", name: parts[parts.count - 1])
@@ -117,7 +117,7 @@ extension TableName: CustomStringConvertible {
     public var description: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
 }
 
-/// Names with dots between them, each perhaps in double quotes.
+/// Parser of names with dots between them, each with or without double quotes.
 enum QualifiedName {
     static func parts(_ text: String) -> [String]? {
         var rest = Substring(text)

@@ -2,57 +2,59 @@ import Bytes
 import Change
 import EventLog
 
-/// A row as the log has it at a place.
+/// A row of a table at a place in the log.
 public struct RowAsOf: Sendable {
-    /// What tells that it was there, and so.
+    /// Evidence that the row existed with these values.
     public enum Witness: String, Sendable {
-        /// The change that made it what it was.
+        /// The last change of the row before the place.
         case change
-        /// The change that came upon it later.
+        /// The first change of the row after the place, which shows the row that it found.
         case later
-        /// Somebody read it from the database, and nothing touched it between then and the place, whichever came first.
+        /// A reading from the database. No change touched the row between the reading and the place, whichever came
+        /// first.
         case kept
     }
 
-    /// Of its witness: of a change, or of the one that came next when it was read.
+    /// Offset of the witness: of the change, or, for a reading, of the next change after the reading.
     public let offset: UInt64
     public let witness: Witness
     public let key: String
-    /// By the columns of its table as they were then; nil where the log does not tell a value.
+    /// Values by the names that the table's columns had then; nil if the log does not have the value.
     public let values: [(name: String, json: String?)]
-    /// As PostgreSQL writes them; nil is NULL or not known.
+    /// Values as PostgreSQL writes them; nil if NULL or unknown.
     public let texts: [String?]
-    /// As they were sent, and the schema that the row had.
+    /// Values as PostgreSQL sent them, masked where needed. `relation` is the schema that the row had.
     public let row: [RowValue]
     public let relation: RecordedRelation
 }
 
-/// Why the rows of a table cannot be told.
+/// Reason why the rows of a table cannot be reconstructed.
 public enum TableAsOfError: Error, Sendable, Equatable {
     case unknownTable(TableName)
-    /// Its rows cannot be told apart.
+    /// The table has no key, so its rows cannot be told apart.
     case noKey(TableName)
     case tooManyRows(most: Int)
 }
 
-/// A table's name and a place in the log in; the rows that it had there out, as far as the log tells.
+/// The rows that a table had at a place in the log, as far as the log shows them.
 ///
-/// A row is known by the last change of it before the place; or else by the first behind it, which tells what it found (an
-/// insert: nothing); or else, where the log has no change of it at all, by who read it from the database (`KeptRows`): then it
-/// was the same all the time. Behind a gap, or where the table was emptied, nothing tells of what was before.
+/// The last change of a row before the place shows the row. If there is none, the first change after the place shows
+/// the row that it found (an insert found none). If the log has no change of the row at all, a reading from the
+/// database (`KeptRows`) shows it, because the row was the same all the time. Changes after a gap or a truncate show
+/// nothing about earlier rows.
 ///
-/// A table that was renamed is one table; of several that had the name, that one is shown which had it last. What a restored
-/// database has is another table's. All rows are held in memory, up to a number.
+/// A renamed table stays one table. If several tables had the name, the result shows the one that had it last. A table
+/// of a restored database is another table. All rows are held in memory, up to a limit.
 public struct TableAsOf: ~Copyable {
     private var tables: [TableFamilies.Identity: TableRows] = [:]
-    /// Of which the last change was that has the name, or else the last of all.
+    /// Table that is shown: the last one with a change under the asked name, or else the last one with a change.
     private var shown: TableFamilies.Identity?
     public private(set) var gaps: [RecordedGap] = []
     private var masks: [UInt64: MaskedRelation] = [:]
     private let masking: Masking
     private let mostRows: Int
 
-    /// - Parameter noting: told of each entry's offset; what it throws ends the reading.
+    /// - Parameter noting: called with each entry's offset; an error that it throws ends the reading.
     public init(
         _ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int,
         noting: ((UInt64) throws -> Void)? = nil
@@ -79,7 +81,7 @@ public struct TableAsOf: ~Copyable {
             case .gap(let gap):
                 try take(&kept, before: gap.offset)
                 isBehind = isBehind || !place.contains(offset: gap.offset, time: gap.time)
-                // What was lost may have been of any row.
+                // The lost changes may concern any row.
                 isEnded = isBehind
                 guard !isEnded else { continue }
                 gaps.append(gap)
@@ -96,7 +98,7 @@ public struct TableAsOf: ~Copyable {
                     tables[identity]?.take(change, relation)
                 } else {
                     isBehind = true
-                    // Nothing tells what was there before.
+                    // A truncate does not show which rows it removed.
                     isEnded = change.operation == .truncate && (shown ?? identity) == identity
                     guard !isEnded else { continue }
                     if shown == nil, relation.table == table { shown = identity }
@@ -119,7 +121,7 @@ public struct TableAsOf: ~Copyable {
         guard tables[identity]?.isWithin(mostRows) ?? true else { throw TableAsOfError.tooManyRows(most: mostRows) }
     }
 
-    /// Those that stand before this change in the log.
+    /// Takes the parts that stand before this change in the log.
     private mutating func take(_ kept: inout KeptParts, before offset: UInt64) throws {
         while let part = try kept.next(before: offset) {
             if shown == nil {
@@ -136,21 +138,21 @@ public struct TableAsOf: ~Copyable {
 
     private var table: TableRows? { shown.flatMap { tables[$0] } }
 
-    /// In the order in which they became what they are.
+    /// Calls `body` for each row, in the order of their offsets.
     public func visit(_ body: (RowAsOf) throws -> Void) throws {
         let rows = table?.rows.values.sorted { ($0.offset, $0.order) < ($1.offset, $1.order) }
         for row in rows ?? [] { try body(described(row)) }
     }
 
-    /// What it was called last; nil where nothing is known of it then.
+    /// Last name of the table; nil if the log shows nothing of the table at the place.
     public var name: TableName? { table?.name }
-    /// Rows that were there and are not shown: their values were removed from the log.
+    /// Number of rows that existed but are not shown, because their values were removed from the log.
     public var forgottenCount: Int { table?.forgottenCount ?? 0 }
     public var count: Int { table?.rows.count ?? 0 }
-    /// They are all where the table was in the publication all the time between the place and when somebody read it: a change
-    /// that was not published is in no log.
+    /// True if `isWhole` holds only provided that the table was published all the time between the place and the
+    /// reading. A change that was not published is in no log.
     public var isWholeIfPublished: Bool { table?.isWholeIfPublished ?? false }
-    /// These are all.
+    /// True if these are all rows of the table, under the condition that `isWholeIfPublished` states.
     public var isWhole: Bool { table?.isWhole ?? false }
 
     private func described(_ row: TableRows.Row) -> RowAsOf {
@@ -165,7 +167,7 @@ public struct TableAsOf: ~Copyable {
     }
 }
 
-/// A part of what somebody read from the database, where it stands in the log.
+/// Part of a reading from the database, with its place in the log.
 struct KeptPart {
     let offset: UInt64
     let identity: TableFamilies.Identity
@@ -174,13 +176,13 @@ struct KeptPart {
     let note: KeptRows
 }
 
-/// The parts of some tables, one after the other.
+/// Reader of the parts of some tables, in the order of the log.
 private struct KeptParts: ~Copyable {
     private var reader: KeptRowsReader
     private let families: TableFamilies
     private let wanted: Set<TableFamilies.Identity>
     private var waiting: KeptPart?
-    /// There were some at the beginning.
+    /// True if the log has at least one such part.
     let areThere: Bool
 
     init(_ log: HistoryLog, _ tables: [UInt64], _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>) throws
@@ -194,7 +196,7 @@ private struct KeptParts: ~Copyable {
         areThere = first != nil
     }
 
-    /// The next one that stands before this change.
+    /// Returns the next part that stands before this change.
     mutating func next(before offset: UInt64) throws -> KeptPart? {
         guard let part = waiting, part.offset <= offset else { return nil }
         waiting = try Self.next(&reader, families, wanted)

@@ -1,9 +1,9 @@
 import Change
 import EventLog
 
-/// Which schemas of the log are of one table, under whatever name: a table keeps its oid when it is renamed, given another
-/// schema or altered. Within one database, that is: behind a gap to another one, or to an older state of the same, an oid
-/// may be any table's.
+/// Tables in the log, each with all its schemas, under any name. A table keeps its oid when it is renamed, moved to
+/// another schema or altered. That holds within one database only. After a gap that leads to another database, or to an
+/// older state of the same one, an oid may belong to any table.
 struct TableFamilies {
     /// One table of one database.
     struct Identity: Hashable {
@@ -12,12 +12,12 @@ struct TableFamilies {
     }
 
     private var eras: [UInt64: Int] = [:]
-    /// In the order of the log, each once an era.
+    /// Schemas in the order of the log, each once in an era.
     private(set) var schemas: [(relation: RecordedRelation, identity: Identity)] = []
     private var names: [Identity: Set<TableName>] = [:]
 
-    /// - Parameter withKept: also the schemas of rows that were read from the database. Of a table that nothing has touched the
-    ///   log has no others.
+    /// - Parameter withKept: true to include the schemas of rows that were read from the database. For a table without
+    ///   changes, the log has no others.
     init(_ log: HistoryLog, withKept: Bool = false) throws {
         let breaks = Set(
             try EventLogReader.gaps(in: log.directory).filter { gap in
@@ -60,23 +60,24 @@ struct TableFamilies {
         Identity(era: eras[epoch] ?? 0, oid: relation.relation.oid)
     }
 
-    /// All names of all tables with that oid.
+    /// Returns all names of all tables with that oid.
     func names(of relation: RecordedRelation) -> Set<TableName> {
         Set(names.filter { $0.key.oid == relation.relation.oid }.flatMap(\.value))
     }
 
-    /// The tables that were once called so.
+    /// Returns the tables that once had this name.
     func tables(called name: TableName) -> Set<Identity> {
         Set(names.filter { $0.value.contains(name) }.keys)
     }
 }
 
-/// All names that tables have in the log, by oid: whoever masks a column of `users` means it also where `users` was called
-/// `people`. What two databases have under one oid is masked in both, which hides too much and never too little.
+/// All names of tables in the log, by oid. A mask for a column of `users` also applies where `users` was called
+/// `people`. If two databases have tables with the same oid, both are masked: that hides too much, and never too
+/// little.
 struct TableNames {
     private var names: [UInt32: Set<TableName>] = [:]
 
-    /// Looks into the log only where it matters.
+    /// Reads the log only if names of tables matter to the masking.
     init(_ log: HistoryLog) throws(EventLogError) {
         guard log.masking.knowsTables else { return }
         for relation in try log.relations() { note(relation.relation) }

@@ -1,35 +1,35 @@
 import Bytes
 import Change
 
-/// What the log tells of the rows of one table at a place, change by change: first those before the place, then those behind it.
+/// Rows of one table at a place in the log. Callers pass the changes before the place first, then the changes after it.
 struct TableRows {
     struct Row {
         var offset: UInt64
-        /// Among those of one offset.
+        /// Order among the rows with the same offset.
         var order = 0
         var witness = RowAsOf.Witness.change
         var relation: RecordedRelation
         var values: [RowValue]
-        /// How many gaps were before it: what was lost there may have been of this row.
+        /// Number of gaps before this version. A later gap may have lost changes of the row.
         var gaps: Int
     }
 
     private(set) var rows: [[RowValue]: Row] = [:]
     var name: TableName
-    /// Of rows whose last change was forgotten, by what is left of their keys.
+    /// Partial keys of rows whose last change was forgotten.
     private var forgotten: Set<ForgottenMark> = []
-    /// Rows that were deleted, or got another key. They matter only where somebody may say that they were there.
+    /// Keys of rows that were deleted or got another key. They matter only if a reading may show such a row.
     private var gone: Set<[RowValue]> = []
     private let keepsTrack: Bool
-    /// Rows of which the first change behind the place was seen.
+    /// Keys of rows whose first change after the place was seen.
     private var settled: Set<[RowValue]> = []
     private var settledMarks: Set<ForgottenMark> = []
     private var gaps = 0
-    /// Behind how many gaps it was emptied within the log, which so has all of its rows.
+    /// Number of gaps before the last truncate; nil without one. From a truncate on, the log has all rows of the table.
     private var emptied: Int?
-    /// All rows that it had were read from the database, and nothing was lost between then and the place.
+    /// True if a reading has all rows of the table, and nothing was lost between the reading and the place.
     private var wasRead = false
-    /// Of each reading, the parts that are here.
+    /// Parts seen so far, by reading.
     private var parts: [UInt64: (numbers: Set<UInt32>, last: UInt32?)] = [:]
 
     init(_ name: TableName, keepsTrack: Bool) {
@@ -38,11 +38,11 @@ struct TableRows {
     }
 
     var isWhole: Bool { emptied != nil || wasRead }
-    /// As far as no change of it was kept out of the log: only the publication says whether that was so.
+    /// True if the rows are complete only provided that every change reached the log. The publication decides that.
     var isWholeIfPublished: Bool { emptied == nil && wasRead }
     var forgottenCount: Int { forgotten.count }
 
-    /// Beside the rows it is known of others that they were not there: of some for each row.
+    /// True if the rows fit the limit. Keys of absent rows and of settled ones are limited to four times as many.
     func isWithin(_ most: Int) -> Bool { rows.count <= most && gone.count + settled.count <= 4 * most }
 
     // MARK: Before the place
@@ -87,16 +87,16 @@ struct TableRows {
         parts = [:]
     }
 
-    /// The row is not known any more under any key that may be its own.
+    /// Removes every row whose key may be that of the forgotten change.
     private mutating func forget(_ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation) {
         rows = rows.filter { key, _ in relation.rowKey(fromKey: key).map { !left.fits($0) } ?? true }
-        // The day does not tell one row from another.
+        // Compares keys only: the day does not distinguish rows.
         for mark in [left.old, left.new].compactMap({ $0 }) { forgotten = forgotten.filter { $0.key != mark.key } }
         if operation != .delete, let mark = left.new { forgotten.insert(mark) }
         if keepsTrack { settledMarks.formUnion([left.old, left.new].compactMap { $0 }) }
     }
 
-    /// Whatever was there may be otherwise now.
+    /// Records that any row may have changed in a gap.
     mutating func noteGap() {
         gaps += 1
         gone = []
@@ -106,7 +106,7 @@ struct TableRows {
 
     // MARK: Behind it
 
-    /// The first change of a row tells what it found.
+    /// Takes a change after the place. The first change of a row shows the row that it found.
     mutating func take(later change: RecordedChange, _ relation: RecordedRelation) {
         if let left = change.forgotten {
             settledMarks.formUnion([left.old, left.new].compactMap { $0 })
@@ -126,7 +126,7 @@ struct TableRows {
     // MARK: What was read
 
     mutating func take(_ part: KeptPart) throws {
-        // Whatever is there, a change put it there.
+        // After a truncate, every row comes from a change.
         guard emptied != gaps else { return }
         for (order, row) in part.note.rows.enumerated() {
             if row.isForgotten {

@@ -1,9 +1,10 @@
 import Diagnostics
 
-/// Moments as people write them: RFC 3339 with as much of it left out as makes sense. No time zone data is read here;
-/// whoever knows a zone passes its offset.
+/// Times as people write them: RFC 3339, of which parts may be left out. Reads no time zone data; the caller passes the
+/// offset of a time zone.
 public enum TimeText {
-    /// `2026-11-14T10:02:11.204`, with the microseconds only where there are some. `separator` stands before the time.
+    /// Returns a time such as `2026-11-14T10:02:11.204000`, with at most `digits` digits of the fraction. `separator`
+    /// stands before the time of day.
     public static func write(
         _ microseconds: Int64, offsetSeconds: Int64 = 0, separator: Character = "T", digits: Int = 6
     ) -> String {
@@ -16,7 +17,7 @@ public enum TimeText {
             + "\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):\(padded(seconds % 60, 2)).\(fraction)"
     }
 
-    /// For scripts: UTC with all six digits, so that it sorts as text.
+    /// Returns UTC with all six digits of the fraction, for scripts: such texts sort by time.
     public static func json(_ microseconds: Int64) -> String { write(microseconds) + "Z" }
 
     private static func padded(_ number: Int64, _ width: Int) -> String {
@@ -24,8 +25,8 @@ public enum TimeText {
         return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
     }
 
-    /// Microseconds since 1970, or nil. Without a zone of its own the text is in the one given: `zone` tells its offset in
-    /// seconds at a local time.
+    /// Returns microseconds since 1970, or nil. A text without a zone is a local time: `zone` returns the local offset
+    /// in seconds for it.
     public static func parse(_ text: some StringProtocol, zone: (Int64) -> Int64 = { _ in 0 }) -> Int64? {
         var scanner = Scanner(rest: Array(text.utf8)[...])
         guard let year = scanner.number(4), scanner.take("-"), let month = scanner.number(2), scanner.take("-"),
@@ -81,7 +82,7 @@ public enum TimeText {
             return six.reduce(0) { $0 * 10 + Int64($1 - 48) }
         }
 
-        /// `Z`, `+02`, `+02:00`, `-0330`; in seconds.
+        /// Reads `Z`, `+02`, `+02:00` or `-0330`; returns seconds.
         mutating func offset() -> Int64? {
             if take("Z") || take("z") { return 0 }
             let isNegative = rest.first == UInt8(ascii: "-")

@@ -4,8 +4,8 @@ import EventLog
 import Glibc
 import System
 
-/// Makes a bundle: the window is exported, masked as the log was opened with, imported into a log of its own, and that is put
-/// into one file with what describes it. Under its name there is a whole bundle or nothing.
+/// Maker of a bundle. It exports the window, masked as the log was opened, and imports it into a log of its own. Then
+/// it packs that log and the files that describe it into one file. The file gets its name only when it is complete.
 public struct BundleMaker: ~Copyable {
     private let log: HistoryLog
     private let path: String
@@ -15,7 +15,7 @@ public struct BundleMaker: ~Copyable {
 
     private static let segmentBytes: UInt64 = 64 << 20
 
-    /// - Parameter includesPolicies: what the log has of the catalog goes along, as it is written.
+    /// - Parameter includesPolicies: true to include the log's catalog records as they are.
     public init(
         _ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, path: String, includesPolicies: Bool = false
     ) throws {
@@ -31,7 +31,7 @@ public struct BundleMaker: ~Copyable {
         scratch = path + ".making"
     }
 
-    /// - Parameter describe: what lies beside the log, by name, told what the log has; the first is the manifest.
+    /// - Parameter describe: returns the files beside the log for a log with these segments; the first is the manifest.
     public mutating func run(
         describe: ([SegmentSummary]) throws -> [(name: String, bytes: [UInt8])], noting: (UInt64) -> Void = { _ in }
     ) throws {
@@ -60,7 +60,7 @@ public struct BundleMaker: ~Copyable {
             for member in try directory.names().sorted() where Self.belongs(member) {
                 let file = try directory.open(member, for: .reading)
                 var size = try file.size()
-                // The segment that would be written next has room ahead, which nobody needs here.
+                // The unsealed segment has reserved room at its end, which a bundle does not need.
                 if let last = segments.last, !last.isSealed, member.hasPrefix(Self.digits(last.sequence)) {
                     size = min(size, last.bytes)
                 }
@@ -130,7 +130,7 @@ private final class ArchiveWriter {
 }
 
 extension HistoryLog {
-    /// What the catalog said where a window begins, if that was noted before it.
+    /// Returns the catalog record that is valid where a window begins, if the log has one before it.
     fileprivate func catalog(before offset: UInt64) throws -> CatalogRecord? {
         var reader = try EventLogReader(directory: directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
         var newest: CatalogRecord?
@@ -146,7 +146,8 @@ extension HistoryLog {
         return newest
     }
 
-    /// Who was joined where a window begins, as notes that say so: their joins are older than it.
+    /// Returns notes of the channels that are joined where a window begins, because their joins are older than the
+    /// window.
     fileprivate func attendance(at offset: UInt64) throws -> [LedgerNote] {
         let there = try AttendanceBook(self).all.filter { attendance in
             guard attendance.joined.place < offset, !attendance.isAnswer else { return false }
@@ -157,7 +158,7 @@ extension HistoryLog {
             }
         }
         let doubtful = there.filter { $0.isDoubtful(at: offset) }
-        // What of them is not known is not known there either.
+        // A doubt about these channels exists in the bundle too.
         let doubts = Dictionary(doubtful.map { ($0.loop, $0.doubt) }) { $0.time > $1.time ? $0 : $1 }.values
             .sorted { $0.channel < $1.channel }
         return doubtful.map { $0.standing(at: offset) } + doubts
@@ -179,7 +180,7 @@ extension Attendance {
         if case .missed(_, let behind, _) = end { behind <= offset } else { false }
     }
 
-    /// That notes of its loop are missing.
+    /// Note that says that notes of the channel's loop are missing.
     fileprivate var doubt: LedgerNote {
         var time = joined.note.time
         if case .missed(_, _, let noted) = end { time = noted }

@@ -1,10 +1,10 @@
 import Bytes
 
-/// What a bundle says of itself.
+/// Description of a bundle, stored in the bundle itself.
 public struct BundleManifest: Sendable {
     private var texts: [String: String] = [:]
 
-    /// What cannot be read is not there.
+    /// Reads the manifest, up to the first part that cannot be read.
     public init(_ json: [UInt8]) {
         // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
         var scanner = JSONScanner(unsafe json.span.bytes)

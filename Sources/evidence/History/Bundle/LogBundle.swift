@@ -5,8 +5,9 @@ import EventLog
 import Glibc
 import System
 
-/// A window of a log with all that is needed to read it somewhere else, in one file: an archive of a log's directory
-/// (`log/…`) and of what describes it (`bundle.json` first). It is opened where it lies; nothing is unpacked.
+/// A window of a log in one file, with everything that is needed to read it elsewhere. The file is an archive of a
+/// log's directory (`log/…`) and of files that describe it (`bundle.json` first). Readers use it in place; nothing is
+/// unpacked.
 public final class LogBundle: Sendable {
     public static let manifestName = "bundle.json"
     public static let configurationName = "configuration.ndjson"
@@ -31,13 +32,14 @@ public final class LogBundle: Sendable {
         members = found
     }
 
-    /// What else is in it, by name.
+    /// Returns another file of the bundle; nil if it is missing or larger than 16 MiB.
     public func contents(of name: String) throws(SystemError) -> [UInt8]? {
         guard let member = members.first(where: { $0.name == name }), member.size <= 16 << 20 else { return nil }
         return try file.bytes(at: member.position, count: Int(member.size))
     }
 
-    /// What was masked when it was made, for good; what it does not say of it counts as masked.
+    /// Masking that was applied for good when the bundle was made. Anything that the bundle does not state counts as
+    /// masked.
     public var masking: Masking {
         let text = { [self] (name: String) in String(decoding: (try? contents(of: name)) ?? [], as: UTF8.self) }
         let manifest = BundleManifest((try? contents(of: Self.manifestName)) ?? [])
@@ -49,7 +51,7 @@ public final class LogBundle: Sendable {
             showing: columns("unmasked"))
     }
 
-    /// The log in it.
+    /// Directory of the log inside the bundle.
     public var directory: any StorageDirectory {
         let files = members.filter { $0.name.hasPrefix(Self.logFolder) }.map { member in
             (String(member.name.dropFirst(Self.logFolder.count)), member)
@@ -58,7 +60,7 @@ public final class LogBundle: Sendable {
     }
 }
 
-/// Why a file cannot be opened as a bundle, or made one.
+/// Reason why a file cannot be opened as a bundle, or why a bundle cannot be made.
 public struct BundleError: Error, Sendable, CustomStringConvertible {
     public let path: String
     public let reason: String
@@ -66,7 +68,7 @@ public struct BundleError: Error, Sendable, CustomStringConvertible {
     public var description: String { "\(path): \(reason)" }
 }
 
-/// A directory inside a file. Nobody writes it.
+/// Read-only directory inside a file.
 private final class BundledDirectory: StorageDirectory {
     let path: String
     private let file: any StorageFile

@@ -1,20 +1,20 @@
 import Bytes
 import System
 
-/// Files one behind the other in one, as `tar` reads and writes them (POSIX ustar): every machine has something that opens it.
+/// Archive of files, one after the other, in the format of `tar` (POSIX ustar), which every machine can open.
 enum TapeArchive {
     static let blockBytes = 512
 
     struct Member: Sendable, Equatable {
         var name: String
-        /// Where its bytes lie.
+        /// Offset of the file's bytes in the archive.
         var position: UInt64
         var size: UInt64
     }
 
     // MARK: Writing
 
-    /// Puts a file's header at that place; its bytes come behind it, and zeros up to a whole block.
+    /// Returns a file's header. The file's bytes follow it, and then zeros up to a whole block.
     static func header(_ name: String, size: UInt64, time: Int64) -> [UInt8] {
         precondition(name.utf8.count < 100, "names in an archive have a largest length")
         var block = [UInt8](repeating: 0, count: blockBytes)
@@ -35,7 +35,7 @@ enum TapeArchive {
         return block
     }
 
-    /// As many zeros as make whole blocks of so many bytes.
+    /// Returns the number of zeros that fill up the last block of a file of this size.
     static func padding(_ size: UInt64) -> Int {
         Int((UInt64(blockBytes) - size % UInt64(blockBytes)) % UInt64(blockBytes))
     }
@@ -52,7 +52,7 @@ enum TapeArchive {
 
     static let mostMembers = 100_000
 
-    /// What is in it; nil where it is no archive, or not a whole one.
+    /// Returns the files in the archive; nil if the file is no archive, or an incomplete one.
     static func members(of file: any StorageFile) throws(SystemError) -> [Member]? {
         let size = try file.size()
         var members: [Member] = []

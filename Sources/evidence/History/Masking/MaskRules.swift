@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// Which columns' values are not for everybody who may look at a log: by their names, the last rule that fits wins.
+/// Rules that decide by name which columns are masked. The last rule that fits a column wins.
 ///
 /// ```
 /// # one rule a line
@@ -12,8 +12,9 @@ import Change
 /// !*                      nothing of what stands above, the usual names neither
 /// ```
 ///
-/// `*` stands for any characters, letters are the same in either case, so are `_`, `-` and a space, and names with dots, spaces
-/// or signs stand in double quotes. Rules come behind the usual ones (`usualText`). A name inside a JSON value is taken as a column of its table.
+/// `*` stands for any characters. Upper and lower case are equal, and so are `_`, `-` and a space. Names with dots,
+/// spaces or signs need double quotes. A file's rules follow the usual ones (`usualText`). A name inside a JSON value
+/// counts as a column of its table.
 public struct MaskRules: Sendable, Hashable {
     struct Rule: Sendable, Hashable {
         var schema: NamePattern?
@@ -21,7 +22,7 @@ public struct MaskRules: Sendable, Hashable {
         var column: NamePattern
         var isException: Bool
 
-        /// - Parameter name: in small letters.
+        /// - Parameter name: normalized by `NamePattern.small`.
         func fits(_ name: [UInt8], of tableName: TableName) -> Bool {
             column.fits(name) && (table?.fits(NamePattern.small(tableName.name)) ?? true)
                 && (schema?.fits(NamePattern.small(tableName.schema)) ?? true)
@@ -34,7 +35,7 @@ public struct MaskRules: Sendable, Hashable {
 
     private init(rules: [Rule]) { self.rules = rules }
 
-    /// Masks what either of two sets of rules masks.
+    /// Returns rules that mask everything that either of the two sets masks.
     public func joined(with other: MaskRules) -> MaskRules {
         if self == other { return self }
         var joined = self
@@ -45,10 +46,10 @@ public struct MaskRules: Sendable, Hashable {
     /// True if a rule applies to tables of a certain name.
     var namesTables: Bool { ([rules] + others).joined().contains { $0.table != nil } }
 
-    /// Nothing is masked by name.
+    /// Rules that mask nothing.
     public static let none = MaskRules(rules: [])
 
-    /// Names that are well known to hold what is not for everybody, in the form of a file of rules.
+    /// Well-known names of sensitive columns, in the form of a file of rules.
     public static let usualText = """
         *email*
         *e_mail*
@@ -95,7 +96,7 @@ public struct MaskRules: Sendable, Hashable {
         return rules
     }()
 
-    /// The usual rules and, behind them, those of a file.
+    /// Reads the rules of a file and puts them after the usual rules.
     public init(file text: String) throws(MaskRulesError) { try self.init(text, after: .usual) }
 
     private init(_ text: String, after earlier: MaskRules) throws(MaskRulesError) {
@@ -112,7 +113,7 @@ public struct MaskRules: Sendable, Hashable {
 
     private static let mostRules = 10_000
 
-    /// Whether a column of that name is masked in that table.
+    /// True if a column of that name is masked in that table.
     public func masks(_ column: String, of table: TableName) -> Bool {
         let name = NamePattern.small(column)
         return ([rules] + others).contains { rules in
@@ -121,10 +122,10 @@ public struct MaskRules: Sendable, Hashable {
     }
 }
 
-/// A line of a file of rules that is none.
+/// Error for a line in a file of rules that is not a rule.
 public struct MaskRulesError: Error, Sendable, Equatable, CustomStringConvertible {
     public let line: Int
-    /// Nil where there are too many.
+    /// Text of the line; nil if the file has too many rules.
     public let text: String?
 
     public var description: String {
@@ -145,7 +146,7 @@ extension MaskRules.Rule {
     }
 }
 
-/// A name in which `*` stands for any characters, none too.
+/// A name in which `*` stands for any number of characters, including none.
 struct NamePattern: Sendable, Hashable {
     private let pieces: [[UInt8]]
 
@@ -153,12 +154,12 @@ struct NamePattern: Sendable, Hashable {
         pieces = text.split(separator: "*", omittingEmptySubsequences: false).map { Self.small(String($0)) }
     }
 
-    /// Words of a name may be joined by `_`, `-` or a space.
+    /// Returns the name in lower case, with `-` and spaces replaced by `_`.
     static func small(_ name: String) -> [UInt8] {
         name.lowercased().utf8.map { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: " ") ? UInt8(ascii: "_") : $0 }
     }
 
-    /// - Parameter name: in small letters.
+    /// - Parameter name: normalized by `NamePattern.small`.
     func fits(_ name: [UInt8]) -> Bool {
         guard let first = pieces.first, let last = pieces.last, name.starts(with: first) else { return false }
         guard pieces.count > 1 else { return name.count == first.count }

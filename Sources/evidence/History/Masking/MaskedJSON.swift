@@ -1,10 +1,10 @@
 import Bytes
 
-/// JSON in which the values of some names are replaced; everything else stays byte for byte.
+/// Filter that replaces the values of some names in JSON and keeps everything else byte for byte.
 struct MaskedJSON: ~Copyable {
-    /// Whether the value of that name is replaced.
+    /// True if the value of that name is replaced.
     private let isMasked: (String) -> Bool
-    /// What stands in its place.
+    /// Text that replaces a value.
     private let mark: ([UInt8]) -> String
 
     init(isMasked: @escaping (String) -> Bool, mark: @escaping ([UInt8]) -> String) {
@@ -13,14 +13,14 @@ struct MaskedJSON: ~Copyable {
     }
 
     enum Outcome: Equatable {
-        /// Nothing in it is masked.
+        /// The JSON has nothing to mask.
         case same
         case masked([UInt8])
-        /// It is not JSON, or nested too deeply to be looked through.
+        /// The text is not JSON, or is nested too deeply to search.
         case unreadable
     }
 
-    /// Texts in it that are JSON themselves are looked through too, to this depth.
+    /// Depth to which strings that contain JSON themselves are searched too.
     private static let deepest = 8
 
     func masking(_ json: [UInt8], depth: Int = 0) -> Outcome {
@@ -83,7 +83,7 @@ struct MaskedJSON: ~Copyable {
         }
     }
 
-    /// Whether a text begins as JSON with names in it does, or with a text that may be that.
+    /// True if the text begins like JSON that has names in it, or like a JSON string, which may contain such JSON.
     static func mayBe(_ text: [UInt8]) -> Bool {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         mayBe(unsafe text.span.bytes)
@@ -100,7 +100,7 @@ struct MaskedJSON: ~Copyable {
         return false
     }
 
-    /// Where the token itself begins: before it there may be space, a comma or a colon.
+    /// Returns the position where the token itself begins. Space, a comma or a colon may lie before it.
     private static func start(of json: [UInt8], from offset: Int) -> Int {
         json[offset...].firstIndex { ![0x20, 0x0a, 0x0d, 0x09, UInt8(ascii: ","), UInt8(ascii: ":")].contains($0) }
             ?? offset

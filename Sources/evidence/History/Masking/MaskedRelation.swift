@@ -1,12 +1,12 @@
 import Change
 
-/// A table's schema as a masking sees it: decided once, used for each of its rows.
+/// A table's schema with its masks, decided once and used for each row.
 struct MaskedRelation: Sendable {
     let masking: Masking
     let relation: Relation
-    /// All names of the table that are known.
+    /// All known names of the table.
     let tables: Set<TableName>
-    /// The columns of which no value is shown.
+    /// Columns whose values are never shown.
     let columns: Set<Int>
 
     init(_ relation: Relation, _ masking: Masking, alsoCalled names: Set<TableName>) {
@@ -17,7 +17,7 @@ struct MaskedRelation: Sendable {
         columns = Set(relation.columns.indices.filter { masking.masks(relation.columns[$0].name, of: tables) })
     }
 
-    /// Whether a value has to be taken apart, or is hidden; others are shown as they are, and need not be copied for it.
+    /// True if the value may be masked or has parts to mask. Other values are shown as they are and need no copy.
     func mayHide(_ value: borrowing ColumnValue, at column: Int) -> Bool {
         switch copy value {
         case .null, .unchanged: false
@@ -28,7 +28,8 @@ struct MaskedRelation: Sendable {
 
     func shown(_ row: [RowValue]) -> [RowValue] { row.indices.map { shown(row[$0], at: $0) } }
 
-    /// Of a hidden column that there is a value, and whether it is NULL; of others all but what is hidden inside.
+    /// Returns the value as it may be shown. A masked column shows only if the value is NULL; other columns lose only
+    /// the masked parts inside their values.
     func shown(_ value: RowValue, at column: Int) -> RowValue {
         guard columns.contains(column) else { return masking.shown(value, of: relation.columns[column], tables) }
         switch value {
@@ -38,7 +39,7 @@ struct MaskedRelation: Sendable {
     }
 }
 
-/// What a masked change was made of: for who judges it and shows nothing of it.
+/// Unmasked original of a masked change, for code that judges the change and shows nothing of it.
 final class MaskSeal: Sendable {
     let whole: RecordedChange
     let masks: MaskedRelation
@@ -50,18 +51,18 @@ final class MaskSeal: Sendable {
 }
 
 extension RecordedChange {
-    /// The change with all its values. Whoever asks for it says so by `@_spi(Judging)`, and shows nothing of them.
+    /// Unmasked change. Only code that imports `@_spi(Judging)` sees it, and must show none of its values.
     @_spi(Judging) public var whole: RecordedChange { seal?.whole ?? self }
 
-    /// Whether no value of that column is shown.
+    /// True if no value of that column is shown.
     public func isMasked(_ column: Int) -> Bool { seal?.masks.columns.contains(column) ?? false }
 
-    /// How a text about this change may be shown: a value, or a part of a policy or filter that reads some columns.
+    /// Rules for showing a text about this change: a value, or a part of a policy or filter that reads some columns.
     @_spi(Judging) public var discretion: Discretion {
         Discretion(masks: seal?.masks)
     }
 
-    /// The same as it may be shown.
+    /// Returns the change as it may be shown.
     func masking(_ masks: MaskedRelation) -> RecordedChange {
         guard !masks.masking.isNothing else { return self }
         var shown = self
@@ -82,7 +83,7 @@ extension RecordedChange {
 }
 
 extension Masking {
-    /// What pg_logical_emit_message wrote under a prefix.
+    /// Returns the content of a message that pg_logical_emit_message wrote under a prefix, as it may be shown.
     func shown(content: [UInt8], prefix: String) -> [UInt8] {
         if masks(prefix, of: .logicalMessage) { return Array(mark(content).utf8) }
         return lookingInto(content, of: [.logicalMessage])
@@ -105,18 +106,18 @@ extension PresenceMark {
     }
 }
 
-/// What may be said of values of a change whose columns are masked.
+/// Rules for showing values of a change that has masked columns.
 @_spi(Judging) public struct Discretion: Sendable {
     let masks: MaskedRelation?
 
-    /// Whether an expression reads something that is hidden: a masked column, or the row as a whole.
+    /// True if an expression reads a masked column, or the row as a whole.
     private func isHidden(_ expression: String) -> Bool {
         guard let masks else { return false }
         if masks.masking.mentions(Array(expression.utf8), of: masks.tables) { return true }
         return !masks.columns.isEmpty && masks.tables.contains { expression.contains($0.name) }
     }
 
-    /// The value of an expression.
+    /// Returns the value of an expression as it may be shown.
     public func value(_ text: String, of expression: String) -> String {
         guard let masks else { return text }
         let bytes = Array(text.utf8)
@@ -124,19 +125,20 @@ extension PresenceMark {
         return String(decoding: masks.masking.lookingInto(bytes, of: masks.tables.union([.claims])), as: UTF8.self)
     }
 
-    /// What PostgreSQL said when it failed: that may have any value in it, but for its code at the end.
+    /// Returns PostgreSQL's error text as it may be shown. The text may contain any value, so if the table has masked
+    /// columns only the code at its end is left.
     public func failure(_ text: String) -> String {
         guard let masks, !masks.columns.isEmpty, let code = text.lastIndex(of: "(") else { return text }
         return String(text[code...])
     }
 
-    /// What somebody's claims say of him under a name.
+    /// Returns the value of a claim as it may be shown.
     public func claim(_ text: String, named name: String) -> String {
         guard let masking = masks?.masking, masking.masks(name, of: .claims) else { return text }
         return MaskMark.short(masking.tag(Array(text.utf8)))
     }
 
-    /// A filter, or a condition of one.
+    /// Returns a filter, or a condition of one, as it may be shown.
     public func filter(_ text: String) -> String {
         guard let masks else { return text }
         return masks.masking.filter(text, of: TableName(schema: masks.relation.schema, name: masks.relation.name))

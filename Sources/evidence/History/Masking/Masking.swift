@@ -1,19 +1,20 @@
 import Bytes
 import Change
 
-/// What is not to be shown of a log: rules, what somebody wants hidden besides, and what he has asked to see.
+/// Choice of the values of a log that are masked: rules, columns to hide in addition, and columns the user asked to
+/// see.
 ///
-/// A log is opened with one (`HistoryLog`), and all that is read from it comes masked: no command can forget it. Equal
-/// values have equal marks within one run of a program, and no two runs the same, unless somebody gives a key.
+/// A log is opened with one (`HistoryLog`). Everything read from the log is masked, so no command can forget to mask.
+/// Equal values have equal marks within one run of a program. Marks of two runs differ, unless the user gives a key.
 public final class Masking: Sendable {
     public let rules: MaskRules
-    /// Hidden whatever the rules say.
+    /// Columns that are hidden whatever the rules say.
     public let hidden: [ColumnMask]
-    /// Shown whatever the rules say.
+    /// Columns that are shown whatever the rules say.
     public let shown: [ColumnMask]
     private let key: SipHash
 
-    /// - Parameter key: a secret by which marks are made: with the same one they are the same in every run.
+    /// - Parameter key: secret from which marks are made. With the same key, marks are the same in every run.
     public init(
         _ rules: MaskRules = .usual, hiding hidden: [ColumnMask] = [], showing shown: [ColumnMask] = [],
         key: (UInt64, UInt64)? = nil
@@ -24,11 +25,11 @@ public final class Masking: Sendable {
         self.key = SipHash(key: key ?? (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max)))
     }
 
-    /// Everything is shown: for what does not show anything to anybody.
+    /// Masking that hides nothing, for code that shows nothing to anybody.
     public static let nothing = Masking(.none)
 
-    /// Whether a column, or a name inside a value, is masked. A table has all of its names: what is masked under one of them
-    /// is masked under all, and so is what somebody asked to see.
+    /// True if a column, or a name inside a value, is masked. All names of a table count: a column that is masked under
+    /// one of them is masked under all. The same holds for columns that the user asked to see.
     public func masks(_ column: String, of tables: some Collection<TableName>) -> Bool {
         if hidden.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return true }
         if shown.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return false }
@@ -37,29 +38,29 @@ public final class Masking: Sendable {
 
     public func masks(_ column: String, of table: TableName) -> Bool { masks(column, of: [table]) }
 
-    /// Whether it hides nothing at all.
+    /// True if nothing is ever masked.
     public var isNothing: Bool { hidden.isEmpty && (rules.rules.isEmpty || shown.contains { $0.isEverything }) }
 
-    /// Whether it can matter what a table is called elsewhere in the log.
+    /// True if the other names of a table in the log can matter.
     var knowsTables: Bool {
         (hidden + shown).contains { $0.table != nil } || rules.namesTables
     }
 
     // MARK: Marks
 
-    /// The same for equal bytes.
+    /// Returns a tag of the bytes; equal bytes have equal tags.
     public func tag(_ bytes: [UInt8]) -> UInt64 {
-        // Nobody has the key but who gave it: a mark tells nothing of a value.
+        // Only the user who gave the key has it, so a mark reveals nothing about a value.
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         key.hash(unsafe bytes.span.bytes)
     }
 
-    /// What stands in the place of something hidden.
+    /// Returns the mark that replaces a masked value.
     public func mark(_ bytes: [UInt8]) -> String { MaskMark.text(tag(bytes)) }
 
     // MARK: Values
 
-    /// A value that is shown, but for what its JSON has under masked names.
+    /// Returns a value with the parts of its JSON under masked names replaced.
     public func lookingInto(_ bytes: [UInt8], of tables: some Collection<TableName>) -> [UInt8] {
         guard MaskedJSON.mayBe(bytes) else { return bytes }
         switch MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark).masking(bytes) {
@@ -70,7 +71,7 @@ public final class Masking: Sendable {
         }
     }
 
-    /// A value as it may be shown. NULL is still seen to be NULL.
+    /// Returns a value as it may be shown. NULL stays visible as NULL.
     func shown(_ value: RowValue, of column: Column, _ tables: some Collection<TableName>) -> RowValue {
         guard case .text(let bytes) = value else { return value }
         if isOfFields(bytes, column), !isAskedFor(column.name, of: tables) { return .masked(tag(bytes)) }
@@ -81,7 +82,7 @@ public final class Masking: Sendable {
         return masked == bytes ? value : .text(masked)
     }
 
-    /// False only where `shown` gives the value itself.
+    /// False only if `shown` returns the value unchanged.
     func mayLookInto(_ text: RawSpan, of column: Column) -> Bool {
         Self.holdsNames.contains(column.typeOID) || column.typeName == "hstore" || MaskedJSON.mayBe(text)
             || column.typeOID >= 16_384
@@ -109,11 +110,11 @@ public final class Masking: Sendable {
             case .unreadable: break
             }
         }
-        // What is not taken apart here is hidden as a whole as soon as there is such a word in it.
+        // Other formats are not parsed here. They are masked as a whole if they contain a masked name.
         return mentions(bytes, of: tables) ? .masked(tag(bytes)) : .text(bytes)
     }
 
-    /// Whether a masked name stands in a text as a word.
+    /// True if a text contains a masked name as a word.
     public func mentions(_ text: [UInt8], of tables: some Collection<TableName>) -> Bool {
         firstMention(text, of: tables) != nil
     }
@@ -140,7 +141,7 @@ public final class Masking: Sendable {
         }
     }
 
-    /// A filter without the values that masked columns are compared with, and what follows them.
+    /// Returns a filter without the values that masked columns are compared with, and without anything after them.
     public func filter(_ text: String, of table: TableName) -> String {
         let bytes = Array(text.utf8)
         guard let name = firstMention(bytes, of: [table]) else { return text }
@@ -148,14 +149,14 @@ public final class Masking: Sendable {
     }
 }
 
-/// What stands in the place of a value that is not shown.
+/// Mark that replaces a masked value.
 public enum MaskMark {
     public static let sign = "***"
-    /// As many digits as tell the values of a screen from each other.
+    /// Number of digits that is enough to tell the values on one screen apart.
     private static let shortDigits = 8
 
     public static func text(_ tag: UInt64) -> String { sign + " " + Hex.text(tag) }
-    /// Whether a text is a mark, as a bundle has them in the place of values.
+    /// True if a text is a mark. A bundle has marks in place of masked values.
     public static func isMark(_ text: some Collection<UInt8>) -> Bool {
         text.count == sign.utf8.count + 17 && text.starts(with: Array((sign + " ").utf8))
             && text.dropFirst(sign.utf8.count + 1).allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
@@ -164,12 +165,12 @@ public enum MaskMark {
     public static func short(_ tag: UInt64) -> String { sign + " " + Hex.text(tag).prefix(shortDigits) }
 }
 
-/// Tables of rules and masks for what is no row.
+/// Names by which rules and masks refer to data that is not in rows.
 extension TableName {
-    /// What tokens said of those who joined.
+    /// Claims from the tokens of clients that joined.
     public static let claims = TableName(schema: "tidewire", name: "claims")
-    /// What somebody told of himself.
+    /// State that clients publish by presence.
     public static let presence = TableName(schema: "tidewire", name: "presence")
-    /// Written with pg_logical_emit_message; its columns are the messages' prefixes.
+    /// Messages written with pg_logical_emit_message. Their prefixes serve as columns.
     public static let logicalMessage = TableName(schema: "tidewire", name: "message")
 }
