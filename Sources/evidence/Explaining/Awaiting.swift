@@ -1,14 +1,14 @@
 import Synchronization
 import System
 
-/// Waits for what another thread answers. For commands, whose thread has nothing else to do.
+/// Blocking wait for an answer from another thread. For commands, whose thread has nothing else to do.
 enum Awaiting {
     private final class Box<Value: Sendable>: Sendable {
         let value = Mutex<Value?>(nil)
         let pulse = Pulse()
     }
 
-    /// Nil when there is no answer in time.
+    /// Returns the answer; nil if none comes within the limit.
     static func answer<Value: Sendable>(
         within limit: Duration, _ ask: (@escaping @Sendable (Value) -> Void) -> Void
     ) -> Value? {

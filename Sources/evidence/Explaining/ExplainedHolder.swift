@@ -2,20 +2,20 @@ import Bytes
 import Change
 @_spi(Judging) import History
 
-/// Somebody with claims, as a token would have them.
+/// A role with claims, as a token would carry them.
 public struct ExplainedHolder: Sendable {
-    /// One JSON object.
+    /// Claims as one JSON object.
     public let claims: String
     public let role: String
-    /// The claim sub, where there is one.
+    /// Value of the claim `sub`, if present.
     public let subject: String?
-    /// What to call him: his mail address, or else his id.
+    /// Display name: the e-mail address, or else the id.
     public let name: String
-    /// The claim that the name is.
+    /// Claim that the display name comes from.
     private let nameClaim: String
 
-    /// `claims`: what a token's payload says; nil makes some of the role and the subject. Role and subject say what the
-    /// claims do not, and must not contradict them.
+    /// Creates a holder. `claims` is the payload of a token; nil builds one from role and subject. Role and subject add
+    /// what the claims lack, and must not contradict them.
     public init(claims: String?, role: String?, subject: String?) throws(ExplainFailure) {
         let found = try ExplainedHolder.read(claims ?? "{}")
         let known = try ExplainedHolder.only(found["role"], role, "role")
@@ -33,7 +33,7 @@ public struct ExplainedHolder: Sendable {
         nameClaim = found["email"] == nil ? "sub" : "email"
     }
 
-    /// Who was joined, as the ledger has him.
+    /// Takes the holder of a joined channel from the ledger.
     public init(_ recorded: RecordedNote) throws(ExplainFailure) {
         let claims = try Self.known(recorded.whole.claims).claims
         try self.init(
@@ -41,13 +41,14 @@ public struct ExplainedHolder: Sendable {
             subject: nil)
     }
 
-    /// The claims that policies could not be asked with: not kept, or masked in a bundle.
+    /// Returns the names of claims that policies could not be evaluated with: not kept in the ledger, or masked in a
+    /// bundle.
     public static func unknownClaims(of recorded: RecordedNote) -> [String] {
         let others = String(decoding: recorded.note.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
         return others + ((try? known(recorded.whole.claims).masked) ?? [])
     }
 
-    /// The claims without those in which a bundle has marks in the place of values, and the names of these.
+    /// Returns the claims without those whose values a bundle has replaced by marks, and the names of these.
     private static func known(_ claims: [UInt8]) throws(ExplainFailure) -> (claims: String, masked: [String]) {
         let text = String(decoding: claims, as: UTF8.self)
         guard text.contains(MaskMark.sign) else { return (text, []) }
@@ -72,7 +73,7 @@ public struct ExplainedHolder: Sendable {
         return ("{" + kept.joined(separator: ",") + "}", masked)
     }
 
-    /// His name as it may be shown.
+    /// Returns the display name as it may be shown.
     public func name(shownBy masking: Masking) -> String {
         masking.masks(nameClaim, of: [TableName]()) ? masking.mark(Array(name.utf8)) : name
     }
@@ -84,7 +85,7 @@ public struct ExplainedHolder: Sendable {
         throw .badClaims("the claims say another \(name) than --\(name)")
     }
 
-    /// The texts among its members; a name with another value is there, and has no text.
+    /// Returns the members with a text. A member with any other value is included with an empty text.
     private static func read(_ claims: String) throws(ExplainFailure) -> [String: String] {
         var members: [String: String] = [:]
         let bytes = Array(claims.utf8)

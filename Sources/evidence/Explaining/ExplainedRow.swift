@@ -6,9 +6,9 @@ import Delivery
 import Policy
 import System
 
-/// A recorded row as policies see it: by the slots of the table as the catalog has it now.
+/// A recorded row as policies see it, by the slots of the table in the catalog.
 struct ExplainedRow {
-    /// Columns that the image does not hold, or of which it holds values of another type, are absent.
+    /// Values by slot. Columns that the image lacks, or that have another type there, are absent.
     let values: [ColumnText]
 
     /// Microseconds since 1970.
@@ -16,14 +16,14 @@ struct ExplainedRow {
 
     init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable, atThatTime: Bool) {
         moment = (atThatTime ? change.time : nil) ?? Clock.unixMicroseconds()
-        // Policies and filters judge what there is; nothing of it is shown.
+        // Policies and filters judge the unmasked values. None of them is shown.
         let change = change.whole
         let relation = change.relation?.relation
         values = table.columns.map { column in
             let place = relation?.columns.firstIndex(where: column.isSame)
             guard let place else { return .absent }
             switch isOld ? change.oldValue(of: place) : change.value(of: place) {
-            // Of a value that a bundle has masked nothing is known.
+            // A value that a bundle has masked is unknown.
             case .text(let text)? where MaskMark.isMark(text): return .absent
             case .text(let text)?: return .text(text)
             case .null?: return .null
@@ -38,7 +38,7 @@ struct ExplainedRow {
         if case .text(let text) = values[slot] { String(decoding: text, as: UTF8.self) } else { nil }
     }
 
-    /// As the predicate index shows rows to predicates.
+    /// Passes the row to `body` in the form in which the predicate index shows rows to predicates.
     func read<Result>(_ body: (borrowing RowImage) -> Result) -> Result {
         var bytes: [UInt8] = []
         var places: [ColumnPlace] = []

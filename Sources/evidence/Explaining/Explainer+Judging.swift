@@ -10,13 +10,13 @@ import Policy
 import Postgres
 import System
 
-/// Of when the memberships are that a change was judged by.
+/// Time of the memberships that a change was judged by.
 enum MembershipTime {
     case now
     case then
-    /// What the log does not have yet, or not any more, is not taken back.
+    /// Memberships at the time of the change, except for changes that the log does not have yet or no longer has.
     case thenAsFarAsTheLogGoes
-    /// There is only the log, which does not tell enough.
+    /// Only the log is available, and it does not show enough.
     case unknown
 
     fileprivate var sentence: String {
@@ -31,7 +31,7 @@ enum MembershipTime {
     }
 }
 
-/// Judging a change's images as the server does, part by part.
+/// Judges the images of a change as the server does, part by part.
 extension Explainer {
     func judge(
         _ binding: TableBinding, _ question: Question, _ explanation: inout Explanation
@@ -39,7 +39,7 @@ extension Explainer {
         let change = question.change
         let filters = filterParts(question.filter, binding, question)
         let isDelete = change.operation == .delete
-        // As the reference has it, everybody who asked for deletes hears of all of them.
+        // As in the reference server, all clients that asked for deletes receive all of them.
         let isOpen = isDelete && !settings.deletesAreStrict
         let held = try binding.policy.flatMap { policy throws(ExplainFailure) in
             isOpen ? nil : try hold(policy, question)
@@ -68,7 +68,7 @@ extension Explainer {
         }
     }
 
-    /// What an update tells of the row that was.
+    /// Returns the part of the old row that an update shows to the client.
     private func oldRecord(_ change: RecordedChange, isVisible: Bool) -> Explanation.OldRecord {
         if isVisible { return change.oldImage == .full ? .whole : .keys }
         return settings.deletesAreStrict ? .none : .keys
@@ -85,7 +85,7 @@ extension Explainer {
         var policy: PolicyBinding
         var claimant: Claimant
         var whole: Residual
-        /// In the order of the policy's parts.
+        /// Parts in the order of the policy's parts.
         var parts: [[HeldPart]]
         var memberships: [HeldMembership: (keys: MembershipKeys, trouble: String?)] = [:]
         var membershipsAreOf = MembershipTime.now
@@ -102,7 +102,7 @@ extension Explainer {
         let claimant = Claimant(role: holder.role, claims: holder.claims, identity: 0)
         let parts = policy.parts.map { recorder.parts(of: $0, on: policy.table) }
         var answers: [AskedTerm: AskedAnswer] = [:]
-        // What is asked first may decide that more has to be asked.
+        // The first answers may show that more has to be asked.
         for _ in 0..<8 {
             var needs: Set<AskedTerm> = []
             for term in parts.joined().map(\.term) + [policy.rowPolicy.term] {
@@ -157,7 +157,8 @@ extension Explainer {
         }
     }
 
-    /// Of a membership only the keys count that the change's own row asks about: where the log tells of these, that is enough.
+    /// Reads memberships from the log. Only the keys that the change's own row asks about matter; the log may show just
+    /// these.
     private func fillFromLog(_ held: inout Held, _ wanted: [HeldMembership], _ change: RecordedChange) {
         held.membershipsAreOf = .then
         let logged = logged(wanted, change)
@@ -189,7 +190,8 @@ extension Explainer {
         return images.map { ExplainedRow(change, isOld: $0, of: table, atThatTime: true) }
     }
 
-    /// The keys that are given, where each row's own is known to be one of them or none; nil otherwise.
+    /// Returns the given keys if, for each row, the log shows that the row's key is or is not among them; otherwise
+    /// nil.
     private func keys(
         _ membership: HeldMembership, _ logged: LoggedMembership, _ held: Held, _ rows: [ExplainedRow]
     ) -> MembershipKeys? {
@@ -214,7 +216,8 @@ extension Explainer {
         return isKnown ? logged.given : nil
     }
 
-    /// As they were when the change was committed, by what the log has of their tables since; nil where it does not say.
+    /// Returns the keys as they were at the commit of the change, computed back by the logged changes of their tables.
+    /// Nil if the log does not have enough.
     private func keys(
         of wanted: [HeldMembership], as fills: [MembershipFill], at change: RecordedChange
     ) -> (keys: [MembershipKeys], time: MembershipTime)? {
@@ -227,7 +230,7 @@ extension Explainer {
         }
         guard isRead else { return nil }
         var past = PastMemberships(sets, snapshot, lost: log.lost)
-        // All that its own transaction did counts for it.
+        // All changes of the change's own transaction count for it.
         let isDone =
             (try? past.takeBack(
                 log, to: .offset(change.offset), from: change.offset, keeping: change.transaction.xid)) != nil
@@ -238,7 +241,7 @@ extension Explainer {
         return (past.keys(of: Array(sets.indices)), isWhole ? .then : .thenAsFarAsTheLogGoes)
     }
 
-    /// By the set that a loop would keep.
+    /// Returns the keys by the same set that a socket loop would keep.
     private func keys(
         _ held: HeldMembership, _ fill: MembershipFill, _ claimant: Claimant
     ) -> (keys: MembershipKeys, trouble: String?) {
@@ -340,7 +343,7 @@ extension Explainer {
                 })
         }
         image.combined = combined
-        // A term that is never true though there are permissive policies: the combiner says why.
+        // The term is never true although there are permissive policies. The warning gives the reason.
         if held.policy.rowPolicy.term == .never, image.policies.contains(where: \.isPermissive) {
             image.refusal = held.policy.warning
         }

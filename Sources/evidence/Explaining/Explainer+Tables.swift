@@ -10,9 +10,9 @@ import Protocol
 import Replication
 import System
 
-/// What subscribers to each published table would be told, before there are any: by the code that tells them.
+/// Checks of published tables before there are subscribers, by the same code that serves them.
 extension Explainer {
-    /// Of all published tables, or of one.
+    /// Examines all published tables, or one.
     public func examine(_ roles: [String], _ only: TableName? = nil) throws(ExplainFailure) -> [TableFinding] {
         guard let snapshot = freshSnapshot() else { throw .databaseAway }
         let tables = snapshot.tables.filter { table in
@@ -21,7 +21,7 @@ extension Explainer {
         let nobodyDecides = !mayAsk()
         var findings: [TableFinding] = []
         for table in tables {
-            // How it is asked about depends on nothing but the role.
+            // The way to ask PostgreSQL depends only on the role.
             let means = TableBinding.Means(
                 publication: settings.publication, mayCompute: !nobodyDecides, nobodyDecides: nobodyDecides,
                 deletesAreStrict: settings.deletesAreStrict)
@@ -31,7 +31,7 @@ extension Explainer {
         return findings
     }
 
-    /// Whether there is a login that may run policies. It is found out when it is asked for.
+    /// True if a login exists that may run policies. Waits up to five seconds until that is known.
     func mayAsk() -> Bool {
         for _ in 0..<50 {
             switch judge?.availability {
@@ -77,7 +77,7 @@ extension Explainer {
 
     // MARK: What the role sees
 
-    /// Nil where a warning says it.
+    /// Returns the finding on visible rows; nil if a warning already covers it.
     private func sight(of binding: TableBinding, _ role: String) -> TableFinding? {
         let table = binding.table
         guard binding.access != .unauthorized, !binding.isKeptSecret else { return nil }
@@ -98,7 +98,7 @@ extension Explainer {
         return TableFinding(table.quotedName, role, .fine, "rows as \(names.joined(separator: " or "))")
     }
 
-    /// What somebody with rights to the table would run.
+    /// Returns the SQL that a user with rights to the table would run.
     private func fix(_ code: TextCode, _ binding: TableBinding, _ role: String) -> String? {
         let name = binding.table.quotedName
         switch code {
@@ -122,7 +122,7 @@ extension Explainer {
 
     // MARK: What is slow
 
-    /// Policies of which PostgreSQL decides on every row, and why.
+    /// Returns findings on policies that PostgreSQL must decide for every row, with the reasons.
     private func slowness(
         of binding: TableBinding, _ role: String, _ snapshot: CatalogSnapshot
     ) -> [TableFinding] {
@@ -155,8 +155,8 @@ extension Explainer {
 }
 
 extension [TableFinding] {
-    /// Returns the findings with their weights. A table that is closed to some roles only is intended; one that no policy opens
-    /// to any role is wrong.
+    /// Returns the findings with their weights. A table that is closed to only some roles is intended. A table that no
+    /// policy opens to any role is wrong.
     fileprivate func weighed(of roles: [String]) -> [TableFinding] {
         let closedTo = Set(filter { $0.closed != nil }.flatMap(\.roles))
         return map { finding in

@@ -6,7 +6,7 @@ import Judging
 import Policy
 import Postgres
 
-/// What somebody may SELECT of each published table, as PostgreSQL counts it.
+/// Rows that a holder may SELECT from each published table, counted by PostgreSQL.
 extension Explainer {
     private static let countedRows = 10_000
 
@@ -51,7 +51,7 @@ extension Explainer {
         }
     }
 
-    /// Whatever a policy calls is undone.
+    /// Counts the rows in a transaction that is rolled back, so that nothing a policy calls has an effect.
     private func counted(
         _ table: String, _ holder: ExplainedHolder, _ connection: Connection
     ) throws(PostgresError) -> Int {

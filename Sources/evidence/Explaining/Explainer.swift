@@ -9,21 +9,22 @@ import Protocol
 import Replication
 import System
 
-/// Explains to an operator who was told of a change.
+/// Explanation, for operators, of who was told of a change and why.
 ///
-/// In: a change of the log, and somebody with claims. Out: each step of the way, by the same code that serves clients, on
-/// connections of its own: no hub has to run, and one that runs is not disturbed. It writes nothing into the database.
+/// Takes a change of the log and a holder's claims. Returns each step of the decision, computed by the code that serves
+/// clients, on separate connections. No hub needs to run, and a running hub is not disturbed. The explainer writes
+/// nothing into the database.
 public final class Explainer {
     public struct Settings: Sendable {
-        /// Nil: what only a database can say is not known.
+        /// Database to ask; nil if only the log is available. Results that need a database are then unknown.
         public var database: ConnectionTarget?
-        /// Whose connections run policies; nil is the hub's own login.
+        /// Login whose connections run policies; nil means the hub's own login.
         public var policies: ConnectionTarget?
         public var publication: String
         public var deletesAreStrict: Bool
-        /// What the catalog said when the change was committed; nil is what it says now.
+        /// Catalog at the time of the change; nil means the present catalog.
         public var past: CatalogRecord?
-        /// What memberships were then is found there; nil is what they are now.
+        /// Log that supplies memberships at the time of the change; nil means present memberships.
         public var log: HistoryLog?
 
         public init(
@@ -53,7 +54,7 @@ public final class Explainer {
             self.operations = operations
         }
 
-        /// Of a binding that the ledger has.
+        /// Asks about a binding from the ledger.
         public init(_ change: RecordedChange, to holder: ExplainedHolder, _ binding: ListedBinding) {
             self.init(change, to: holder, filter: binding.wholeFilter)
         }
@@ -62,7 +63,7 @@ public final class Explainer {
     let settings: Settings
     let catalog: CatalogService?
     let judge: PolicyEvaluator?
-    /// The catalog as it was then.
+    /// Catalog at the time of the change.
     let past: CatalogView?
     let recorder = PartRecorder()
     static let patience = Duration.seconds(20)
@@ -102,17 +103,17 @@ public final class Explainer {
         judge?.stop()
     }
 
-    /// A record that another version made is of no use where this one asks other questions.
+    /// Returns the view of the recorded catalog; nil if another version made the record and this version cannot use it.
     private static func past(_ settings: Settings, _ recorder: PartRecorder) -> CatalogView? {
         settings.past.flatMap { record in
             try? CatalogTrial(record, compiling: recorder.compiling).view(for: record.roles)
         }
     }
 
-    /// What is known of the tables, then or now.
+    /// Known tables, at the time of the change or at present.
     var snapshot: CatalogSnapshot? { past?.snapshot ?? catalog?.snapshot }
 
-    /// Whether changes are judged by the catalog as it was then.
+    /// True if changes are judged by the catalog at their time.
     public var isOfThen: Bool { past != nil }
 
     func freshSnapshot() -> CatalogSnapshot? {
@@ -172,7 +173,8 @@ public final class Explainer {
         return answer?.first ?? .unavailable
     }
 
-    /// That a table's every change comes down the stream is known only once older transactions are over.
+    /// Resolves a binding. Retries while older transactions run: only after them is it known that all changes of a
+    /// table are in the stream.
     func resolve(_ request: BindingRequest) -> BindingOutcome {
         var outcome = resolved(request)
         guard past == nil else { return outcome }
@@ -210,7 +212,7 @@ public final class Explainer {
 
     // MARK: The filter's parts
 
-    /// The filter as a whole, and each of its conditions by itself.
+    /// Returns the filter as a whole, then each of its conditions.
     func filterParts(_ filter: String?, _ binding: TableBinding, _ question: Question) -> [(String, Int, Predicate)] {
         guard let filter, let whole = binding.predicate else { return [] }
         let bounds = Filter.Bounds(
@@ -232,7 +234,7 @@ public final class Explainer {
 }
 
 extension FilterCondition {
-    /// As a filter of its own.
+    /// The condition written as a filter of its own.
     fileprivate var written: String {
         let list = comparison == .in ? "(" + value.dropFirst().dropLast() + ")" : value
         return "\(column)=\(isNegated ? "not." : "")\(comparison.rawValue).\(list)"
@@ -240,7 +242,7 @@ extension FilterCondition {
 }
 
 extension RowOperations {
-    /// Of a row's operation; nothing for what has no row.
+    /// Converts the operation; empty for operations without a row.
     init(_ operation: Operation) {
         switch operation {
         case .insert: self = .insert

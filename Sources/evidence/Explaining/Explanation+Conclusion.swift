@@ -2,7 +2,7 @@ import Catalog
 import Change
 import History
 
-/// What it all comes to.
+/// Conclusion from all steps of an explanation.
 extension Explanation {
     func concluded(_ question: Explainer.Question) -> Explanation {
         var result = self
@@ -17,10 +17,10 @@ extension Explanation {
         return result
     }
 
-    /// Words for a conclusion from rights, filter and policies alone, which do not tell that somebody was connected.
+    /// Words for a conclusion from rights, filter and policies alone. They do not show if a client was connected.
     private static let wouldHaveBeen = "would have been"
 
-    /// Returns the explanation of a user who, by the ledger, listened and was sent the change.
+    /// Returns the explanation for a user who, according to the ledger, was subscribed and was sent the change.
     public func confirmed() -> Explanation {
         var result = self
         if isTold {
@@ -46,7 +46,7 @@ extension Explanation {
         guard image.passesFilter else { return (false, image.whyFiltered) }
         switch binding {
         case .unauthorized? where image.combined != nil:
-            // Where policies hide rows, nobody is told of what they may not see.
+            // If policies hide rows, the hub does not tell clients about rows that they may not see.
             return (false, "role \(question.holder.role) may not SELECT the whole primary key")
         case .unauthorized? where question.change.operation != .delete:
             return (
@@ -92,10 +92,10 @@ extension Explanation.Image {
 }
 
 extension Explanation.Part {
-    /// It was left to PostgreSQL, which could not be asked.
+    /// True if only PostgreSQL can decide this part, and PostgreSQL could not be asked.
     var isUndecided: Bool { hub == .undecided && postgres == nil }
 
-    /// PostgreSQL's word where the hub leaves it to that.
+    /// Result of the hub, or of PostgreSQL if the hub leaves the part to PostgreSQL.
     var truth: ExplainedTruth { hub == .undecided ? postgres ?? hub : hub }
 }
 
@@ -108,7 +108,7 @@ extension Explanation.Policy {
         return "policy \"\(name)\" is \(word) because \(part.text) is \(part.truth.word(isCondition: true))"
     }
 
-    /// The smallest part that made the whole what it is, going down where a part below is the same.
+    /// Smallest part that decided the result. The search descends as long as a part below has the same result.
     private var decisive: Explanation.Part {
         var place = 0
         while let below = children(of: place).first(where: {

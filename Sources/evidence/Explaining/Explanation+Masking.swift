@@ -1,6 +1,6 @@
 @_spi(Judging) import History
 
-/// Values of what was judged, as they may be shown: before a sentence is made of them.
+/// Masking of the judged values. Must happen before a sentence is made of them.
 extension Explanation {
     func masked(_ discretion: Discretion) -> Explanation {
         var shown = self
@@ -36,7 +36,8 @@ extension Explanation.Part {
         return shown
     }
 
-    /// Whether a condition holds is no value of the row's; all else may be one.
+    /// Returns a result as it may be shown. The truth of a condition is not a value of the row; anything else may be
+    /// one.
     private func masked(_ truth: ExplainedTruth, _ discretion: Discretion) -> ExplainedTruth {
         switch truth {
         case .value(let value) where !isCondition: .value(discretion.value(value, of: text))

@@ -2,8 +2,8 @@ import Catalog
 import Judging
 import Policy
 
-/// Why a change was told to somebody, or not: from the publication to each part of each policy, as the hub evaluates it and
-/// as PostgreSQL does.
+/// Reasons why a client was told of a change, or not. Covers each step from the publication to each part of each
+/// policy, with the result of the hub and the result of PostgreSQL.
 public struct Explanation: Sendable {
     public struct Publication: Sendable {
         public var name: String
@@ -15,7 +15,7 @@ public struct Explanation: Sendable {
     public struct Role: Sendable {
         public var name: String
         public var exists: Bool
-        /// Of the table's schema.
+        /// True if the role has USAGE on the table's schema.
         public var hasUsage: Bool
         public var selectable: [String]
         public var hidden: [String]
@@ -24,27 +24,28 @@ public struct Explanation: Sendable {
 
     public enum Binding: Sendable {
         case sent(columns: [String])
-        /// "Error 401: Unauthorized" in the row's place.
+        /// The client receives "Error 401: Unauthorized" in place of the row.
         case unauthorized
-        /// "Error 400: Bad Request, no primary key" in the row's place.
+        /// The client receives "Error 400: Bad Request, no primary key" in place of the row.
         case noPrimaryKey
-        /// In the words that the client reads.
+        /// The subscription fails with this text, as the client reads it.
         case failed(String)
     }
 
-    /// A part of a condition with its value.
+    /// A part of a condition, with its value.
     public struct Part: Sendable {
         public var depth: Int
         public var text: String
         public var isCondition: Bool
-        /// It is another value a moment later.
+        /// True if the value depends on the current time.
         public var readsClock = false
         public var hub: ExplainedTruth
-        /// Nil where PostgreSQL was not asked.
+        /// Nil if PostgreSQL was not asked.
         public var postgres: ExplainedTruth?
 
-        /// Both know, and do not say the same. Of a condition that fails on one side nothing is said: what else is looked at,
-        /// and what first, is not defined; neither lets anybody read by it.
+        /// True if the hub and PostgreSQL both have a result, and the results differ. A condition that fails on one
+        /// side does not count: the order of evaluation is not defined, and a failed condition never allows anyone to
+        /// read.
         public var differs: Bool {
             guard let postgres, hub != .undecided, isCondition || !readsClock else { return false }
             if hub.isFailure || postgres.isFailure { return !isCondition && hub.isFailure != postgres.isFailure }
@@ -55,36 +56,36 @@ public struct Explanation: Sendable {
     public struct Policy: Sendable {
         public var name: String
         public var isPermissive: Bool
-        /// How the hub decides it.
+        /// Way in which the hub decides the policy.
         public var classification: String
         public var text: String
-        /// The policy itself first.
+        /// Parts of the policy; the first is the policy itself.
         public var parts: [Part]
     }
 
-    /// The keys that a membership gives the holder now.
+    /// Number of keys that a membership gives the holder, and the state of that membership.
     public struct Membership: Sendable {
         public var table: String
         public var keyCount: Int
-        /// Nil where that is not known.
+        /// Nil if unknown.
         public var holdsKey: Bool?
-        /// What is wrong with it.
+        /// Reason why the membership's keys are not reliable; nil if they are.
         public var trouble: String?
     }
 
-    /// One of the change's rows, judged.
+    /// One image of the changed row, judged.
     public struct Image: Sendable {
         public var isOld: Bool
-        /// Columns that policies or the filter read and the image has not.
+        /// Columns that policies or the filter read, and that the image lacks.
         public var missing: [String]
         public var filter: [Part]
         public var passesFilter: Bool
         public var policies: [Policy]
-        /// All policies together; nil where row level security is not active.
+        /// All policies together; nil if row level security is not active.
         public var combined: Part?
         public var memberships: [Membership]
         public var isVisible: Bool
-        /// Why PostgreSQL would refuse the role any query of the table.
+        /// Reason why PostgreSQL would refuse the role every query of the table.
         public var refusal: String?
 
         public var isMatch: Bool { passesFilter && isVisible }
@@ -100,30 +101,30 @@ public struct Explanation: Sendable {
     public var binding: Binding?
     public var wantsOperation = true
     public var image: Image?
-    /// Of an update, where the log has the row as it was.
+    /// Old image of an update, if the log has one.
     public var oldImage: Image?
     public var oldRecord = OldRecord.none
-    /// Why PostgreSQL was not asked.
+    /// Reason why PostgreSQL was not asked.
     public var withoutPostgres: String?
-    /// Rights and policies are those by which the change was judged; else they are those of now.
+    /// True if rights and policies are those at the time of the change; false if they are the present ones.
     public var isOfThen = false
     public var notes: [String] = []
     public var isTold = false
-    /// One line to quote.
+    /// Conclusion in one line, fit to quote.
     public var sentence = ""
 
-    /// Only PostgreSQL decides, and it could not be asked.
+    /// True if only PostgreSQL can decide, and PostgreSQL could not be asked.
     public var isUndecided: Bool {
         guard let image else { return false }
         let parts = [image.combined, image.filter.first].compactMap(\.self)
-        // Both have to hold: one that does not is enough.
+        // Both have to hold, so one that does not hold decides.
         if parts.contains(where: { !$0.isUndecided && !$0.truth.isTrue }) { return false }
         return parts.contains(where: \.isUndecided) && image.missing.isEmpty
     }
 
-    /// Where the hub and PostgreSQL do not agree.
+    /// Parts for which the hub and PostgreSQL disagree.
     public var differences: [Part] {
-        // What PostgreSQL says is of now.
+        // PostgreSQL's results are always present ones, so they cannot be compared.
         if isOfThen { return [] }
         return [image, oldImage].compactMap { $0 }.flatMap { image in
             (image.policies.flatMap(\.parts) + [image.combined].compactMap { $0 }).filter(\.differs)
@@ -131,13 +132,13 @@ public struct Explanation: Sendable {
     }
 }
 
-/// What a part comes to.
+/// Result of a part.
 public enum ExplainedTruth: Sendable, Hashable {
     case value(String)
     case null
-    /// Why, where that is known.
+    /// Evaluation failed, with the reason if known.
     case failed(String)
-    /// The hub leaves it to PostgreSQL.
+    /// The hub leaves the part to PostgreSQL.
     case undecided
 
     init(_ value: PartValue) {
@@ -159,7 +160,7 @@ public enum ExplainedTruth: Sendable, Hashable {
         }
     }
 
-    /// PostgreSQL's answer: a cast of a boolean to text says the whole word.
+    /// Converts PostgreSQL's answer. A boolean cast to text is a whole word.
     init(_ value: ExplainedValue, isCondition: Bool) {
         switch value {
         case .value(nil): self = .null
@@ -174,7 +175,7 @@ public enum ExplainedTruth: Sendable, Hashable {
 
     var isFailure: Bool { if case .failed = self { true } else { false } }
 
-    /// As a word in a sentence.
+    /// Returns the result as a word in a sentence.
     public func word(isCondition: Bool) -> String {
         switch self {
         case .value("t") where isCondition: "true"
@@ -187,12 +188,12 @@ public enum ExplainedTruth: Sendable, Hashable {
     }
 }
 
-/// Why there is no explanation.
+/// Reason why there is no explanation.
 public enum ExplainFailure: Error, Sendable, Equatable {
     case databaseAway
-    /// The log has the catalog of that time, but no record of the role: nobody had asked about it.
+    /// The log has the catalog of that time, but no record of the role, because no client had used it.
     case roleNotRecorded(String)
-    /// A truncate, or a message.
+    /// The change is a truncate or a message.
     case noRow
     case badClaims(String)
 }

@@ -2,7 +2,8 @@ import Catalog
 import Policy
 import Synchronization
 
-/// Notes the parts of each policy when the catalog compiles it, for it knows then what names mean.
+/// Recorder of the parts of each policy. It works while the catalog compiles the policy, when the meaning of names is
+/// known.
 final class PartRecorder: Sendable {
     private struct Key: Hashable {
         var table: UInt32
@@ -23,13 +24,13 @@ final class PartRecorder: Sendable {
         return compiling
     }
 
-    /// Whether nothing of the policy's text is left to PostgreSQL.
+    /// True if no part of the policy's text is left to PostgreSQL.
     func isDecided(_ text: String, on table: UInt32) -> Bool {
         let found = parts.withLock { $0[Key(table: table, text: text)] }
         return found?.first.map { part in !part.term.contains { $0 == .undecided } } ?? false
     }
 
-    /// Tables whose rows would make members, if they were followed.
+    /// Returns the tables whose rows would give memberships if the hub followed these tables.
     func membershipTables(of text: String, on table: UInt32) -> Set<UInt32> {
         var tables: Set<UInt32> = []
         let found = parts.withLock { $0[Key(table: table, text: text)] }
@@ -37,7 +38,7 @@ final class PartRecorder: Sendable {
         return tables
     }
 
-    /// The smallest parts of a policy that are left to PostgreSQL, as they are written.
+    /// Returns the smallest parts of a policy that are left to PostgreSQL, as written.
     func undecided(of policy: PolicyBinding.Part, on table: UInt32) -> [String] {
         let parts = parts(of: policy, on: table)
         return parts.indices.filter { index in
@@ -46,8 +47,8 @@ final class PartRecorder: Sendable {
         }.map { parts[$0].text }
     }
 
-    /// The policy's parts, the policy itself first, as far as they are decided in process: what the binding leaves to
-    /// PostgreSQL is left to it in its parts as well.
+    /// Returns the policy's parts, the policy itself first. Everything that the binding leaves to PostgreSQL is left to
+    /// PostgreSQL in the parts too.
     func parts(of policy: PolicyBinding.Part, on table: UInt32) -> [PolicyPart] {
         var found = parts.withLock { $0[Key(table: table, text: policy.text)] } ?? []
         if found.isEmpty {
@@ -64,7 +65,7 @@ final class PartRecorder: Sendable {
 }
 
 extension Term {
-    /// With its memberships as they are in the whole, policies of their tables included.
+    /// Returns the term with the memberships that the whole policy has, which include the policies of their tables.
     fileprivate func narrowed(as whole: Term) -> Term {
         var known: [Membership] = []
         whole.visit { if case .member(let membership, _) = $0 { known.append(membership) } }

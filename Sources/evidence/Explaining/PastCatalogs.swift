@@ -3,9 +3,9 @@ import EventLog
 import History
 import System
 
-/// The catalogs that a log has, of which one is that of a change.
+/// Search for the recorded catalog that was valid at a change.
 public struct PastCatalogs {
-    /// By which the change was judged; nil where the log does not have what the catalog said then.
+    /// Returns the catalog by which the change was judged; nil if the log does not have it.
     public static func record(of log: HistoryLog, at offset: UInt64) throws -> CatalogRecord? {
         var catalogs = PastCatalogs(offset)
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
@@ -20,17 +20,9 @@ public struct PastCatalogs {
         return catalogs.chosen
     }
 
-    /// A place at which the catalog that clients are judged by may have changed.
-    public struct Turn: Sendable {
-        public var place: UInt64
-        /// Time at which the new catalog was written down: clients were judged by it a moment earlier.
-        public var written: Int64
-    }
-
-    /// Returns all turns that the log has, in the order of their places. A catalog that is written down again, with more roles,
-    /// is no other turn.
-    public static func turns(of log: HistoryLog) throws -> [Turn] {
-        var written: [UInt64: Int64] = [:]
+    /// Returns the offsets after `first` and up to `last` at which the catalog may have changed, in order.
+    public static func turns(of log: HistoryLog, after first: UInt64, through last: UInt64) throws -> [UInt64] {
+        var turns: Set<UInt64> = []
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
         while try reader.next() {
             guard reader.entry.kind == .catalogRecord else { continue }
@@ -44,10 +36,10 @@ public struct PastCatalogs {
     }
 
     private let offset: UInt64
-    /// The newest that counted before the change, and the one after it.
+    /// Newest record that was valid before the change. `next` is the first record after the change.
     private var last: CatalogRecord?
     private var next: CatalogRecord?
-    /// Transactions before the change that may have changed the catalog, and when they were committed.
+    /// Transactions before the change that may have changed the catalog, with their commit times.
     private var marks: [(xid: UInt32, time: Int64)] = []
     private let now = Clock.unixMicroseconds()
 
@@ -62,17 +54,19 @@ public struct PastCatalogs {
         }
     }
 
-    /// Whoever reads a mark waits for a catalog that knows of it, and judges what follows by that, however late it comes.
+    /// Record by which the change was judged. A loop that reads a mark waits for a catalog that includes the marked
+    /// transaction, and judges later changes by that catalog, however late it comes.
     private var chosen: CatalogRecord? {
         guard let next else { return last.flatMap { isStillToCome(after: $0) ? nil : $0 } }
         return marks.contains { next.awaited.contains($0.xid) } ? next : last
     }
 
-    /// What the catalog says is written down a moment after the hub judges by it; where nothing has changed, never.
+    /// True if a newer record may not be written yet. A record is written shortly after the hub begins to judge by it,
+    /// and not at all if nothing has changed.
     private func isStillToCome(after record: CatalogRecord) -> Bool {
         marks.contains { $0.time > record.time && now - $0.time < Self.patience }
     }
 
-    /// Microseconds in which a record has long been written.
+    /// Time in microseconds after which a record has certainly been written.
     private static let patience: Int64 = 5_000_000
 }

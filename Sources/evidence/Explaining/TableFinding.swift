@@ -1,23 +1,23 @@
-/// One thing that subscribers to a published table will notice, or that is slow.
+/// A finding about a published table: something that its subscribers will notice, or that is slow.
 public struct TableFinding: Sendable, Equatable {
     public enum Weight: Int, Sendable, Comparable {
-        /// As it should be.
+        /// The table works as intended.
         case fine
-        /// Worth knowing: some expect something else.
+        /// Worth knowing, because some users expect something else.
         case notable
-        /// Nothing comes where somebody would expect something.
+        /// Clients receive nothing where a user would expect something.
         case wrong
 
         public static func < (one: Weight, other: Weight) -> Bool { one.rawValue < other.rawValue }
     }
 
     public var table: String
-    /// Whom it concerns.
+    /// Roles that the finding concerns.
     public var roles: [String]
     public var weight: Weight
     public var detail: String
     public var sql: String?
-    /// The SQL shows somebody what was kept from him.
+    /// True if the SQL would show a role rows or columns that were hidden from the role.
     public var showsMore = false
     /// Reason why the role sees no row of the table; nil if it sees some.
     var closed: Closed?
@@ -39,7 +39,7 @@ public struct TableFinding: Sendable, Equatable {
 }
 
 extension [TableFinding] {
-    /// What is the same for several roles is said once.
+    /// Joins equal findings for several roles into one.
     func joiningRoles() -> [TableFinding] {
         var joined: [TableFinding] = []
         for finding in self {

@@ -2,10 +2,10 @@ import Catalog
 @_spi(Judging) import History
 import Protocol
 
-/// What somebody asks to be told of a table.
+/// A holder's request to be told of changes of a table.
 public struct AskedBinding: Sendable, Hashable {
     public var operations: RowOperations
-    /// As clients write it; nil is every row.
+    /// Filter as clients write it; nil means every row.
     public var filter: String?
 
     public init(operations: RowOperations = .all, filter: String? = nil) {
@@ -15,19 +15,20 @@ public struct AskedBinding: Sendable, Hashable {
 }
 
 extension AskedBinding {
-    /// As the ledger has it, whatever of it may be shown; nil where a bundle has marks in the place of the filter's values.
+    /// Takes a binding from the ledger with its unmasked filter. Nil if a bundle has marks in place of the filter's
+    /// values.
     public init?(_ listed: ListedBinding) {
         if let filter = listed.wholeFilter, filter.contains(MaskMark.sign) { return nil }
         self.init(operations: RowOperations(event: listed.event), filter: listed.wholeFilter)
     }
 }
 
-/// Subscriptions that are proposed in place of those that there are: of their tables alone the answer is then, and it is about
-/// what somebody asks for and may see.
+/// Proposed subscriptions in place of the present ones. The answer then covers only their tables, and depends both on
+/// what holders ask for and on what they may see.
 public struct ProposedBindings: Sendable {
-    /// What everybody would ask for, of each table.
+    /// Bindings that every holder would ask for, by table.
     public var then: [TableName: [AskedBinding]]
-    /// What each holder asks for now, of these tables, in the order of the holders.
+    /// Bindings that each holder asks for now, by table, in the order of the holders.
     public var now: [[TableName: [AskedBinding]]]
 
     public init(then: [TableName: [AskedBinding]], now: [[TableName: [AskedBinding]]]) {
@@ -36,7 +37,7 @@ public struct ProposedBindings: Sendable {
     }
 }
 
-/// The subscriptions of one side, as PostgreSQL understands them there.
+/// The subscriptions of one side, with the meaning that PostgreSQL gives them on that side.
 struct BoundBindings {
     enum Side { case now, then }
 
@@ -55,8 +56,8 @@ struct BoundBindings {
 
     func concerns(_ table: CatalogTable) -> Bool { proposed.then[Self.name(table)] != nil }
 
-    /// What a holder asks for of one of these tables. What was asked for once and is refused today is as if it were not asked
-    /// for; a proposal that is refused is an error.
+    /// Returns the bindings that a holder asks for on one of these tables. A present binding that is refused today
+    /// counts as not asked for. A proposed binding that is refused is an error.
     mutating func bindings(of holder: Int, _ role: String, _ table: CatalogTable) throws -> [TableBinding] {
         let name = Self.name(table)
         let asked = side == .then ? proposed.then[name] : proposed.now[holder][name]

@@ -3,27 +3,27 @@ import Change
 import History
 import Protocol
 
-/// What stands behind a ruling's word on a change: by what a row is shown to somebody, or kept from him.
+/// Reason why a ruling shows a row to a holder, or hides it.
 public enum Ground: Sendable, Hashable {
-    /// Any of these shows it; or, of a row that is kept, these restrictive ones keep it.
+    /// Each of these policies shows the row. For a hidden row: these restrictive policies hide it.
     case policies([String])
-    /// None of the policies shows it.
+    /// No policy shows the row.
     case noPolicy
     /// Row security does not bind the role.
     case open
     /// The role may not read the table's key.
     case unreadable
-    /// Policies show it, and it is not what he asks for.
+    /// Policies show the row, but the holder does not ask for it.
     case notAskedFor
-    /// The table, or what was done to it, is not in the publication.
+    /// The table, or the operation, is not in the publication.
     case unpublished
-    /// What one policy or another says does not come to it: PostgreSQL refuses the role any query.
+    /// PostgreSQL refuses the role any query, so the result of a single policy does not matter.
     case refused
-    /// There are too many policies, or rows that only PostgreSQL could have judged by each of them.
+    /// There are too many policies, or too many rows that only PostgreSQL could have judged by each policy.
     case unknown
 }
 
-/// A ruling, and the changes that it tells.
+/// A ruling, with the changes that it shows.
 struct RuledChanges {
     let ruling: Ruling
     let told: ToldChanges
@@ -35,14 +35,14 @@ struct RuledChanges {
             isPublished: ruling.view.snapshot.table(table.schema, table.name) != nil, told: told, holder: holder)
     }
 
-    /// What it says to one holder of one table.
+    /// Result of the ruling for one holder and one table.
     struct OfTable {
         fileprivate let pair: Ruling.Pair?
         fileprivate let isPublished: Bool
         fileprivate let told: ToldChanges
         fileprivate let holder: Int
 
-        /// Which of several policies show the change's row: a bit for each in their order.
+        /// Returns which of several policies show the change's row: one bit for each policy, in their order.
         func shown(at offset: UInt64) -> UInt32 {
             guard let pair else { return 0 }
             let places = pair.parts.indices.lowerBound..<pair.partOfAll + (pair.bindings == nil ? 0 : 1)
@@ -51,7 +51,7 @@ struct RuledChanges {
             }
         }
 
-        /// Why the holder is told of a change, or not.
+        /// Returns the reason why the holder is told of a change, or not.
         func ground(_ operation: Operation, _ shown: UInt32, isTold: Bool) -> Ground {
             guard let pair else { return isPublished ? .unreadable : .unpublished }
             guard pair.table.operations.contains(RowOperations(operation)) else { return .unpublished }

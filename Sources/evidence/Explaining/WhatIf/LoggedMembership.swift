@@ -5,28 +5,28 @@ import EventLog
 import History
 import Policy
 
-/// What the log by itself tells of a membership at a change, without what it is now: which keys there certainly were, and which
-/// there certainly were not.
+/// Keys that a membership certainly had, or certainly lacked, at a change, according to the log alone. The present keys
+/// are not used.
 ///
-/// Rows from before the log, which nothing has touched since, are not in it. A key is known to be given where more rows gave it
-/// than went again; it is known to be missing where there can be but one row that gives it, and that had gone, or had not
-/// come yet; and once the table has been emptied all is known.
+/// The log lacks older rows that no change has touched since. A key is known to be given if more of its rows came than
+/// went. A key is known to be missing if at most one row can give it, and that row had gone, or had not come yet. After
+/// a truncate of the table, all keys are known.
 struct LoggedMembership {
     private struct Tally {
-        /// Of the log's rows that give it, how many more had come than gone: at the change, and at the lowest.
+        /// Rows of the log that came minus rows that went: at the change, at present, and at the lowest point.
         var atChange = 0
         var now = 0
         var lowest = 0
 
-        /// As many rows as there were at least.
+        /// Minimum number of rows at the change.
         var atLeast: Int { atChange - lowest }
     }
 
-    /// One row at most gives a key: then whether there is one is known from the first that happens to it.
+    /// True if at most one row gives a key. Then the row's first change shows if the row existed before.
     private let isUnique: Bool
     private var tallies: [[UInt8]: Tally] = [:]
     private var rows = Tally()
-    /// The table was emptied before the change.
+    /// True if the table was truncated before the change.
     private var isWhole = false
     private var hasNull = false
     private var isReadable = true
@@ -44,7 +44,7 @@ struct LoggedMembership {
         switch effect {
         case .unreadable: isReadable = false
         case .truncate:
-            // What lay below does not count any more, and behind the change nothing can be told of it.
+            // Earlier counts no longer matter. A truncate after the change shows nothing about the rows at the change.
             guard isBefore else { return }
             (tallies, rows, isWhole, hasNull) = ([:], Tally(), true, false)
         case .row(let key, let change):
@@ -64,13 +64,13 @@ struct LoggedMembership {
         if isBefore { tally.atChange = tally.now }
     }
 
-    /// Keys that there certainly were.
+    /// Keys that the membership certainly had.
     var given: MembershipKeys {
         let keys = tallies.filter { $0.value.atLeast > 0 }.keys.sorted { $0.lexicographicallyPrecedes($1) }
         return MembershipKeys(keys: isReadable ? keys : [], hasNull: false, hasRows: isReadable && rows.atLeast > 0)
     }
 
-    /// Keys that there certainly were not, as if they were keys.
+    /// Keys that the membership certainly lacked, in the form of a set of keys.
     var missing: MembershipKeys {
         let keys = tallies.filter { (isUnique || isWhole) && $0.value.atLeast <= 0 }.keys
         let isEmpty = rows.atLeast <= 0 && (isWhole || isUnique && rows.lowest < 0)
@@ -79,12 +79,12 @@ struct LoggedMembership {
             hasRows: isReadable && (!keys.isEmpty || isEmpty))
     }
 
-    /// All keys are known.
+    /// True if all keys are known.
     var isKnown: Bool { isReadable && isWhole && !hasNull }
 }
 
 extension PastMemberships {
-    /// What the log tells of each of the sets at a change; nil where it does not tell of all that happened.
+    /// Returns the log's knowledge of each set at a change; nil if the log has a gap.
     mutating func logged(by log: HistoryLog, at change: RecordedChange) throws -> [LoggedMembership]? {
         var found = sets.map(LoggedMembership.init)
         let names = tables.map { RowKey.table(schema: $0.schema, name: $0.name) }

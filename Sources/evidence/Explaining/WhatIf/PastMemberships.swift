@@ -9,15 +9,15 @@ import Judging
 import Matching
 import Policy
 
-/// The memberships of a ruling as they were at each place of a window: taken back from what they are now by what the log has
-/// of their tables since, and then followed forward again.
+/// Memberships of a ruling at each place of a window. They are computed back from the present ones, by the changes that
+/// the log has of their tables, and then forward again.
 struct PastMemberships: ~Copyable {
-    /// The keys of one holder's membership, with how many rows give each.
+    /// Keys of one holder's membership, with the number of rows that give each key.
     private struct Keys {
         var counts: [[UInt8]: Int] = [:]
         var nulls = 0
         var rows = 0
-        /// Only PostgreSQL can tell, and it tells what is now.
+        /// True if only PostgreSQL can tell the keys, and only the present ones.
         var isUnknown = false
         var hasFailed = false
 
@@ -43,19 +43,19 @@ struct PastMemberships: ~Copyable {
 
     private var keys: [Keys]
     let sets: [Ruling.Members]
-    /// Rows as changes leave them, and rows as changes found them.
+    /// Index of rows after changes. `departures` is the index of rows before changes.
     private var arrivals: PredicateIndex
     private var departures: PredicateIndex
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var schemas: WindowSchemas
-    /// Sets that could not be taken back: they stay as they are now.
+    /// Sets that could not be computed back. They keep their present keys.
     private var frozen: Set<Int> = []
 
     init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot, lost: Masking?) {
         self.sets = sets
         schemas = WindowSchemas(snapshot, alsoRelated: true, lost: lost)
-        // Not into the stored ones at once: what is declared must be whole.
+        // Built in local variables first: a new index must be complete before it is stored.
         var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
         var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
         keys = sets.map { Self.keys($0.fill, hasKey: $0.held.membership.keySlot != nil) }
@@ -86,7 +86,7 @@ struct PastMemberships: ~Copyable {
 
     var isEmpty: Bool { sets.isEmpty }
 
-    /// The names of the tables that they live on.
+    /// Names of the tables that the memberships depend on.
     var tables: Set<TableName> {
         Set(sets.compactMap { $0.table.map { TableName(schema: $0.schema, name: $0.name) } })
     }
@@ -95,7 +95,7 @@ struct PastMemberships: ~Copyable {
 
     // MARK: Back
 
-    /// Takes out what the log has from `start` on, as far as it is in what was read; but for one transaction's.
+    /// Undoes the logged changes from `start` on that the reading includes, except those of transaction `kept`.
     mutating func takeBack(
         _ log: HistoryLog, to start: EventLogStart, from offset: UInt64, keeping kept: UInt32? = nil
     ) throws {
@@ -125,14 +125,14 @@ struct PastMemberships: ~Copyable {
         keys[effect.set].add(key, -change, hasKey: sets[effect.set].held.membership.keySlot != nil)
     }
 
-    /// Whether all are as they were then, as far as they are known at all.
+    /// True if all sets could be computed back, as far as they are known at all.
     var isExact: Bool { frozen.isEmpty }
 
     // MARK: Forward
 
     mutating func learn(_ schema: RawSpan) throws { try schemas.learn(schema) }
 
-    /// What a part of a transaction does; the sets that are others then.
+    /// Applies a part of a transaction; returns the sets that changed.
     mutating func apply(_ part: RawSpan) throws -> Set<Int> {
         var changed: Set<Int> = []
         for effect in try effects(of: part) where !frozen.contains(effect.set) {
@@ -151,10 +151,10 @@ struct PastMemberships: ~Copyable {
 
     struct Effect {
         enum What {
-            /// A row that gives the key comes (1) or goes (-1).
+            /// A row that gives the key appears (1) or disappears (-1).
             case row([UInt8]?, Int)
             case truncate
-            /// It does not say what it does.
+            /// The effect of the change cannot be read.
             case unreadable
         }
 
@@ -194,7 +194,7 @@ struct PastMemberships: ~Copyable {
         }
     }
 
-    /// What it did is not known any more.
+    /// Marks the sets of a table as unreadable, because the effect of a forgotten change is no longer known.
     private func forget(_ fingerprint: UInt64, _ xid: UInt32, _ effects: inout [Effect]) {
         guard let schema = try? schemas.schema(fingerprint) else { return }
         for (number, set) in sets.enumerated() where set.table?.oid == schema.relation.oid {

@@ -6,10 +6,10 @@ import Judging
 import Postgres
 import System
 
-/// SQL that somebody proposes, applied in a transaction that is rolled back whatever happens.
+/// Proposed SQL, applied in a transaction that is always rolled back.
 ///
-/// What it makes of the catalog is read in that transaction, and whatever only PostgreSQL can say is asked there: nobody else
-/// sees any of it. It holds the locks that the SQL takes, from `apply` until `undo`.
+/// The changed catalog is read in that transaction, and questions to PostgreSQL are asked there, so other sessions see
+/// nothing of it. The transaction holds the locks that the SQL takes, from `apply` until `undo`.
 final class Proposal {
     let session: PolicySession
     private let publication: String
@@ -32,8 +32,8 @@ final class Proposal {
         for statement in statements { _ = try session.query(statement) }
     }
 
-    /// Names in it mean what they mean to its login. The server itself sees to it that it ends no transaction: what a block
-    /// of PL/pgSQL executes cannot.
+    /// Runs the SQL. Names in it mean what they mean to its login. The server itself ensures that the SQL ends no
+    /// transaction: statements that a PL/pgSQL block executes cannot.
     func apply(_ sql: String) throws(PostgresError) {
         _ = try session.pipeline([try session.surroundingsStatement(nil)])[0].get()
         _ = try session.query("SELECT pg_catalog.set_config('tidewire.proposal', $1, true)", [sql])
@@ -44,18 +44,18 @@ final class Proposal {
         _ = try session.pipeline([session.ownSettingsStatement])[0].get()
     }
 
-    /// As it was before, and without the locks.
+    /// Undoes the SQL and releases its locks.
     func undo() throws(PostgresError) { try run("ROLLBACK TO SAVEPOINT tidewire_proposal") }
 
-    /// Nothing more can be asked.
+    /// Ends the transaction. Nothing can be asked afterwards.
     func end() throws(PostgresError) { try run("ROLLBACK") }
 
-    /// As it is now.
+    /// Returns the present view of the catalog in the transaction.
     func view(for roles: [String]) throws(PostgresError) -> CatalogView {
         try trial.view(for: roles)
     }
 
-    /// In whichever publication: some are not for clients.
+    /// Returns the tables of all publications. Some publications are not for clients.
     func publishedTables() throws(PostgresError) -> Set<TableName> {
         let rows = try session.query("SELECT schemaname, tablename FROM pg_catalog.pg_publication_tables", [])
         return Set(
@@ -65,7 +65,7 @@ final class Proposal {
             })
     }
 
-    /// What a subscription means as it is now.
+    /// Returns the meaning of a subscription by the present catalog in the transaction.
     func outcome(of request: BindingRequest, in view: CatalogView) throws(PostgresError) -> BindingOutcome? {
         try trial.outcome(of: request, in: view)
     }

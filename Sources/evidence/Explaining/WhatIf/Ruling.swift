@@ -4,24 +4,24 @@ import Judging
 import Policy
 import Postgres
 
-/// What some holders may see of some tables, by the catalog as a transaction has it: the policies with each holder's claims in
-/// them, and the memberships as they are there.
+/// The rows of some tables that some holders may see, by the catalog in a transaction. Contains the policies with each
+/// holder's claims, and the memberships as they are there.
 struct Ruling {
     /// One holder and one table.
     struct Pair {
         var holder: Int
         var table: CatalogTable
-        /// Nil where row security does not bind the role.
+        /// Nil if row security does not bind the role.
         var policy: PolicyBinding?
         var residual: Residual
-        /// The places of its memberships in `sets`.
+        /// Indexes of the holder's memberships in `sets`.
         var sets: [Int]
-        /// The policies one by one, where there are several: one alone says what all say.
+        /// The single policies, if there are several. A single one would equal the whole.
         var parts: [Part] = []
-        /// What the holder asks for; nil is everything.
+        /// Bindings that the holder asks for; nil means everything.
         var bindings: [TableBinding]?
 
-        /// Behind the policies one by one: all of them, whatever is asked for.
+        /// Index behind the single policies, for all policies together regardless of bindings.
         var partOfAll: Int { parts.count }
     }
 
@@ -42,7 +42,7 @@ struct Ruling {
     let view: CatalogView
     private(set) var pairs: [Pair] = []
     private(set) var sets: [Members] = []
-    /// By holder and table.
+    /// Index in `pairs`, by holder and table.
     private(set) var places: [Place: Int] = [:]
 
     struct Place: Hashable {
@@ -51,10 +51,10 @@ struct Ruling {
         var table: String
     }
 
-    /// More policies of one table are not told apart.
+    /// Maximum number of policies of one table that are distinguished.
     private static let mostParts = 16
 
-    /// `concerns` says which tables of which roles are of interest.
+    /// Builds the ruling. `concerns` is true for the tables of a role that are of interest.
     init(
         _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, asking bindings: BoundBindings? = nil,
         concerns: (String, CatalogTable) -> Bool
@@ -83,7 +83,7 @@ struct Ruling {
         }
     }
 
-    /// What was asked for one holder.
+    /// Answers and sets that were already read for one holder.
     private struct KnownOfHolder {
         var answers: [AskedTerm: AskedAnswer] = [:]
         var sets: [HeldMembership: Int] = [:]
@@ -118,7 +118,7 @@ struct Ruling {
         return places
     }
 
-    /// What is asked first may decide that more has to be asked.
+    /// Returns the policy with the holder's claims in it. The first answers may show that more has to be asked.
     private static func residual(
         _ policy: RowPolicy, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> Residual {
@@ -146,17 +146,17 @@ struct Ruling {
         return Members(held: held, table: table, fill: table == nil ? .unreadable : fill ?? .unreadable)
     }
 
-    /// Whether PostgreSQL is to be asked about some rows.
+    /// True if PostgreSQL must be asked about some rows.
     var mayAsk: Bool {
         pairs.contains { pair in
             pair.residual.mayAsk || pair.sets.contains { if case .filled = sets[$0].fill { false } else { true } }
         }
     }
 
-    /// So many policies are told apart at most.
+    /// Largest number of policies that any pair distinguishes.
     var partCount: Int { pairs.reduce(0) { max($0, $1.parts.count + ($1.bindings == nil ? 0 : 1)) } }
 
-    /// What policies and filters read and is masked.
+    /// Returns the masked columns that policies or filters read.
     func columns(maskedBy masking: Masking) -> Set<String> {
         var found: Set<String> = []
         for pair in pairs {
@@ -170,6 +170,6 @@ struct Ruling {
         return found
     }
 
-    /// Policies are not told apart.
+    /// Stops distinguishing single policies.
     mutating func dropParts() { for pair in pairs.indices { pairs[pair].parts = [] } }
 }

@@ -10,26 +10,26 @@ import Matching
 import Policy
 import Postgres
 
-/// Which changes of a window each holder would have been told of, by one ruling: the hub's own index finds them.
+/// Search for the changes of a window that each holder would have been told of by one ruling. Uses the hub's own index.
 struct RulingPass: ~Copyable {
-    /// What the index has for a holder and a table: all policies together, or one of several.
+    /// Entry of the index for a holder and a table: all policies together, or one of several.
     private struct Target {
         var pair: Int
         var part: Int?
         var residual: Residual
         var sets: [Int]
         var judged: JudgedPolicy?
-        /// What is asked for beside that; nil is everything.
+        /// Binding that restricts the entry; nil means everything.
         var binding: TableBinding?
-        /// It is one policy of several.
+        /// True if the entry is for one policy of several.
         var isOneOfSeveral = false
     }
 
-    /// Rows that only PostgreSQL can judge wait until there are enough to ask about.
+    /// Rows that only PostgreSQL can judge. They wait until there are enough for one statement.
     private struct Question {
         var policy: JudgedPolicy
         var rows: [[String?]] = []
-        /// Of each row: where it is told, and to which targets.
+        /// For each row: its offset, its operation, and the targets that ask about it.
         var asking: [(offset: UInt64, operation: Operation, targets: [Int])] = []
         var isOfPart: Bool
     }
@@ -46,12 +46,13 @@ struct RulingPass: ~Copyable {
     private var memberships: PastMemberships
     private var schemas: WindowSchemas
     private var questions: [UInt64: Question] = [:]
-    /// So many rows may still be asked about: under all policies, and under one of several.
+    /// Number of rows that may still be asked about under all policies together. `asksOfPartsLeft` counts for single
+    /// policies.
     private var asksLeft: Int
     private var asksOfPartsLeft: Int
     private let told: ToldChanges
 
-    /// - Parameter judge: nil where nothing can be asked any more.
+    /// - Parameter judge: nil if PostgreSQL can no longer be asked.
     init(
         _ ruling: Ruling, _ holders: [ExplainedHolder], _ judge: TrialJudge?, into told: ToldChanges,
         deletesAreStrict: Bool, asksAtMost: Int, lost: Masking?
@@ -75,7 +76,7 @@ struct RulingPass: ~Copyable {
 
     private static func targets(of pairs: [Ruling.Pair]) -> [Target] {
         var targets: [Target] = []
-        // The same for all holders of a role: they are asked about together.
+        // All holders of a role share these, so that they are asked about together.
         var judged: [UInt64: [JudgedPolicy]] = [:]
         for (number, pair) in pairs.enumerated() {
             let whole = Target(
@@ -123,7 +124,7 @@ struct RulingPass: ~Copyable {
                 try schemas.learn(reader.payload)
                 try memberships.learn(reader.payload)
             case .transaction:
-                // All of a transaction counts for each of its changes, as it does for the hub.
+                // All changes of a transaction count for each of its changes, as in the hub.
                 if !isWithin, !memberships.isEmpty { try follow(reader) }
                 isWithin = entry.isContinued
                 try judge(reader.payload, entry, window)
@@ -134,7 +135,7 @@ struct RulingPass: ~Copyable {
         for key in questions.keys.sorted() { try ask(key) }
     }
 
-    /// What the transaction does to memberships, in all of its parts.
+    /// Applies the transaction's effects on memberships, from all of its parts.
     private mutating func follow(_ reader: borrowing EventLogReader) throws {
         var changed = try memberships.apply(reader.payload)
         if reader.entry.isContinued {
@@ -150,7 +151,7 @@ struct RulingPass: ~Copyable {
         for target in targets.indices where !changed.isDisjoint(with: targets[target].sets) { place(target) }
     }
 
-    /// Puts a holder's predicate where the table's changes find it, in place of the former one.
+    /// Puts a holder's predicate into the table's index, in place of the former predicate.
     private mutating func place(_ number: Int) {
         if let handle = handles[number] { index.remove(handle) }
         let target = targets[number]
@@ -232,7 +233,8 @@ struct RulingPass: ~Copyable {
         }
     }
 
-    /// PostgreSQL is asked about policies alone: a filter that it would have to decide tells nobody of the row here.
+    /// True if the row passes the target's filter. PostgreSQL is asked about policies only: a filter that it would have
+    /// to decide counts as not passed.
     private mutating func passesFilter(_ target: Target, _ change: borrowing Change) throws -> Bool {
         guard let filter = target.binding?.predicate else { return true }
         switch try index.verdict(of: filter, on: change) {
@@ -244,7 +246,8 @@ struct RulingPass: ~Copyable {
         }
     }
 
-    /// Where nobody is asked about one of several policies, it is not known whether it was that one: no more than that.
+    /// True if PostgreSQL may be asked. If single policies cannot be asked about, only the reason of a result stays
+    /// unknown.
     private func mayAsk(_ target: Target) -> Bool {
         if target.isOneOfSeveral { return judge != nil && asksOfPartsLeft > 0 }
         if judge != nil, asksLeft > 0 { return true }
@@ -252,7 +255,7 @@ struct RulingPass: ~Copyable {
         return false
     }
 
-    /// Nil where the image lacks what the policies look at: nobody is told then.
+    /// Returns the row's texts; nil if the image lacks a column that the policies read. Then nobody is told of the row.
     private func texts(
         of row: JudgedRow, _ change: borrowing Change, _ table: CatalogTable
     ) throws -> [String?]? {
@@ -282,6 +285,6 @@ struct RulingPass: ~Copyable {
         if !question.isOfPart { told.asked += question.rows.count }
     }
 
-    /// Whether memberships were as they were then, as far as they are known.
+    /// True if memberships were those at the time of the changes, as far as they are known.
     var isExact: Bool { memberships.isExact }
 }

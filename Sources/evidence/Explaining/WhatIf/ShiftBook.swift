@@ -1,9 +1,9 @@
 import Change
 import History
 
-/// What one holder would be told of a table's changes, now and as proposed: counted, and told apart by what it comes from.
+/// Counts of one holder's gains and losses in one table, between now and the proposal, grouped by reason.
 final class ShiftBook {
-    /// What decides why: the operation, and which of several policies show the row.
+    /// Facts that determine the reason: the operation, and which of several policies show the row.
     private struct Facts: Hashable {
         var operation: UInt8
         var isGain: Bool
@@ -17,7 +17,7 @@ final class ShiftBook {
         var keptBy: Ground
     }
 
-    /// Many policies hold in many ways: what is beyond that is not told apart.
+    /// Maximum number of groups. Policies can combine in many ways; further changes are counted together as unknown.
     private static let most = 100
 
     private var line: WhatIfReport.Line
@@ -27,7 +27,7 @@ final class ShiftBook {
     private var shifts: [WhatIfReport.Shift] = []
     private var byKey: [Key: Int] = [:]
     private var byFacts: [Facts: Int] = [:]
-    /// Most changes are as the one before.
+    /// Facts of the last change; most changes have the same ones.
     private var last: (facts: Facts, place: Int)?
 
     init(_ holder: Int, _ table: TableName, _ before: RuledChanges, _ after: RuledChanges, examples: Int) {
@@ -69,12 +69,12 @@ final class ShiftBook {
             byKey[key] = place
             shifts.append(WhatIfReport.Shift(isGain: key.isGain, shownBy: key.shownBy, keptBy: key.keptBy))
         }
-        // As many facts as there can be are not kept: the ground of each is found again.
+        // The memory is limited. Beyond the limit, the reason is computed again for each change.
         if byFacts.count < 10_000 { byFacts[facts] = place }
         return place
     }
 
-    /// Gains first, and of each the most.
+    /// The counts, with the groups sorted: gains first, larger groups first.
     var whole: WhatIfReport.Line {
         var whole = line
         whole.shifts = shifts.sorted { ($0.isGain ? 0 : 1, -$0.rows) < ($1.isGain ? 0 : 1, -$1.rows) }

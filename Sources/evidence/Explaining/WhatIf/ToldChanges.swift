@@ -2,20 +2,21 @@ import Catalog
 import Change
 import History
 
-/// Which changes of a window each of some holders would be told of: a bit for each pair of them. Behind those are as many bits
-/// for each of a holder's policies on the change's table, where there are several.
+/// Bit set of the changes in a window that each holder would be told of: one bit for each pair. After these bits come
+/// as many for each of a holder's policies on the change's table, if there are several.
 final class ToldChanges {
     private let first: UInt64
     private let wordsOfEach: Int
     private let holders: Int
-    /// Bits that each holder has for policies.
+    /// Number of bits that each holder has for policies, at each offset.
     private let parts: Int
     private var bits: [UInt64]
     private let changes: WindowChanges
-    /// Rows that PostgreSQL was asked about, and rows that it was not: those count as told to nobody.
+    /// Number of rows that PostgreSQL was asked about. `unasked` counts rows that it was not asked about: told to
+    /// nobody.
     var asked = 0
     var unasked = 0
-    /// Rows of which only PostgreSQL could say whether they are asked for: those, too.
+    /// Number of rows for which only PostgreSQL could decide a filter. They also count as told to nobody.
     var unfiltered = 0
 
     init(_ changes: WindowChanges, holders: Int, parts: Int) {
@@ -27,7 +28,8 @@ final class ToldChanges {
         bits = Array(repeating: 0, count: wordsOfEach * holders * (1 + parts))
     }
 
-    /// `part`: which of the policies; nil is all of them together, which is what he is told by.
+    /// Records that a policy shows a change. `part` is the policy's index; nil means all policies together, which
+    /// decide if the holder is told.
     func note(_ offset: UInt64, to holder: Int, part: Int?, _ table: CatalogTable, _ operation: Operation) {
         guard changes.offsets.contains(offset) else { return }
         let place = Int(offset - first)
@@ -37,13 +39,13 @@ final class ToldChanges {
 
     private func row(_ holder: Int, _ part: Int?) -> Int { part.map { holders + holder * parts + $0 } ?? holder }
 
-    /// Whether one of several policies shows a change.
+    /// True if the policy with index `part` shows the change.
     func shows(_ offset: UInt64, to holder: Int, part: Int) -> Bool {
         let place = Int(offset - first)
         return bits[row(holder, part) * wordsOfEach + place / 64] >> UInt64(place % 64) & 1 == 1
     }
 
-    /// Where one of the two tells the holder of a change: whether each does.
+    /// Calls `body` for each change that at least one side tells the holder, with the result of each side.
     static func visit(
         _ before: ToldChanges, _ after: ToldChanges, holder: Int, _ body: (UInt64, Bool, Bool) -> Void
     ) {
@@ -60,12 +62,12 @@ final class ToldChanges {
     }
 }
 
-/// Of the changes of a window that anybody would be told of: the table and the operation.
+/// Table and operation of each change in a window that at least one holder would be told of.
 final class WindowChanges {
     let offsets: Range<UInt64>
     private(set) var tables: [TableName] = []
     private var numbers: [TableName: UInt16] = [:]
-    /// By offset: the table's number and the operation, or zero.
+    /// Table number and operation by offset; zero for other changes.
     private var facts: [UInt32]
 
     init(_ offsets: Range<UInt64>) {
@@ -85,7 +87,7 @@ final class WindowChanges {
         facts[place] = (UInt32(number) + 1) << 8 | UInt32(operation.rawValue)
     }
 
-    /// The number of the change's table among `tables`, and what became of its row.
+    /// Returns the index of the change's table in `tables`, and the operation.
     func fact(at offset: UInt64) -> (table: Int, operation: Operation)? {
         let fact = facts[Int(offset - offsets.lowerBound)]
         guard fact != 0, let operation = Operation(rawValue: UInt8(truncatingIfNeeded: fact)) else { return nil }

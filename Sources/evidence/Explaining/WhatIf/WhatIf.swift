@@ -8,20 +8,20 @@ import Policy
 import Postgres
 import Protocol
 
-/// Answers before a migration who would gain and who would lose which rows by it: over the retained past, as the hub would have
-/// judged it.
+/// Answer, before a migration, to the question who would gain or lose which rows. It replays the retained past and
+/// judges each change as the hub would have judged it.
 ///
-/// In: a window of the log, holders, and SQL. The SQL is applied in a transaction that is rolled back; where nothing is left
-/// to PostgreSQL it is rolled back before the log is read, so that its locks last for moments.
+/// Takes a window of the log, holders, and SQL. The SQL runs in a transaction that is rolled back. If nothing is left
+/// to PostgreSQL, the rollback happens before the log is read, so that locks are held only briefly.
 public struct WhatIf {
     public struct Settings: Sendable {
-        /// Where the SQL is applied, and rolled back.
+        /// Database in which the SQL is applied and rolled back.
         public var target: ConnectionTarget
         public var publication: String
         public var deletesAreStrict: Bool
-        /// Rows that PostgreSQL is asked about at most, under each of the two.
+        /// Maximum number of rows to ask PostgreSQL about, for each of the two catalogs.
         public var asksAtMost = 100_000
-        /// Examples of each kind for each holder and table.
+        /// Number of examples of each kind, for each holder and table.
         public var examples = 3
         /// True if the database may have changed after the end of the log: memberships that changed since then cannot be taken
         /// back.
@@ -35,13 +35,13 @@ public struct WhatIf {
     }
 
     public enum Failure: Error {
-        /// PostgreSQL does not take the SQL.
+        /// PostgreSQL rejects the SQL.
         case refused(PostgresError)
-        /// A subscription that is proposed, and what the hub would say to it.
+        /// The hub would refuse a proposed subscription, with this reason.
         case badBinding(table: String, reason: String)
-        /// A subscription is proposed to a table that is not in the publication.
+        /// A proposed subscription is for a table that is not in the publication.
         case unpublished(TableName)
-        /// Pairs of holders and changes, and how many there may be.
+        /// There are too many pairs of holders and changes; `most` is the limit.
         case tooLarge(pairs: Int, most: Int)
     }
 
@@ -55,16 +55,17 @@ public struct WhatIf {
         self.settings = settings
     }
 
-    /// `progress` hears a word for what is done, and how far it is.
+    /// Compares the present catalog with the proposal. `progress` gets the name of the current pass and the offset
+    /// reached.
     ///
-    /// - Parameter bindings: where subscriptions count too; nil is about what holders may see.
+    /// - Parameter bindings: subscriptions to take into account; nil compares only what holders may see.
     public func answer(
         _ sql: String, for holders: [ExplainedHolder], asking bindings: ProposedBindings? = nil,
         in window: HistoryWindow,
         progress: (String, UInt64) -> Void
     ) throws -> WhatIfReport {
         let offsets = try offsets(of: window)
-        // A holder's bits: what he is told, and, with bindings, what policies show him; now and as proposed.
+        // Bits of a holder: what the holder is told and, with bindings, what policies show; both now and as proposed.
         guard offsets.count * holders.count * (bindings == nil ? 2 : 4) <= Self.mostPairs else {
             throw Failure.tooLarge(pairs: offsets.count * holders.count, most: Self.mostPairs / 2)
         }
@@ -86,7 +87,7 @@ public struct WhatIf {
             throw Failure.unpublished(table)
         }
         report.unpublished = try unpublished(before, after, proposal)
-        // First as it would be, while it is so.
+        // The proposal comes first, while its SQL is applied.
         let asked = { (side: BoundBindings.Side, view: CatalogView) in
             bindings.map { BoundBindings($0, side, view, proposal) }
         }
@@ -106,7 +107,7 @@ public struct WhatIf {
         return report
     }
 
-    /// Where there is no room to tell its policies apart, it does without.
+    /// Returns the ruling. Leaves out the single policies if there is no room to distinguish them.
     private func ruling(
         _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, _ differences: CatalogDifferences,
         asking bindings: BoundBindings?, over offsets: Range<UInt64>
@@ -133,7 +134,8 @@ public struct WhatIf {
         if let lost = log.lost { report.lost.formUnion(ruling.columns(maskedBy: lost)) }
     }
 
-    /// Tables of the log that clients hear nothing of in this database, neither now nor then: it may be another one's log.
+    /// Returns tables of the log that no publication of this database has, now or as proposed. The log may be of
+    /// another database.
     private func unpublished(
         _ before: CatalogView, _ after: CatalogView, _ proposal: Proposal
     ) throws -> [TableName] {
@@ -146,7 +148,7 @@ public struct WhatIf {
         return try missing.subtracting(proposal.publishedTables()).sorted { $0.description < $1.description }
     }
 
-    /// As far as the log goes.
+    /// Returns the offsets of the window that the log has.
     private func offsets(of window: HistoryWindow) throws -> Range<UInt64> {
         let segments = try log.segments()
         let first = max(window.firstOffset, segments.first?.firstOffset ?? 0)
@@ -155,12 +157,12 @@ public struct WhatIf {
     }
 }
 
-/// What the catalog says otherwise afterwards, of what these roles are told of.
+/// Differences between two catalogs that affect what the given roles are told.
 public struct CatalogDifferences: Sendable {
     public struct Table: Sendable {
         public var name: TableName
         public var role: String
-        /// In words, one for each thing.
+        /// Descriptions in words, one for each difference.
         public var changes: [String]
     }
 
@@ -205,7 +207,7 @@ public struct CatalogDifferences: Sendable {
         }
     }
 
-    /// What a function says may be other where every text is the same.
+    /// True if the sides may differ although all texts are equal, because a function may return something else.
     private static func mayDiffer(_ one: Side?, _ other: Side?, _ before: CatalogView, _ after: CatalogView) -> Bool {
         guard let one, let other else { return (one == nil) != (other == nil) }
         let isUndecided = [one, other].contains { side in
@@ -268,7 +270,7 @@ public struct CatalogDifferences: Sendable {
     }
 }
 
-/// What a proposal comes to.
+/// Result of a proposal.
 public struct WhatIfReport: Sendable {
     public struct Line: Sendable {
         public var holder: Int
@@ -277,39 +279,37 @@ public struct WhatIfReport: Sendable {
         public var after = 0
         public var gains = 0
         public var losses = 0
-        /// The same gains and losses, told apart by what they come from.
+        /// The same gains and losses, grouped by reason.
         public var shifts: [Shift] = []
     }
 
-    /// Rows that somebody gains or loses for the same reason.
+    /// Rows that a holder gains or loses for the same reason.
     public struct Shift: Sendable {
         public var isGain: Bool
-        /// What shows them, where they are shown: as proposed of gains, now of losses.
+        /// Reason why one side shows the rows: the proposal for gains, the present catalog for losses.
         public var shownBy: Ground
-        /// What keeps them, where they are kept.
+        /// Reason why the other side hides the rows.
         public var keptBy: Ground
         public var rows = 0
-        /// Offsets of the first of them.
+        /// Offsets of the first of these rows.
         public var examples: [UInt64] = []
     }
 
     public let holders: [ExplainedHolder]
     public let differences: CatalogDifferences
     public let offsets: Range<UInt64>
-    /// One for each holder and table of which he would be told something, now or then.
+    /// One line for each holder and table with changes that the holder would be told, now or as proposed.
     public private(set) var lines: [Line] = []
     public internal(set) var asked = 0
-    /// Rows that PostgreSQL should have been asked about: told to nobody here.
+    /// Number of rows that PostgreSQL should have been asked about. They count as told to nobody.
     public internal(set) var unasked = 0
-    /// Rows of which only PostgreSQL could have said whether a filter holds: told to nobody here.
+    /// Number of rows for which only PostgreSQL could decide a filter. They count as told to nobody.
     public internal(set) var unfiltered = 0
-    /// Some memberships could not be taken back to the window.
+    /// True if some memberships could not be computed back to the window.
     public internal(set) var membershipsAreOfNow = false
-    /// True if memberships that changed after the end of the log count as they are now.
-    public internal(set) var membershipsMayBeLater = false
-    /// Tables of the log that are in none of the database's publications: told to nobody here.
+    /// Tables of the log that are in none of the database's publications. Their changes count as told to nobody.
     public internal(set) var unpublished: [TableName] = []
-    /// Columns that policies read, and of which a bundle has no values.
+    /// Columns that policies read, but whose values a bundle does not have.
     public internal(set) var lost: Set<String> = []
 
     init(_ holders: [ExplainedHolder], _ differences: CatalogDifferences, _ offsets: Range<UInt64>) {

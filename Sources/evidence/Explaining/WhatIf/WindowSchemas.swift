@@ -4,12 +4,13 @@ import Change
 import Delivery
 import History
 
-/// The schemas of a window's rows, told from tables by their names: a copy of a database has other numbers.
+/// Schemas of a window's rows, matched to tables by name, because a copy of a database has other oids.
 struct WindowSchemas {
     struct Schema {
-        /// With the number that the catalog has for the table; none where it has no such table.
+        /// Relation with the oid that the catalog has for the table, or 0 if the catalog has no such table.
         var relation: Relation
-        /// Columns that the table has not, or not with that type, and those that a bundle has masked: nothing is known of them.
+        /// Columns that the table lacks or has with another type, and columns that a bundle has masked. Their values
+        /// are unknown.
         var foreign: Set<Int>
     }
 
@@ -22,7 +23,7 @@ struct WindowSchemas {
     private let lost: Masking?
     private var schemas: [UInt64: Schema] = [:]
 
-    /// `alsoRelated`: tables too that only policies read. `lost`: what a bundle has masked.
+    /// Prepares an empty set. `alsoRelated` includes tables that only policies read. `lost` is the masking of a bundle.
     init(_ snapshot: CatalogSnapshot, alsoRelated: Bool = false, lost: Masking?) {
         self.lost = lost
         let all = alsoRelated ? snapshot.tables + snapshot.tablesOfPolicies : snapshot.tables
@@ -51,7 +52,8 @@ struct WindowSchemas {
         return found
     }
 
-    /// A large value that did not change is in the old image, if that has the column at all.
+    /// Returns the column's value in an image. A large value that did not change comes from the old image, if it has
+    /// the column.
     func value(
         of column: CatalogColumn, in change: borrowing Change, _ image: Image
     ) throws(ByteError) -> ColumnText {
