@@ -3,8 +3,8 @@ import Diagnostics
 import History
 import Postgres
 
-/// Changes in, the same changes made in a database out: each transaction as one of its own there, with a message in the WAL
-/// that says where it comes from. One thread uses it.
+/// Target that makes the changes in a database. Each transaction of the log becomes one transaction there, with a
+/// message in the WAL that states its origin. Must be used by one thread only.
 public final class DatabaseTarget: ReplayTarget {
     private let connection: Connection
     private let request: ReplayRequest
@@ -12,33 +12,33 @@ public final class DatabaseTarget: ReplayTarget {
     private var statements: [UInt64: RowStatements] = [:]
     private var mark: ReplayMark?
     private var prepared: Set<String> = []
-    /// Statements that were not sent yet, and how many bytes they are.
+    /// Statements that are not sent yet; `queuedBytes` is their total size.
     private var queue: [Queued] = []
     private var queuedBytes = 0
-    /// Emptied tables, which may refer to each other: they are emptied by one statement.
+    /// Tables to truncate by one statement, because they may refer to each other.
     private var emptied: (tables: [TableName], change: RecordedChange)?
 
     private struct Queued {
         var sql: String
         var offset: UInt64
         var table: TableName?
-        /// It has to find a row.
+        /// True if the statement must affect exactly one row.
         var isOfARow: Bool
     }
 
-    /// - Parameter interruption: whether somebody wants it to end; asked while PostgreSQL is waited for.
+    /// - Parameter isInterrupted: true if the user wants to end the replay; called while waiting for PostgreSQL.
     public init(_ connection: Connection, _ request: ReplayRequest, isInterrupted: @escaping () -> Bool = { false }) {
         self.connection = connection
         self.request = request
         connection.isStillWanted = { !isInterrupted() }
     }
 
-    /// Keeps triggers and foreign keys of the target from acting: what they did stands in the log itself.
+    /// Disables triggers and foreign keys of the target, because the log already contains their effects.
     public func withoutTriggers() throws(PostgresError) {
         try connection.execute("SET session_replication_role = replica")
     }
 
-    /// What keeps a plan from being replayed here, in words; nothing where all is well.
+    /// Returns the reasons, in words, why the plan cannot be replayed here; empty if it can.
     public func obstacles(_ plan: ReplayPlan) throws(PostgresError) -> [String] {
         var found: [String] = []
         for table in plan.tables {
@@ -117,7 +117,7 @@ public final class DatabaseTarget: ReplayTarget {
         sayEmptied()
         try send()
         guard let mark else { preconditionFailure("what is committed has begun") }
-        // Who gave up waiting for this could not know what came of it.
+        // A caller that gave up waiting for COMMIT could not know its result.
         let isStillWanted = connection.isStillWanted
         connection.isStillWanted = nil
         defer { connection.isStillWanted = isStillWanted }
@@ -135,7 +135,7 @@ public final class DatabaseTarget: ReplayTarget {
         emptied = nil
         guard mark != nil else { return }
         mark = nil
-        // Where the connection is lost the server does it by itself.
+        // If the connection is lost, the server rolls back by itself.
         if connection.isUsable { _ = try? connection.execute("ROLLBACK") }
     }
 
@@ -167,7 +167,7 @@ public final class DatabaseTarget: ReplayTarget {
 
     private func conflict(_ error: PostgresError, at offset: UInt64, _ table: TableName?) throws -> ReplayConflict {
         guard !error.isConnectionLost, let state = error.sqlState else { throw error }
-        // Of what constraints and names are about PostgreSQL speaks without values; others may quote some.
+        // Errors about constraints and names contain no values of rows; other errors may.
         let reason = ["23", "42"].contains { state.hasPrefix($0) } ? error.message : "PostgreSQL does not take it"
         return ReplayConflict(offset: offset, table: table, reason: "\(reason) (SQLSTATE \(state))")
     }

@@ -5,18 +5,20 @@ import Diagnostics
 import History
 import System
 
-/// Changes in, broadcasts on channels of a hub out, each with what clients are told of a change and where it comes from.
+/// Target that broadcasts changes on channels of a hub. Each broadcast contains the change as clients see it, and its
+/// mark.
 ///
-/// A transaction is one request, as a rule: the hub takes all of its messages or none. One with more goes in several.
+/// A transaction is normally one request: the hub accepts all of its messages or none. A large transaction needs
+/// several requests.
 public final class HubTarget: ReplayTarget {
     public struct Settings: Sendable {
         public var hub: HubAddress
         public var token: String
-        /// Nil: each table has its own, `replay:SCHEMA.TABLE`.
+        /// Channel for all tables; nil means one channel for each table, `replay:SCHEMA.TABLE`.
         public var channel: String?
         public var isPrivate = false
 
-        /// Certificates that are trusted beside the system's.
+        /// Certificates that are trusted in addition to the system's.
         public var certificates: String?
 
         public init(_ hub: HubAddress, token: String) {
@@ -31,7 +33,7 @@ public final class HubTarget: ReplayTarget {
     private let rest: (UInt64) -> Void
     private var messages = ByteWriter(capacity: 4096)
     private var count = 0
-    /// The first of the messages that were not sent yet.
+    /// First of the messages that are not sent yet.
     private var first: (offset: UInt64, table: TableName)?
 
     public init(
@@ -46,7 +48,7 @@ public final class HubTarget: ReplayTarget {
             waiting: Limits.replayPatienceMilliseconds / 20, isInterrupted: isInterrupted)
     }
 
-    /// The epoch of the hub's log, where it tells one.
+    /// Returns the epoch of the hub's log, if the hub reports one.
     public func epoch() throws -> String? {
         let answer = try http.get("changes?table=*&limit=1&live=false")
         guard answer.status == 200, let mark = answer.text.firstRange(of: "\"position\":\"") else { return nil }
@@ -113,7 +115,7 @@ public final class HubTarget: ReplayTarget {
     private static let pause: UInt64 = 500_000_000
 }
 
-/// A change as clients are told of it, in a broadcast.
+/// A change in the form that clients receive, as the content of a broadcast.
 struct BroadcastChange {
     private let change: RecordedChange
     private let relation: RecordedRelation
@@ -161,7 +163,7 @@ struct BroadcastChange {
         JSONText.appendString(value, to: &writer)
     }
 
-    /// What is not known is left out.
+    /// Appends an object of the values. Unknown values are left out.
     private func append(_ values: [(Int, RowValue?)], to writer: inout ByteWriter) {
         writer.append("{")
         var isFirst = true

@@ -1,7 +1,7 @@
-/// Commit times in, waits out: when it is the turn of each transaction.
+/// Pacing of a replay: computes from commit times how long each transaction has to wait.
 public struct Pacer: Sendable {
     public enum Speed: Sendable, Equatable {
-        /// So many times as fast as it was.
+        /// Multiple of the original speed.
         case times(Double)
         case maximum
 
@@ -9,13 +9,13 @@ public struct Pacer: Sendable {
     }
 
     public let speed: Speed
-    /// The first transaction's commit time, and when it was played.
+    /// Commit time of the first transaction, and the time at which it was played.
     private var begin: (commit: Int64, played: UInt64)?
 
     public init(_ speed: Speed) { self.speed = speed }
 
-    /// How many nanoseconds are left, at `now`, until what was committed then has its turn. Who is late does not wait, and
-    /// what comes after him neither until he has made up for it.
+    /// Returns the nanoseconds from `now` until a transaction with this commit time is due. A late transaction does not
+    /// wait, and neither do the next ones until the delay is made up.
     public mutating func wait(for commit: Int64, now: UInt64) -> UInt64 {
         guard case .times = speed else { return 0 }
         guard let begin else {
@@ -26,10 +26,10 @@ public struct Pacer: Sendable {
         return due > now ? due - now : 0
     }
 
-    /// Somebody held it up for so long, and wants to go on from there.
+    /// Shifts the schedule by a pause that the user made.
     public mutating func heldUp(for nanoseconds: UInt64) { begin?.played += nanoseconds }
 
-    /// How long it takes from one commit to another one. Commits do not come in the order of their times.
+    /// Returns the time between two commits at this speed; 0 if the second has an earlier time, as commits may.
     public func nanoseconds(from first: Int64, to commit: Int64) -> UInt64 {
         guard case .times(let factor) = speed, commit > first else { return 0 }
         return UInt64(min(Double(commit - first) * 1000 / factor, 1e18))
@@ -39,7 +39,7 @@ public struct Pacer: Sendable {
 extension Pacer.Speed {
     private static let range = 0.001...1_000_000.0
 
-    /// `original`, `max`, `x10`, `x0.5`.
+    /// Parses `original`, `max`, `x10` or `x0.5`.
     public init?(_ text: String) {
         switch text {
         case "original": self = .original

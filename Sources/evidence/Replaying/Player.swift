@@ -3,15 +3,15 @@ import Change
 import History
 import System
 
-/// A window of the log in; its transactions out to a target, each in its turn.
+/// Replay of a window of the log: sends its transactions to a target, each at its time.
 ///
-/// It holds one change at a time. Everything that takes time comes in from outside: the clock, who waits, who answers.
+/// The player holds one change at a time. The clock, the waiting and the user's answers come from `Surroundings`.
 public struct Player: ~Copyable {
     public struct Settings: Sendable {
         public var speed = Pacer.Speed.original
-        /// Somebody says when each transaction comes.
+        /// True to ask before each transaction.
         public var steps = false
-        /// Somebody says when it goes on, before transactions with such a row.
+        /// Conditions on rows: the player asks before each transaction that has such a row.
         public var pause: [RowCondition] = []
         public var skipsConflicts = false
 
@@ -20,17 +20,17 @@ public struct Player: ~Copyable {
 
     public enum Answer: Sendable {
         case next
-        /// Without asking again at each step.
+        /// Continue, and stop asking at each step.
         case goOn
         case stop
     }
 
-    /// What it needs of the world.
+    /// Functions through which the player uses the outside world.
     public struct Surroundings {
         public var time: any TimeSource = KernelTime()
         public var rest: (UInt64) -> Void = { BackgroundThread.rest(nanoseconds: $0) }
         public var isInterrupted: () -> Bool = { false }
-        /// Before the transaction that begins there; whether it is because of a step.
+        /// Asks before the transaction that begins at the mark. The flag tells if the reason is a step.
         public var ask: (ReplayMark, _ isStep: Bool) -> Answer = { _, _ in .next }
         public var note: (ReplayReport) -> Void = { _ in }
 
@@ -50,12 +50,12 @@ public struct Player: ~Copyable {
     private enum Stage {
         case between
         case playing(ReplayMark, changes: UInt64)
-        /// What is left of a transaction that was given up.
+        /// Skips the rest of a transaction that was given up.
         case skipping(TransactionInfo)
     }
     private var stage = Stage.between
 
-    /// - Parameter plan: of the same request.
+    /// - Parameter plan: plan of the same request.
     public init(
         _ request: ReplayRequest, _ plan: ReplayPlan, of log: HistoryLog, to target: any ReplayTarget,
         _ settings: Settings, _ surroundings: Surroundings
@@ -72,7 +72,7 @@ public struct Player: ~Copyable {
         steps = settings.steps
     }
 
-    /// Plays until the window's end, or until something stops it: the report says what and where.
+    /// Plays until the window's end, or until something stops the replay. The report tells the reason and the place.
     public mutating func play() throws {
         do {
             while let item = try reader.next() {
@@ -90,7 +90,7 @@ public struct Player: ~Copyable {
         }
     }
 
-    /// False when it stops.
+    /// Plays a change; returns false if the replay stops.
     private mutating func play(_ change: RecordedChange) throws -> Bool {
         switch stage {
         case .skipping(let info) where info.isSame(as: change.transaction): return true
@@ -133,7 +133,7 @@ public struct Player: ~Copyable {
         return true
     }
 
-    /// False when a conflict ends the replay.
+    /// Runs `body`; returns false if a conflict ends the replay.
     private mutating func attempt(_ body: (any ReplayTarget) throws -> Void) throws -> Bool {
         do {
             try body(target)
@@ -170,7 +170,7 @@ public struct Player: ~Copyable {
             }
             pacer.heldUp(for: surroundings.time.monotonicNanoseconds() - before)
         }
-        // Whoever steps is the clock himself.
+        // While stepping, the user decides when each transaction comes.
         if steps { return true }
         while true {
             if surroundings.isInterrupted() { throw ReplayInterruption() }
@@ -182,17 +182,17 @@ public struct Player: ~Copyable {
         }
     }
 
-    /// So that whoever does not want it any more is heard.
+    /// Longest rest before the player checks for an interruption again.
     private static let longestRest: UInt64 = 100_000_000
 }
 
-/// Looks ahead for the next transaction that is to be paused before.
+/// Reader that looks ahead for the next transaction to pause before.
 struct PauseFinder: ~Copyable {
     private var reader: HistoryReader
     private var next: RecordedChange?
     private var isAtEnd: Bool
 
-    /// Without conditions there are no pauses.
+    /// Prepares the search. Without conditions there are no pauses.
     init(_ conditions: [RowCondition], _ query: HistoryQuery, _ log: HistoryLog) throws {
         var query = query
         query.conditions += conditions

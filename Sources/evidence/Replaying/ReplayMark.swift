@@ -2,15 +2,15 @@ import Bytes
 import Change
 import History
 
-/// Where something that is replayed comes from.
+/// Origin of a replayed transaction in the log.
 public struct ReplayMark: Sendable, Equatable {
-    /// What its messages in the WAL are called.
+    /// Prefix of the marks' messages in the WAL.
     public static let prefix = "tidewire.replay"
 
     public var offset: UInt64
     public var epoch: UInt64
     public var transaction: TransactionInfo
-    /// What whoever replays calls it.
+    /// Name that the user gave the replay; empty without one.
     public var tag: String
 
     public init(_ change: RecordedChange, tag: String) {
@@ -20,7 +20,7 @@ public struct ReplayMark: Sendable, Equatable {
         self.tag = tag
     }
 
-    /// `{"offset":…,"epoch":…,"lsn":…,"xid":…,"time":…,"tag":…}`, the tag only where there is one.
+    /// The mark as JSON: `{"offset":…,"epoch":…,"lsn":…,"xid":…,"time":…,"tag":…}`. An empty tag is left out.
     public var json: String {
         var writer = ByteWriter(capacity: 160)
         writer.append("{\"offset\":\(offset),\"epoch\":\"\(Hex.text(epoch))\",\"lsn\":\"\(transaction.commitLSN)\",")

@@ -2,10 +2,10 @@ import Change
 import EventLog
 import History
 
-/// What is to be replayed of a log.
+/// Selection of the changes of a log to replay.
 public struct ReplayRequest: Sendable {
     public var query: HistoryQuery
-    /// Tables that are called otherwise where they are written to.
+    /// Names of tables in the target that differ from the names in the log.
     public var names: [TableName: TableName] = [:]
     public var tag = ""
 
@@ -13,11 +13,12 @@ public struct ReplayRequest: Sendable {
 
     func target(of table: TableName) -> TableName { names[table] ?? table }
 
-    /// Messages from the database are broadcast again where they are written: that has to be asked for.
+    /// True if the table's rows are skipped. Rows of `realtime.messages` would be broadcast again in the target, so
+    /// they are replayed only if the query names the table.
     func leavesOut(_ relation: Relation) -> Bool { MessageTable.holds(relation) && query.tables.isEmpty }
 }
 
-/// A window of the log in, read once; what replaying it comes to out.
+/// Result of reading a window of the log once: everything that its replay will do.
 public struct ReplayPlan: Sendable {
     public struct Counts: Sendable, Equatable {
         public var inserts: UInt64 = 0
@@ -42,34 +43,34 @@ public struct ReplayPlan: Sendable {
         public let source: TableName
         public let target: TableName
         public var counts = Counts()
-        /// All schemas that it had meanwhile, and which of their columns are masked.
+        /// All schemas that the table has in the window, with the masked columns of each.
         public var relations: [(relation: RecordedRelation, masked: Set<Int>)] = []
-        /// Columns in whose values something was masked.
+        /// Names of the columns whose values are masked.
         public var maskedColumns: [String] = []
     }
 
-    /// In the order in which they come.
+    /// Tables in the order in which they first occur.
     public private(set) var tables: [Table] = []
     public private(set) var transactions: UInt64 = 0
     public private(set) var messages: UInt64 = 0
     public private(set) var messageRows: UInt64 = 0
-    /// Changes that were forgotten: there is nothing left to be replayed.
+    /// Number of changes that were forgotten. Nothing is left of them to replay.
     public private(set) var forgotten: UInt64 = 0
     public private(set) var gaps: [RecordedGap] = []
-    /// Of the first and the last change.
+    /// Offsets of the first and the last change.
     public private(set) var offsets: ClosedRange<UInt64>?
-    /// The least and the greatest.
+    /// Earliest and latest commit time.
     public private(set) var times: ClosedRange<Int64>?
-    /// Where the log ended, and the replay will.
+    /// Query of the request, with the end of the log as its end if it had none. The replay uses this query.
     public let query: HistoryQuery
     private var places: [TableName: Int] = [:]
 
-    /// - Parameter note: is told now and then how far it is; says false when nobody wants it any more.
+    /// - Parameter note: called now and then with the offset reached; returns false to cancel.
     public init(
         _ request: ReplayRequest, of log: HistoryLog, _ note: (UInt64) -> Bool = { _ in true }
     ) throws {
         var query = request.query
-        // What is logged while it is replayed is not for this replay.
+        // Changes that are logged during the replay do not belong to it.
         if query.to == nil { query.to = .offset(try log.segments().last?.endOffset ?? 0) }
         self.query = query
         var reader = try HistoryReader(log, query)
@@ -126,6 +127,6 @@ public struct ReplayPlan: Sendable {
 }
 
 extension TransactionInfo {
-    /// Of a large transaction each part has a head of its own.
+    /// True if both belong to the same transaction. Each part of a large transaction has a head of its own.
     func isSame(as other: TransactionInfo) -> Bool { commitLSN == other.commitLSN && xid == other.xid }
 }

@@ -1,9 +1,9 @@
-/// How far a replay has come, and how it ended.
+/// Progress of a replay, and how it ended.
 public struct ReplayReport: Sendable, Equatable {
     public enum End: Sendable, Equatable {
         case whole
         case interrupted
-        /// Somebody said so.
+        /// The user stopped the replay.
         case stopped
         case conflict
     }
@@ -11,14 +11,14 @@ public struct ReplayReport: Sendable, Equatable {
     public var end = End.whole
     public var transactions: UInt64 = 0
     public var changes: UInt64 = 0
-    /// Transactions that were left out because of conflicts.
+    /// Number of transactions that were skipped because of conflicts.
     public var skipped: UInt64 = 0
-    /// The first of the conflicts.
+    /// First conflicts, up to a limit.
     public private(set) var conflicts: [ReplayConflict] = []
-    /// Where the transaction begins that was not played; nil between transactions.
+    /// Offset of the transaction that was not played to its end; nil between transactions.
     public var next: UInt64?
 
-    /// The others are counted only.
+    /// Maximum number of conflicts to keep.
     private static let mostConflicts = 20
 
     mutating func add(_ conflict: ReplayConflict) {

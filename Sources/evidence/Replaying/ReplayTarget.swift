@@ -1,7 +1,7 @@
 import History
 
-/// Where a replay goes. What belongs to one transaction comes between `begin` and `commit`, and is there as a whole or not at
-/// all.
+/// Target of a replay. The changes between `begin` and `commit` belong to one transaction, which takes effect as a
+/// whole or not at all.
 public protocol ReplayTarget: AnyObject {
     func begin(_ mark: ReplayMark) throws
     func take(_ change: RecordedChange) throws
@@ -9,16 +9,17 @@ public protocol ReplayTarget: AnyObject {
     func rollBack()
 }
 
-/// Why a transaction is not replayed: the target has not got what it changes, or has what it makes.
+/// Reason why a transaction cannot be replayed: the target lacks a row that it changes, or already has a row that it
+/// makes.
 public struct ReplayConflict: Error, Sendable, Equatable, CustomStringConvertible {
     public var offset: UInt64
-    /// Nil where it is the transaction's as a whole.
+    /// Nil if the conflict concerns the transaction as a whole.
     public var table: TableName?
-    /// Without values.
+    /// Text without any values of rows.
     public var reason: String
 
     public var description: String { "@\(offset) \(table.map { "\($0): " } ?? "")\(reason)" }
 }
 
-/// Who replays does not want to any more.
+/// Error that ends a replay because the user interrupted it.
 struct ReplayInterruption: Error {}

@@ -1,9 +1,10 @@
 import Change
 import History
 
-/// Values and names as SQL writes them.
+/// Writer of values and names in SQL.
 public enum SQLText {
-    /// A text of which PostgreSQL makes the value by the column's type. Right whatever standard_conforming_strings is.
+    /// Returns a literal from which PostgreSQL makes the value by the column's type. The literal is correct for any
+    /// setting of standard_conforming_strings.
     public static func literal(_ text: String) -> String {
         var literal = "'"
         var hasBackslash = false
@@ -19,20 +20,19 @@ public enum SQLText {
     }
 
     public static func name(_ name: String) -> String {
-        // Always quoted: a plain name may be a word of the language.
+        // Always quoted, because a plain name may be a keyword.
         "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
     }
 
     public static func name(_ table: TableName) -> String { name(table.schema) + "." + name(table.name) }
 }
 
-/// A table of the log and the one that its changes are written to in, rows as statements out. It decides once what becomes of
-/// each column.
+/// Statements that write rows of a table of the log into a target table. The use of each column is decided once.
 public struct RowStatements: Sendable {
     public let source: Relation
     public let target: TargetTable
     private let table: String
-    /// By the log's columns; nil where the target has none of that name.
+    /// Target columns, in the order of the log's columns; nil if the target has no column of that name.
     private let columns: [TargetTable.Column?]
     private let names: [String]
     private let key: [Int]
@@ -46,7 +46,7 @@ public struct RowStatements: Sendable {
         key = source.keyColumns
     }
 
-    /// What keeps rows of this table from being written there, in words.
+    /// Returns the reasons, in words, why rows of this table cannot be written to the target.
     public func obstacles(hiding isMasked: (Int) -> Bool) -> [String] {
         source.columns.indices.compactMap { index in
             let name = SQLName.quoted(source.columns[index].name)
@@ -60,7 +60,7 @@ public struct RowStatements: Sendable {
 
     // MARK: Values
 
-    /// Nil for one that is not known.
+    /// Returns the literal of a value; nil for an unknown value.
     private func literal(_ value: RowValue, _ column: TargetTable.Column) -> String? {
         switch value {
         case .unchanged, .binary: nil
@@ -70,7 +70,7 @@ public struct RowStatements: Sendable {
         }
     }
 
-    /// JSON in a text of limited length may have become longer by marks in it.
+    /// Returns the text cut to the column's length. Marks may have made JSON in the text longer.
     private func fitting(_ text: String, _ column: TargetTable.Column) -> String {
         guard let most = column.type.characters, text.utf8.count > most, text.unicodeScalars.count > most else {
             return text
@@ -86,7 +86,7 @@ public struct RowStatements: Sendable {
         return heading(names) + "(" + values.joined(separator: ", ") + ")"
     }
 
-    /// The columns that are given values, and these.
+    /// Returns the columns that get values, and the values.
     public func insertable(_ row: [RowValue]) -> (names: [String], values: [String]) {
         var (given, values): ([String], [String]) = ([], [])
         for index in row.indices {
@@ -99,7 +99,7 @@ public struct RowStatements: Sendable {
         return (given, values)
     }
 
-    /// What stands before the rows.
+    /// Returns the part of the statement before the rows.
     public func heading(_ names: [String]) -> String {
         "INSERT INTO \(table) (\(names.joined(separator: ", "))) OVERRIDING SYSTEM VALUE VALUES "
     }
@@ -113,7 +113,7 @@ public struct RowStatements: Sendable {
             else { continue }
             settings.append("\(names[index]) = \(value)")
         }
-        // Nothing is set where all that is there cannot be; the row is looked for all the same.
+        // No column can be set. The statement still checks that the row exists.
         if settings.isEmpty { return "SELECT FROM \(table) WHERE \(place)" }
         return "UPDATE \(table) SET \(settings.joined(separator: ", ")) WHERE \(place)"
     }
@@ -122,7 +122,8 @@ public struct RowStatements: Sendable {
         place(of: change).map { "DELETE FROM \(table) WHERE \($0)" }
     }
 
-    /// Which row it was, by its key before the change or, without one, by all that is known of it; nil where nothing is.
+    /// Returns the condition that finds the row: by its key before the change or, without a key, by all known values.
+    /// Nil if nothing is known.
     private func place(of change: RecordedChange) -> String? {
         if key.isEmpty { return wholeRow(change) }
         let values = change.oldKey ?? change.key.map(\.value)
@@ -135,7 +136,7 @@ public struct RowStatements: Sendable {
         return conditions.joined(separator: " AND ")
     }
 
-    /// One of those that are so: rows without a key may be there more than once.
+    /// Returns a condition that finds one of the equal rows. A table without a key may have a row more than once.
     private func wholeRow(_ change: RecordedChange) -> String? {
         var conditions: [String] = []
         for index in change.old.indices {
@@ -151,9 +152,10 @@ public struct RowStatements: Sendable {
 
     private func condition(_ name: String, _ value: RowValue, _ literal: String, _ type: TargetType) -> String {
         if literal == "NULL" { return name + " IS NULL" }
-        // What stands in for a value is not always written as PostgreSQL would; a value of the log is, and compared by its
-        // text: not every type can be compared, and some equal what they are not. A cast to text would write some types in
-        // another way (boolean, inet); format writes them as they are sent.
+        // A stand-in may be spelled in another way than PostgreSQL does, so it is compared by its value. A value of the
+        // log has PostgreSQL's spelling and is compared by its text: some types cannot be compared, and some values
+        // equal different ones. A cast to text would change the spelling of some types (boolean, inet); format keeps
+        // the spelling that is sent.
         if case .masked = value, type.hasEquality { return "\(name) = \(literal)" }
         let condition = "format('%s', \(name)) = \(literal)"
         return literal == "''" ? "\(condition) AND num_nulls(\(name)) = 0" : condition
@@ -161,7 +163,7 @@ public struct RowStatements: Sendable {
 }
 
 extension RowStatements {
-    /// Tables that were emptied together.
+    /// Returns one statement for tables that were truncated together.
     public static func truncate(_ tables: [TableName], cascades: Bool, restartsIdentity: Bool) -> String {
         "TRUNCATE " + tables.map(SQLText.name).joined(separator: ", ")
             + (restartsIdentity ? " RESTART IDENTITY" : "") + (cascades ? " CASCADE" : "")

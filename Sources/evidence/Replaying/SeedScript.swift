@@ -2,21 +2,21 @@ import Change
 import EventLog
 import History
 
-/// A place in a log in; SQL out that gives a database the rows that the log knows there, masked as the log was opened.
+/// SQL script that fills a database with the rows that the log knows at a place, masked as the log was opened.
 public struct SeedScript {
     public struct Report: Sendable, Equatable {
         public var tables = 0
         public var rows = 0
-        /// They have no key by which the log could tell their rows.
+        /// Tables without a key, whose rows the log cannot tell apart.
         public var leftOut: [TableName] = []
     }
 
     public struct Settings: Sendable {
-        /// Of one table, which are held in memory.
+        /// Maximum number of rows of one table; they are held in memory.
         public var mostRows = 1_000_000
-        /// Triggers and foreign keys of the database that is filled act meanwhile.
+        /// True if triggers and foreign keys of the filled database stay active while the script runs.
         public var letsTriggersAct = false
-        /// Who refers to whom, and how that is known; nil where nobody says it.
+        /// References between tables, and the source of this knowledge; nil if they are unknown.
         public var references: (list: [TableOrder.Reference], source: TableOrder.Source)?
 
         public init() {}
@@ -26,14 +26,14 @@ public struct SeedScript {
     private let query: HistoryQuery
     private let settings: Settings
 
-    /// - Parameter query: its tables, or all where it names none, as they were at its end.
+    /// - Parameter query: the tables, or all tables if it names none, and the place as its end.
     public init(_ log: HistoryLog, _ query: HistoryQuery, _ settings: Settings) {
         self.log = log
         self.query = query
         self.settings = settings
     }
 
-    /// Values mean the same whatever the settings of who loads them are.
+    /// Settings that give the values the same meaning for every session that loads them.
     private static let head = [
         "BEGIN;", "SET LOCAL client_encoding = 'UTF8';", "SET LOCAL DateStyle = ISO;",
         "SET LOCAL IntervalStyle = postgres;", "SET LOCAL lc_monetary = 'C';", "SET LOCAL TimeZone = 'UTC';",
@@ -45,8 +45,8 @@ public struct SeedScript {
         "-- Triggers and foreign keys do not act meanwhile.", "SET LOCAL session_replication_role = replica;",
     ]
 
-    /// - Parameter noting: told of the table that is read, how many were before and are in all, and where in the log it is;
-    ///   what it throws ends the work.
+    /// - Parameter noting: called with the table being read, the number of tables before it, the number of all tables,
+    ///   and the offset in the log. An error that it throws ends the work.
     public func write(
         _ line: (String) throws -> Void,
         noting: ((_ table: TableName, _ done: Int, _ all: Int, _ offset: UInt64) throws -> Void)? = nil
@@ -61,7 +61,7 @@ public struct SeedScript {
                 let rows = try TableAsOf(log, table, query, atMost: settings.mostRows) { offset in
                     try noting?(table, place, order.tables.count, offset)
                 }
-                // Under an older name it is the same table.
+                // The same table may be listed under an older name.
                 guard let name = rows.name, written.insert(name).inserted else { continue }
                 report.tables += 1
                 report.rows += rows.count
@@ -106,7 +106,7 @@ public struct SeedScript {
         }
     }
 
-    /// On one line, whatever names have in them.
+    /// Returns an SQL comment on one line, whatever characters names contain.
     private static func comment(_ text: String) -> String {
         "-- " + String(text.map { $0.isNewline || $0 < " " ? " " : $0 })
     }
@@ -127,7 +127,7 @@ extension TableOrder {
     }
 }
 
-/// Rows that are written by one statement, as long as they have the same columns.
+/// Rows that one statement inserts. All of them have the same columns.
 private struct Batch {
     private var heading = ""
     private var rows: [String] = []
@@ -139,7 +139,7 @@ private struct Batch {
     private static let mostRows = 500
     private static let mostBytes = 1 << 20
 
-    /// The statement for those that came before, where this one begins another.
+    /// Adds a row. Returns the statement for the earlier rows if the row needs a new statement.
     mutating func add(_ row: RowAsOf, to name: TableName) -> String? {
         let statements = statements(row.relation, name)
         note(row, statements)

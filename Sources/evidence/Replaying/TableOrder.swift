@@ -1,9 +1,9 @@
 import Change
 import History
 
-/// Tables and who refers to whom in; an order out in which each comes behind those that its rows refer to.
+/// Order of tables in which each comes after the tables that its rows refer to.
 public struct TableOrder: Sendable {
-    /// Rows of the first refer to rows of the second.
+    /// Reference from rows of `table` to rows of `referenced`.
     public struct Reference: Sendable, Hashable {
         public var table: TableName
         public var referenced: TableName
@@ -14,22 +14,22 @@ public struct TableOrder: Sendable {
         }
     }
 
-    /// How it is known who refers to whom.
+    /// Source of the knowledge about references.
     public enum Source: Sendable, Equatable {
-        /// What the log has of the catalog.
+        /// The catalog as recorded in the log.
         case log
         case database
-        /// Nobody says it: columns are called as if they referred to other tables.
+        /// Only names of columns that look like references to other tables.
         case names
     }
 
     public let source: Source
-    /// All of them, once.
+    /// All tables, each once.
     public private(set) var tables: [TableName] = []
-    /// Tables that refer to each other in a circle: no order of these is right. In the order of `tables`.
+    /// Groups of tables that refer to each other in a circle, so that no order is correct. In the order of `tables`.
     public private(set) var circles: [[TableName]] = []
 
-    /// Where two may come in either order, they come as they are given.
+    /// Computes the order. Tables that may come in either order keep their given order.
     public init(of tables: [TableName], _ references: [Reference], from source: Source) {
         self.source = source
         var search = CircleSearch(tables, references)
@@ -38,7 +38,7 @@ public struct TableOrder: Sendable {
         circles = search.groups.filter { $0.count > 1 }.map { $0.map { tables[$0] } }
     }
 
-    /// What references there seem to be: `listing_id` is the key of a table `listing`, `listings` or, for `y`, `ies`.
+    /// Guesses references from names: `listing_id` refers to a table `listing`, `listings` or, for `y`, `ies`.
     public static func guessed(of relations: [RecordedRelation]) -> [Reference] {
         let tables = Set(relations.map(\.table))
         var references: [Reference] = []
@@ -55,10 +55,11 @@ public struct TableOrder: Sendable {
     }
 }
 
-/// Tarjan's search for groups that refer to each other in a circle, which finds each behind those that it refers to.
+/// Tarjan's search for groups that refer to each other in a circle. Finds each group after the groups that it refers
+/// to.
 private struct CircleSearch {
     private let referenced: [[Int]]
-    /// In which order they were come to.
+    /// Number of each table, in the order of the visits.
     private var numbers: [Int?]
     private var lowest: [Int]
     private var isOpen: [Bool]
@@ -81,7 +82,7 @@ private struct CircleSearch {
         isOpen = [Bool](repeating: false, count: tables.count)
     }
 
-    /// As deep as references go from table to table.
+    /// Visits a table and those that it refers to. The recursion is as deep as the chain of references.
     mutating func visit(_ place: Int) {
         guard numbers[place] == nil else { return }
         let number = count

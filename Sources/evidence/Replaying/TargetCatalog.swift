@@ -2,13 +2,13 @@ import Change
 import History
 import Postgres
 
-/// Reads of a database what its tables are made of.
+/// Reader of table definitions from a database.
 public struct TargetCatalog {
     private let connection: Connection
 
     public init(_ connection: Connection) { self.connection = connection }
 
-    /// Nil where there is no such table.
+    /// Returns the table's definition; nil if there is no such table.
     public func table(_ name: TableName) throws(PostgresError) -> TargetTable? {
         let rows = try connection.query(
             """
@@ -27,7 +27,7 @@ public struct TargetCatalog {
         return TargetTable(name: name, columns: columns)
     }
 
-    /// Those of its columns and what they are made of.
+    /// Returns the types of the table's columns, and the types that these are built from.
     private func types(of table: TableName) throws(PostgresError) -> TypeRows {
         let rows = try connection.query(
             """
@@ -50,7 +50,7 @@ public struct TargetCatalog {
 private struct TypeRows {
     private struct Row {
         var name: String
-        /// Of a domain, and the length that it has by that.
+        /// Base type of a domain. `modifier` is the length that the domain sets.
         var base: String?
         var modifier: Int32
         var element: String?

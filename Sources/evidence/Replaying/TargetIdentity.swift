@@ -3,25 +3,25 @@ import EventLog
 import History
 import Postgres
 
-/// What is known of a database before anything is written to it: whether it is where the log comes from, and who follows it.
+/// Facts about a target database before a replay writes to it: if it is the log's source, and who follows its changes.
 public struct TargetIdentity: Sendable {
     public enum Doubt: Sendable, Equatable {
-        /// It is the source, or a copy of it that cannot be told from it.
+        /// The database is the source, or a copy that cannot be distinguished from the source.
         case source
-        /// It is on the source's server, and nothing says that it is another database.
+        /// The database is on the source's server, and nothing shows that it is another database.
         case sourceServer
-        /// Nobody may ask which server it is.
+        /// The login may not ask which server this is.
         case unknownServer
-        /// Somebody follows its changes, and would be told what is replayed.
+        /// Replication slots follow the database's changes, so their clients would be told of the replayed changes.
         case followed(slots: [String])
     }
 
-    /// `host:port/database`, by which it is allowed.
+    /// Place as `host:port/database`. The user confirms a target by this text.
     public let place: String
     public let database: String
     public let doubts: [Doubt]
 
-    /// - Parameter sourceDatabase: the name of the log's own database, where it is known.
+    /// - Parameter sourceDatabase: name of the log's own database, if known.
     public init(
         _ connection: Connection, against log: HistoryLog, sourceDatabase: String?
     ) throws {
@@ -47,8 +47,8 @@ public struct TargetIdentity: Sendable {
         self.doubts = doubts
     }
 
-    /// Numbers of tables are given once on a server: who has a table of the log under the same one is its source, or made as
-    /// a copy of it.
+    /// True if a table of the log has the same oid and name here. A server gives each oid once, so such a database is
+    /// the source, or was made as a copy of the source.
     private static func hasSameTables(_ connection: Connection, _ log: HistoryLog) throws -> Bool {
         let tables = try log.relations().map(\.relation)
         guard !tables.isEmpty else { return false }

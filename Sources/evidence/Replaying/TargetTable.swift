@@ -1,17 +1,17 @@
 import Change
 import History
 
-/// Of the log's table; a target's columns have a type of that name of their own.
+/// Column of a table in the log. Target tables have a type `Column` of their own.
 typealias RelationColumn = Column
 
-/// A table as it is where changes are to be written.
+/// A table in the target of a replay.
 public struct TargetTable: Sendable, Hashable {
     public struct Column: Sendable, Hashable {
         public var name: String
         public var type: TargetType
-        /// What it is made of is computed by PostgreSQL alone.
+        /// True if PostgreSQL alone computes the value.
         public var isGenerated: Bool
-        /// An identity that is given values only where that is asked for.
+        /// True for an identity column that accepts values only with OVERRIDING SYSTEM VALUE.
         public var isAlwaysIdentity: Bool
         public var takesNull: Bool
 
@@ -39,7 +39,7 @@ public struct TargetTable: Sendable, Hashable {
 }
 
 extension TargetTable {
-    /// As the log alone knows it: of types of the user's own no more than their names, nothing of generated columns.
+    /// Derives the table from the log alone: of user-defined types only the names are known, and no generated columns.
     public init(_ relation: Relation) {
         self.init(
             name: TableName(schema: relation.schema, name: relation.name),

@@ -1,20 +1,20 @@
-/// The type of a column, as far as it matters to what may stand in it.
+/// Type of a column, as far as it restricts the column's values.
 public indirect enum TargetType: Sendable, Hashable {
-    /// One that every PostgreSQL has, by its OID, with its length or precision.
+    /// A type that every PostgreSQL has, by its OID, with its length or precision.
     case builtIn(UInt32, modifier: Int32)
     case array(of: TargetType)
     case enumeration([String])
-    /// Of an extension or the user's own, by its name.
+    /// A type of an extension or of the user, by its name.
     case named(String, modifier: Int32)
 
-    /// How many characters fit in; nil where any number does.
+    /// Maximum number of characters; nil if there is no limit.
     var characters: Int? {
         guard case .builtIn(let oid, let modifier) = self, oid == Self.varchar || oid == Self.blankPadded, modifier > 4
         else { return nil }
         return Int(modifier) - 4
     }
 
-    /// Whether its values can be compared.
+    /// True if values of the type can be compared.
     var hasEquality: Bool {
         switch self {
         case .builtIn(let oid, _): ![114, 142, 600].contains(oid)
