@@ -14,23 +14,23 @@ public struct Heard: Sendable, Equatable {
     public var row: Int
 }
 
-/// Why somebody's device does not go on as the script has it.
+/// Error for a device that does not behave as the script expects.
 public struct RehearsalError: Error, Sendable, CustomStringConvertible {
     public let description: String
 }
 
-/// What somebody has an app on: a socket to the hub, its channels, and what it was told on them.
+/// A client device of the script: a socket to the hub, its channels, and the changes it was told of.
 ///
-/// It is used by one thread at a time, which waits for what it expects.
+/// One thread at a time uses a device, and blocks until the expected message comes.
 final class Device: @unchecked Sendable {
     // Guarded by use: the script's thread, or the one that watches the sockets while a hub ends.
 
-    /// One that goes on where it was says so when it joins again; another begins anew, as a page does that is opened again.
+    /// Behavior after a reconnect: resume from the last position, or begin anew, as a reloaded page does.
     enum Kind { case goesOn, beginsAnew }
 
     struct Channel {
         var topic: String
-        /// As clients write them.
+        /// Bindings in the form that clients send.
         var bindings: String
         var joinedBy = ""
     }
@@ -74,14 +74,14 @@ final class Device: @unchecked Sendable {
         precondition(descriptor < 0, "\(name) has a socket")
         decoder = Self.decoder()
         (unread, hasEnded, promised, replies) = ([], false, [], [:])
-        // A page that is opened again counts its messages from one.
+        // A reloaded page numbers its messages from one.
         if case .beginsAnew = kind { lastRef = 0 }
         let token = token(secret)
         try connect(to: port, token)
         for index in channels.indices { try join(index, token) }
     }
 
-    /// The socket ends without a word, as in a tunnel.
+    /// Resets the socket without closing it properly, as a network failure does.
     func cut() {
         guard descriptor >= 0 else { return }
         StreamSocket.reset(descriptor)
@@ -102,16 +102,17 @@ final class Device: @unchecked Sendable {
         }
     }
 
-    /// Whatever was said to it before has been heard, and the hub knows that.
+    /// Waits until the device has read everything sent so far and the hub knows that.
     func catchUp() throws {
-        // With the first it answers the ping behind what it was told; before the second is answered, that is read.
+        // The hub's ping comes behind the sent messages. The device answers the ping before it reads the second
+        // heartbeat's reply.
         for _ in 0..<2 {
             let ref = try push("phoenix", "heartbeat", "{}", joinedBy: nil)
             try listen("a heartbeat's answer") { replies[ref] != nil }
         }
     }
 
-    /// Hears until the hub has ended.
+    /// Reads until the hub has ended.
     func awaitEnd() {
         while !hasEnded { do { try listen("the hub's end") { hasEnded } } catch { hasEnded = true } }
         cut()
@@ -220,7 +221,7 @@ final class Device: @unchecked Sendable {
         }
     }
 
-    /// Takes the whole frames of what has come.
+    /// Handles the complete frames that have arrived.
     private func read() throws {
         var offset = 0
         var answers: [[UInt8]] = []

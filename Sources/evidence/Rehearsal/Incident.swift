@@ -2,18 +2,18 @@ import Embedded
 import Postgres
 import System
 
-/// Where an incident is played.
+/// Surroundings in which an incident is played.
 public struct IncidentStage {
-    /// Of a superuser.
+    /// Connection of a superuser.
     public var connection: Connection
-    /// By which the hub knows tokens.
+    /// Secret by which the hub verifies tokens.
     public var secret: String
     public var port: () -> UInt16
     /// Stops the hub, has that done, and starts it again.
     public var deploy: (_ meanwhile: () throws -> Void) throws -> Void
-    /// Waits until the log has what the catalog says, as it was noted at that time (microseconds since 1970) or later.
+    /// Waits until the log has the catalog as recorded at that time (microseconds since 1970) or later.
     public var awaitCatalog: (_ time: Int64) throws -> Void
-    /// A step, as it happens.
+    /// Reports a step when it happens.
     public var say: (IncidentStep) throws -> Void
 
     public init(
@@ -26,25 +26,25 @@ public struct IncidentStage {
     }
 }
 
-/// Something that happened, and when (microseconds since 1970).
+/// A step of the incident, with its time in microseconds since 1970.
 public struct IncidentStep: Sendable {
     public var time: Int64
-    /// Of what was committed.
+    /// Number of the committed transaction, if the step committed one.
     public var xid: String?
     public var text: String
 }
 
-/// A transaction of the script's: what it is called, and its number.
+/// A transaction of the script, with its name and number.
 public struct IncidentTransaction: Sendable {
     public var name: String
     public var xid: UInt64
 }
 
-/// What happened in an office, which commands are asked about afterwards.
+/// Scripted incident in an office. Commands can be asked about it afterwards.
 ///
-/// Ana and ben work on listing 5, ana on listing 7, too. Notes on a listing are for its colleagues; ana's phone and ben's phone
-/// have listing 5 on their screens. Ben is shown toasts, on his phone and on his laptop. Then somebody takes ben off the
-/// listing, his sockets are cut, he is put back, a migration goes wrong and is mended, and the hub is restarted.
+/// Ana and Ben work on listing 5; Ana also works on listing 7. Notes on a listing are visible to its colleagues. Ana's
+/// phone and Ben's phone show listing 5. Ben's phone and laptop show toasts. Then Ben is removed from the listing,
+/// loses his sockets and is added again. A migration goes wrong and is repaired, and the hub is restarted.
 public final class Incident {
     private let stage: IncidentStage
     public private(set) var transactions: [IncidentTransaction] = []
@@ -52,13 +52,13 @@ public final class Incident {
     private let ben: Device
     private let laptop: Device
 
-    /// The migration that goes wrong, and the one that mends it.
+    /// Migration that goes wrong. `remedy` is the migration that repairs it.
     public static let migration = #"ALTER POLICY "colleagues read notes" ON office.notes USING (author = auth.uid());"#
     public static let remedy = """
         ALTER POLICY "colleagues read notes" ON office.notes
             USING (listing IN (SELECT c.listing FROM office.colleagues c WHERE c.person = auth.uid()));
         """
-    /// Nobody who asks sees it, unless he asks for it.
+    /// Value in the masked column `phone`. Commands show it only if the user asks for it.
     public static let phone = "+44 20 7946 0958"
 
     public init(_ stage: IncidentStage) {
@@ -75,10 +75,10 @@ public final class Incident {
     public static let ana = DemoDatabase.people[0]
     public static let ben = DemoDatabase.people[1]
 
-    /// What each device was told, each in its order.
+    /// Changes that the devices were told of, device by device, each in its order.
     public var heard: [Heard] { [ana, ben, laptop].flatMap(\.heard) }
 
-    /// From the first socket to the last.
+    /// Plays the incident, from the first socket to the last.
     public func play() throws {
         try everybodyComes()
         try somebodyIsTakenOff()
@@ -142,7 +142,7 @@ public final class Incident {
     private func theHubIsRestarted() throws {
         let devices = [ana, ben, laptop]
         for device in devices { try device.catchUp() }
-        // They notice while the hub ends, which waits for them.
+        // The devices notice the end while the hub shuts down, because the hub waits for them.
         let watch = try BackgroundThread("devices") { for device in devices { device.awaitEnd() } }
         try say("a deploy: the hub ends")
         let ended = Clock.unixMicroseconds()
@@ -154,7 +154,7 @@ public final class Incident {
         try come(ana, "ana's phone comes back and goes on where it was")
         try come(ben, "ben's phone comes back and goes on where it was")
         try come(laptop, "ben's laptop opens its page anew")
-        // By which policies somebody is told who goes again before that, nobody could say.
+        // Without a newer catalog record, the log could not show by which policies the devices were told.
         try stage.awaitCatalog(ended)
         try told([ana, ben], "INSERT", "notes", 5)
         try commit("note 1 deleted", "DELETE FROM office.notes WHERE id = 1", "ana deletes note 1")
@@ -189,7 +189,8 @@ public final class Incident {
         try say(text, xid: xid)
     }
 
-    /// What the catalog says for less than a second is not in the log; people take longer.
+    /// Commits a migration and waits for its catalog record. A state of the catalog that lasts less than a second might
+    /// not be recorded.
     private func migrate(_ name: String, _ sql: String, _ text: String) throws {
         let before = Clock.unixMicroseconds()
         try commit(name, sql, text)
