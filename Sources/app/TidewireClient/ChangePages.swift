@@ -1,8 +1,8 @@
 import Foundation
 
 extension Tidewire {
-    /// What happened since then, in one answer over HTTP and without a subscription: for a widget, a refresh in the background,
-    /// an extension that lives for a moment.
+    /// Returns the changes since a position in one answer over HTTP, without a subscription: for a widget, a background
+    /// refresh, or a short-lived extension.
     ///
     /// ```swift
     /// var page = TableBatch()
@@ -13,10 +13,11 @@ extension Tidewire {
     /// ```
     ///
     /// - Parameters:
-    ///   - position: where the app stands by what it saved; nil to be told where the log ends now, and no changes.
-    ///   - limit: of changes, up to 10,000. While `hasMore`, there are others behind the answer's `position`.
-    /// - Throws: a ``Problem`` with the server's code, or `Unreachable`. Changes that cannot be told any more are no error: the
-    ///   answer's `mustRefetch` says why, and its `position` where to go on.
+    /// - position: position that the app saved last; nil to get the present end of the log, and no changes.
+    /// - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the answer's
+    ///   `position`.
+    /// - Throws: a ``Problem`` with the server's code, or `Unreachable`. Changes that the server can no longer send are
+    ///   no error: the answer's `mustRefetch` gives the reason, and its `position` the place to resume from.
     public func changes(
         after position: Position?, of tables: [Binding], limit: Int = 1000
     ) async throws -> TableBatch {
@@ -30,7 +31,7 @@ extension Tidewire {
         return try ChangesAnswer(answer).batch
     }
 
-    /// The same of one table, as rows of the app's type.
+    /// Returns the changes of one table as rows of the app's type.
     public func changes<Row: LiveRow>(
         after position: Position?, of row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil,
         limit: Int = 1000
@@ -44,7 +45,7 @@ extension Tidewire {
 struct ChangesRequest {
     let request: TransportRequest
 
-    /// `socket` is the address of the hub's WebSocket.
+    /// Builds the request; `socket` is the address of the hub's WebSocket.
     init(_ socket: URL, _ tables: [Binding], _ position: Position?, _ limit: Int, token: String?) {
         var items: [URLQueryItem] = []
         for table in tables {
@@ -65,7 +66,7 @@ struct ChangesRequest {
         let base = ["/socket/websocket", "/websocket"].first { parts.path.hasSuffix($0) } ?? ""
         parts.path = parts.path.dropLast(base.count) + "/api/changes"
         parts.queryItems = items
-        // A plus sign means a space to who reads it, and is left as it is by who writes it.
+        // Servers read a plus sign as a space, but URLComponents does not escape it.
         parts.percentEncodedQuery = parts.percentEncodedQuery?.replacing("+", with: "%2B")
         let headers = token.map { ["Authorization": "Bearer " + $0] } ?? [:]
         request = TransportRequest(url: parts.url ?? socket, headers: headers)

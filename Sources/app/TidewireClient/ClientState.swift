@@ -1,9 +1,9 @@
-/// What the small dot in the corner shows. `live` means what people take a green dot for: everything that was missed has come.
+/// State of a client, for a status indicator. `live` means that all changes the client missed have been delivered.
 public enum ClientState: Sendable, Hashable {
     case signedOut
-    /// `next` is when it is tried again, counted from the client's start; nil while it is being tried.
+    /// `next` is the time of the next attempt, counted from the client's start; nil while an attempt is under way.
     case connecting(attempt: Int, next: Duration?, after: Interruption?)
-    /// So many queries have yet to catch up with what was missed.
+    /// Number of subscriptions that have yet to catch up on missed changes.
     case catchingUp(Int)
     case live
     case offline(OfflineReason)
@@ -12,10 +12,10 @@ public enum ClientState: Sendable, Hashable {
 public enum OfflineReason: Sendable, Hashable {
     case nothingSubscribed
     case noNetwork
-    /// Longer than half a minute in the background; it goes on where it was when the app comes back.
+    /// The app was in the background for more than half a minute. The client resumes when the app returns.
     case inBackground
-    /// The server does not take the key: nothing is tried before there is another one.
+    /// The server rejects the key. The client does not try again until it gets another key or token.
     case refused(Interruption)
-    /// The token is over, or not taken: `signIn(token:)` with another one goes on.
+    /// The token has expired or was rejected. `signIn(token:)` with another token resumes.
     case tokenRefused(Problem)
 }

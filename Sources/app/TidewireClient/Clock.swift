@@ -1,11 +1,11 @@
 import Dispatch
 import Foundation
 
-/// The client's time, which tests can hold.
+/// The client's clock, which tests can control.
 public protocol ClientClock: Sendable {
-    /// Since whatever moment it began to count at.
+    /// Time since an arbitrary start.
     var now: Duration { get }
-    /// Does something then, once, on any thread.
+    /// Calls `perform` once at that time, on any thread.
     func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void)
 }
 

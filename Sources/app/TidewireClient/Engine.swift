@@ -1,36 +1,37 @@
 import Foundation
 import Synchronization
 
-/// What one who asked for changes is given, in order.
+/// An item for one subscriber. Items come in order.
 enum LiveItem: Sendable, Hashable {
     case batch([RowChange], Position?)
     case caughtUp(Position?)
-    /// All rows there are, in place of what was told; nil for the first time.
+    /// All existing rows, which replace everything delivered before. The reason is nil for the first time.
     case rows([RowChange], RefetchReason?, Position)
-    /// Nil for the first time.
+    /// The app must fetch the rows. The reason is nil for the first time.
     case refetch(RefetchReason?, Position?)
     case problem(Problem)
 }
 
-/// Performs what the machine decides: one connection, its channels, who listens to them. Whatever happens waits in one line and
-/// is handled one after the other, by whoever came first; nothing is done under a lock.
+/// Performs the actions of the machine: one connection, its channels, and their subscribers. Events wait in one queue.
+/// The thread that finds the queue idle handles all events one after the other. No action is performed under a lock.
 final class Engine: Sendable {
     struct Listener: Sendable {
         var channel: Int
         let mailbox: Mailbox<LiveItem>
         var batcher: Batcher
-        /// Everything before it has been put into the mailbox or dropped as told before.
+        /// Position up to which all changes were put into the mailbox, or skipped as already delivered.
         var position: Position?
-        /// More came than fits into its mailbox; it begins behind `lastPut`.
+        /// True if the mailbox was full. The client asks for the changes behind `lastPut` again.
         var isOverrun = false
         var waitingChanges = 0
         var isFirst = true
         let asksFirst: Bool
-        /// Rows that are being told.
+        /// Rows of the snapshot that is being received.
         var rows: [RowChange] = []
-        /// More changes do not wait for somebody: they are asked for again when it comes to take them.
+        /// Maximum number of changes in the mailbox. The client asks for further changes again when the subscriber is
+        /// ready.
         let maximumWaitingChanges: Int
-        /// The end of the last batch in the mailbox.
+        /// End position of the last batch in the mailbox.
         var lastPut: Position?
     }
 
@@ -48,17 +49,17 @@ final class Engine: Sendable {
         var next = 1
         var listeners: [Int: Listener] = [:]
         var rooms: [Int: Room] = [:]
-        /// Channels of queries that are shared, by what they ask for.
+        /// Shared channels of queries, by their subject.
         var shared: [Subject: Int] = [:]
-        /// Of every query's channel.
+        /// Subject of each channel that serves queries.
         var subjects: [Int: Subject] = [:]
-        /// Channels of those that came to a shared one later, until they have come as far as it.
+        /// Channels of queries that came after a shared channel had joined, until they have caught up with it.
         var aside: Set<Int> = []
         var state: ClientState
         var watchers: [Int: Mailbox<ClientState>] = [:]
         var pushes: [Int: CheckedContinuation<Problem?, Never>] = [:]
 
-        /// The channel, where nobody listens to it any more.
+        /// Forgets the channel and returns it, if it has no listeners left.
         mutating func forget(_ channel: Int) -> Int? {
             guard !listeners.values.contains(where: { $0.channel == channel }) else { return nil }
             if let subject = subjects.removeValue(forKey: channel), shared[subject] == channel {
@@ -154,7 +155,7 @@ final class Engine: Sendable {
         connection?.close()
     }
 
-    /// Of connections that were given up nothing is heard.
+    /// Handles an event of a connection. Ignores connections that were given up.
     private func heard(_ event: TransportEvent, _ number: Int) {
         guard core.withLock({ $0.connectionNumber == number }) else { return }
         switch event {
@@ -169,7 +170,7 @@ final class Engine: Sendable {
         said.withLock { said in Result { try ServerMessage(parsing: text, &said) } }
     }
 
-    /// One that cannot be read is left out: a change among them is missed by its position.
+    /// Handles a message. Skips an unreadable one: if it was a change, the client notices the loss by the positions.
     private func heard(_ message: Result<ServerMessage, any Error>) {
         if case .success(let message) = message { handle(.received(message)) }
     }
@@ -205,7 +206,7 @@ final class Engine: Sendable {
         }
         guard let state else { return }
         for watcher in watchers {
-            // Who is slow sees the latest.
+            // A slow watcher gets only the latest state.
             watcher.empty()
             watcher.put(state)
         }
@@ -226,10 +227,10 @@ final class Engine: Sendable {
 
     // MARK: Who listens
 
-    /// Queries with the same one are served by one channel.
+    /// Content of a query. Queries with the same subject share one channel.
     struct Subject: Sendable, Hashable {
         var bindings: [Binding]
-        /// The server is asked for the rows there are.
+        /// True to ask the server for the existing rows.
         var wantsRows: Bool
     }
 
@@ -237,7 +238,7 @@ final class Engine: Sendable {
         var subject: Subject
         var position: Position?
         var batcher: Batcher
-        /// Whether it is told that what there is already is to be fetched.
+        /// True if the subscriber must be told to fetch the existing rows first.
         var asksFirst: Bool
     }
 
@@ -247,7 +248,8 @@ final class Engine: Sendable {
             core.next += 1
             let number = core.next
             let shared = core.shared[query.subject]
-            // Rows are told once: whoever comes later asks for its own, and joins the others where it has come as far.
+            // The server sends the existing rows once per join. A later query gets a channel of its own and moves to
+            // the shared channel when it has caught up with it.
             let isLate = shared.map { query.subject.wantsRows && core.machine.hasJoined($0) } ?? false
             let isShared = query.position == nil && shared != nil && !isLate
             let channel = isShared ? shared ?? number : number
@@ -255,7 +257,8 @@ final class Engine: Sendable {
                 channel: channel, mailbox: mailbox, batcher: query.batcher, position: query.position,
                 asksFirst: query.asksFirst && !query.subject.wantsRows && query.position == nil,
                 maximumWaitingChanges: maximumWaitingChanges)
-            // What is fetched before the server has begun to tell changes would leave a gap.
+            // Rows that the app fetches before the join would leave a gap, so the app is told to fetch only after the
+            // join.
             if isShared, listener.asksFirst, core.machine.hasJoined(channel) {
                 listener.isFirst = false
                 mailbox.put(.refetch(nil, nil))
@@ -273,7 +276,7 @@ final class Engine: Sendable {
         return (number, mailbox)
     }
 
-    /// The same in every launch, so that the server knows it again.
+    /// Returns a topic that is the same in every launch, so that the server recognizes the channel.
     private static func topic(_ subject: Subject) -> String {
         (subject.wantsRows ? "tidewire:rows:" : "tidewire:") + fingerprint(subject.bindings)
     }
@@ -293,14 +296,14 @@ final class Engine: Sendable {
         if let channel { handle(.unsubscribe(channel)) }
     }
 
-    /// Those that stand at least where the shared channel does go on with it: it tells everything behind that, and they leave
-    /// out what they had.
+    /// Moves listeners to the shared channel once they have reached its position. The shared channel delivers all later
+    /// changes, and the listeners skip those that they already have.
     private func joinShared() {
         let left = core.withLock { core in
             core.aside.sorted().compactMap { channel -> Int? in
                 guard let subject = core.subjects[channel] else { return nil }
                 guard let shared = core.shared[subject] else {
-                    // Those whom it came to have gone.
+                    // The listeners of the shared channel have left.
                     core.shared[subject] = channel
                     core.aside.remove(channel)
                     return nil
@@ -309,7 +312,7 @@ final class Engine: Sendable {
                     here.covers(there)
                 else { return nil }
                 for (number, listener) in core.listeners where listener.channel == channel {
-                    // What was dropped for it is asked for again on a channel of its own.
+                    // An overrun listener needs a channel of its own to ask for the dropped changes again.
                     if listener.isOverrun { return nil }
                     core.listeners[number]?.channel = shared
                 }
@@ -319,7 +322,7 @@ final class Engine: Sendable {
         for channel in left { handle(.unsubscribe(channel)) }
     }
 
-    /// Its changes are asked for again where they did not fit any more.
+    /// Notes that a subscriber took changes. Asks for dropped changes again once its mailbox is empty.
     func took(_ number: Int, _ changes: Int, to position: Position?) {
         let rewind: (Int, Position)? = core.withLock { core in
             guard var listener = core.listeners[number] else { return nil }
@@ -364,7 +367,7 @@ final class Engine: Sendable {
         }
     }
 
-    /// Whatever waits for a window: before the app is suspended.
+    /// Delivers all changes that wait for their batch. Called before the app is suspended.
     func flush() {
         core.withLock { core in
             for number in core.listeners.keys.sorted() {
@@ -390,7 +393,7 @@ final class Engine: Sendable {
         handle(.unsubscribe(number))
     }
 
-    /// Nil when the server has it.
+    /// Sends an event; returns nil when the server has accepted it.
     func push(_ channel: Int, event: String, payload: JSONValue) async -> Problem? {
         await withCheckedContinuation { continuation in
             let number = core.withLock { core in
@@ -404,7 +407,7 @@ final class Engine: Sendable {
 
     // MARK: Who
 
-    /// Nobody who listens now is told anything any more.
+    /// Ends all subscriptions and rooms. No listener receives anything afterwards.
     func signOut() {
         let rooms = core.withLock { core in
             for listener in core.listeners.values { listener.mailbox.finish(discarding: true) }
@@ -419,7 +422,7 @@ final class Engine: Sendable {
 }
 
 extension Engine.Listener {
-    /// As many as a hub tells.
+    /// Maximum number of rows of one snapshot, equal to the hub's limit.
     static let maximumRows = 100_000
 
     mutating func hear(_ output: ChannelMachine.Output, at now: Duration) {
@@ -460,7 +463,8 @@ extension Engine.Listener {
         }
     }
 
-    /// Where nobody takes them they are dropped, and asked for again from where whoever does not take them stands.
+    /// Puts a batch into the mailbox. If the mailbox is full, drops the batch; the client asks for it again behind
+    /// `lastPut`.
     mutating func put(_ batch: [RowChange]) {
         guard !isOverrun else { return }
         waitingChanges += batch.count

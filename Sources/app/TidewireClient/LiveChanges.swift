@@ -1,10 +1,11 @@
-/// What happened to a row, in the app's own type.
+/// A change of a row, in the app's own type.
 public enum Change<Row: LiveRow>: Sendable {
     case inserted(Row)
-    /// `was` as far as the server told it.
+    /// `was` is the old row, as far as the server sent it.
     case updated(Row, was: Row?)
     case deleted(Row.ID, was: Row?)
-    /// It is still there, and not in this query any more, or not for this person: it is gone from the list.
+    /// The row still exists, but no longer matches the query, or this user may no longer see it. Remove it from the
+    /// list.
     case left(Row.ID, was: Row?)
 
     public var id: Row.ID {
@@ -14,7 +15,7 @@ public enum Change<Row: LiveRow>: Sendable {
         }
     }
 
-    /// The row as it is now; nil when it is gone.
+    /// The row after the change; nil if it is gone.
     public var row: Row? {
         switch self {
         case .inserted(let row), .updated(let row, _): row
@@ -23,27 +24,28 @@ public enum Change<Row: LiveRow>: Sendable {
     }
 }
 
-/// A row that the app's type cannot hold, or that came without all of it: it is told, and the others go on.
+/// A row that does not fit the app's type, or that arrived incomplete. It is reported here, and the other rows are
+/// delivered.
 public struct UnreadableRow: Sendable, Hashable {
     public let change: RowChange
-    /// What was expected, and where; never a value.
+    /// Expected type and its place in the row; never a value.
     public let reason: String
 }
 
 public struct Batch<Row: LiveRow>: Sendable {
     public internal(set) var changes: [Change<Row>] = []
-    /// Everything there is, told by the server or fetched by the app's own closure: takes the place of what is shown.
+    /// All existing rows, from the server or from the app's `fetch`. They replace the shown rows.
     public internal(set) var rows: [Row]?
-    /// What the app saves together with the changes. Nil where the server keeps none.
+    /// Position to save together with the changes. Nil if the server keeps none.
     public internal(set) var position: Position?
-    /// Where the server does not tell the rows and there is no closure that fetches them: the app does it itself.
+    /// Set if the app must fetch the rows itself: the server does not send them, and there is no `fetch`.
     public internal(set) var mustRefetch: RefetchReason?
-    /// There is no position yet: what there is has to be fetched for the first time.
+    /// True if there is no position yet: the app must fetch the existing rows for the first time.
     public internal(set) var isFirst = false
     public internal(set) var isCaughtUp = false
     public internal(set) var problems: [Problem] = []
     public internal(set) var unreadable: [UnreadableRow] = []
-    /// Of an answer to `changes(after:of:)`: there are others behind its position.
+    /// True if more changes follow behind the position, for an answer to `changes(after:of:)`.
     public internal(set) var hasMore = false
 
     public init() {}
@@ -53,15 +55,16 @@ extension Tidewire {
     /// Changes of a table's rows, in whole transactions, with the position to be saved with them.
     ///
     /// - Parameters:
-    ///   - table: another name than the row type's own.
-    ///   - filter: which rows; the server decides.
-    ///   - after: where the app stands by what it saved; nil to begin now.
-    ///   - keptAs: the name under which the client keeps the position itself; see `changes(of:after:keptAs:window:windows:)`.
-    ///   - snapshot: whether the server is asked for the rows there are, first and whenever something could not be told. They
-    ///     come in one piece as the batch's `rows`, and what changes comes behind them, nothing missing and nothing twice.
-    ///     By default that is so where there is no `fetch`; with both, `fetch` is for servers that do not tell rows.
-    ///   - fetch: what there is now, asked for first and whenever something could not be told. Changes wait meanwhile and come
-    ///     behind it.
+    /// - table: name of the table, if it differs from the row type's own.
+    /// - filter: condition on the rows; the server evaluates it.
+    /// - after: position that the app saved last; nil to begin now.
+    /// - keptAs: the name under which the client keeps the position itself; see
+    ///   `changes(of:after:keptAs:window:windows:)`.
+    /// - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered. The
+    ///   rows come together as the batch's `rows`. Later changes follow them, with none missing and none twice. The
+    ///   default is true if there is no `fetch`. With both, `fetch` serves servers that do not send rows.
+    /// - fetch: fetches the existing rows, first and whenever changes could not be delivered. Changes wait meanwhile
+    ///   and follow the rows.
     public func live<Row: LiveRow>(
         _ row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil, after position: Position? = nil,
         keptAs name: String? = nil, window: BatchWindow = .standard, snapshot: Bool? = nil,
@@ -87,7 +90,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
         let clock: any ClientClock
         let fetch: (@Sendable () async throws -> [Row])?
         private var reader = RowReader<Row>()
-        /// What is still to be fetched, and how often that has failed.
+        /// Batch whose rows are still to be fetched, and the number of failed attempts.
         private var unfetched: (batch: TableBatch, failures: Int)?
         private var chance = Chance(seed: .random(in: .min ... .max))
 
@@ -110,7 +113,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
             return reader.batch(told)
         }
 
-        /// It is tried again until it succeeds; changes wait behind it.
+        /// Fetches the rows. Repeats until it succeeds; changes wait until then.
         private mutating func fetched(_ told: TableBatch, _ failures: Int) async -> Batch<Row> {
             var batch = reader.batch(told)
             do {

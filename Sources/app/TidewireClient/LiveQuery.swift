@@ -1,6 +1,6 @@
 import Observation
 
-/// A table's rows, sorted, as a view shows them.
+/// Sorted rows of a table, for a view.
 ///
 /// ```swift
 /// @MainActor final class NotesModel {
@@ -16,22 +16,22 @@ import Observation
 @MainActor @Observable
 public final class LiveQuery<Row: LiveRow> {
     public private(set) var rows: [Row] = []
-    /// Nothing that was missed is still on its way.
+    /// True if all missed changes have been delivered.
     public private(set) var isCaughtUp = false
-    /// What the server says is wrong; the latest of each kind.
+    /// Problems reported by the server; the latest of each code.
     public private(set) var problems: [String: Problem] = [:]
-    /// Why the rows may be wrong: where the server does not tell them, and without `fetch`, the app has to fetch them and
-    /// call `replace`.
+    /// Reason why the rows may be wrong. Set if the server does not send the rows and there is no `fetch`. The app must
+    /// then fetch the rows and call `replace`.
     public private(set) var mustRefetch: RefetchReason?
-    /// There have been rows, if only none.
+    /// True once the existing rows have been loaded, even if there are none.
     public private(set) var hasBegun = false
 
     private let changes: LiveChanges<Row>
     private let areInOrder: @Sendable (Row, Row) -> Bool
     @ObservationIgnored private var kept: OptimisticRows<Row>
 
-    /// - Parameter origin: what a row says of the write that it comes from, for ``optimistic(_:origin:send:)``: by default its
-    ///   id, where the app chooses that.
+    /// - Parameter origin: returns the origin of the write that made a row, for ``optimistic(_:origin:send:)``. The
+    ///   default is the row's id, which works if the app chooses the ids.
     public init(
         _ tidewire: Tidewire, _ row: Row.Type, where filter: Filter<Row>? = nil, window: BatchWindow = .standard,
         snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
@@ -43,7 +43,7 @@ public final class LiveQuery<Row: LiveRow> {
         self.areInOrder = areInOrder
     }
 
-    /// Follows the table until its task is cancelled. It may be run again: then it begins with what there is.
+    /// Follows the table until its task is cancelled. It can be called again, and then begins with the existing rows.
     public func run() async {
         for await batch in changes { take(batch) }
         isCaughtUp = false
@@ -73,12 +73,12 @@ public final class LiveQuery<Row: LiveRow> {
 
     // MARK: Writing
 
-    /// Shows a row at once, sends it, and takes it back where that fails. Whichever comes first, the answer or the change
-    /// itself, there is one row in the end.
+    /// Shows a row at once, sends it, and removes it if sending fails. In the end there is one row, whether the answer
+    /// or the change arrives first.
     ///
     /// - Parameters:
-    ///   - origin: by which the change is known when it comes.
-    ///   - send: writes it, and returns the row as it is stored; nil where the answer does not say.
+    ///   - origin: value by which the arriving change is recognized.
+    ///   - send: writes the row and returns it as stored; nil if the answer does not contain it.
     public func optimistic(
         _ row: Row, origin: String, send: () async throws -> Row?
     ) async throws {
@@ -91,7 +91,7 @@ public final class LiveQuery<Row: LiveRow> {
         }
     }
 
-    /// The same for writes that wait for the network: shown at once, until `succeeded` or `failed` is called.
+    /// Shows a row at once for a write that waits for the network, until `succeeded` or `failed` is called.
     public func write(_ row: Row, origin: String) {
         kept.write(row, origin: origin)
         sort()
@@ -102,7 +102,8 @@ public final class LiveQuery<Row: LiveRow> {
         sort()
     }
 
-    /// The server has taken it as it was written. Other queries' origins change nothing, so each of several can be told.
+    /// Records that the server accepted a row as written. Origins of other queries have no effect, so the app may call
+    /// this on several queries.
     public func succeeded(_ origin: String) {
         kept.succeeded(origin)
         sort()
@@ -115,7 +116,7 @@ public final class LiveQuery<Row: LiveRow> {
 }
 
 extension Tidewire {
-    /// How many rows each group has, kept by the rows' keys: likes by post, unread messages by conversation.
+    /// Returns the number of rows in each group, counted by row key: likes by post, or unread messages by conversation.
     public func count<Row: LiveRow, Group: Hashable & Sendable>(
         _ row: Row.Type, where filter: Filter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
         window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil
@@ -125,7 +126,7 @@ extension Tidewire {
     }
 }
 
-/// The counts after each batch that changes them.
+/// The sequence of the counts after each batch that changes them.
 public struct LiveCounts<Row: LiveRow, Group: Hashable & Sendable>: AsyncSequence, Sendable {
     let changes: LiveChanges<Row>
     let group: @Sendable (Row) -> Group

@@ -1,35 +1,35 @@
 import Foundation
 
-/// Changes of one or several tables, as they were committed.
+/// Changes of one or several tables, in the order of commits.
 public struct TableBatch: Sendable {
-    /// Whole transactions, in the order of commits, across tables.
+    /// Changes of whole transactions, in the order of commits, across tables.
     public internal(set) var changes: [RowChange] = []
-    /// What the app saves together with them, to go on behind them after any absence. Nil where the server keeps none.
+    /// Position to save together with the changes, to resume from after any absence. Nil if the server keeps none.
     public internal(set) var position: Position?
-    /// All rows there are, as inserts, in place of what is shown: told by the server where they were asked for.
+    /// All existing rows, as inserts, if the server was asked for them. They replace the shown rows.
     public internal(set) var rows: [RowChange]?
-    /// What is shown has to be fetched again; changes go on from here.
+    /// Set if the app must fetch the shown rows again; changes continue from here.
     public internal(set) var mustRefetch: RefetchReason?
-    /// What there is has to be fetched for the first time.
+    /// True if the app must fetch the existing rows for the first time.
     public internal(set) var isFirst = false
-    /// Everything that was missed has been told.
+    /// True if all missed changes have been delivered.
     public internal(set) var isCaughtUp = false
     public internal(set) var problems: [Problem] = []
-    /// Of an answer to `changes(after:of:)`: there are others behind its position.
+    /// True if more changes follow behind the position, for an answer to `changes(after:of:)`.
     public internal(set) var hasMore = false
 
     public init() {}
 }
 
 extension Tidewire {
-    /// Changes of several tables on one subscription, in one order.
+    /// Returns the changes of several tables on one subscription, in one order.
     ///
     /// - Parameters:
-    ///   - after: where the app stands by what it saved; nil to begin now.
-    ///   - keptAs: the name under which the client keeps the position itself, for apps that save nothing with it. It counts
-    ///     as saved when the next batch is asked for.
-    ///   - windows: by table, for those that want another than `window`.
-    ///   - snapshot: whether the server is asked for the rows there are, first and whenever something could not be told.
+    /// - after: position that the app saved last; nil to begin now.
+    /// - keptAs: name under which the client keeps the position itself, for apps that save nothing with it. The client
+    ///   saves the position of a batch when the app asks for the next batch.
+    /// - windows: windows by table, for tables that need another than `window`.
+    /// - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
     public func changes(
         of tables: [Binding], after position: Position? = nil, keptAs name: String? = nil,
         window: BatchWindow = .standard, windows: [String: BatchWindow] = [:], snapshot: Bool = false
@@ -49,7 +49,7 @@ public struct LiveTables: AsyncSequence, Sendable {
 
     public func makeAsyncIterator() -> Iterator { Iterator(self) }
 
-    /// Subscribes as it is made, and unsubscribes as it goes.
+    /// Subscribes when it is created, and unsubscribes when it is released.
     public final class Iterator: AsyncIteratorProtocol {
         private let engine: Engine
         private let number: Int

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What waits for somebody to take it, one thing after the other. One taker at a time.
+/// A queue from which one task at a time takes elements.
 final class Mailbox<Element: Sendable>: Sendable {
     private struct State {
         var waiting: [Element] = []
@@ -38,7 +38,7 @@ final class Mailbox<Element: Sendable>: Sendable {
         taker?.resume(returning: element)
     }
 
-    /// What waits is still taken; nothing comes behind it.
+    /// Ends the queue. Waiting elements can still be taken unless `discarding` is true; later ones are ignored.
     func finish(discarding: Bool) {
         let taker = state.withLock { state in
             state.isFinished = true
@@ -51,10 +51,10 @@ final class Mailbox<Element: Sendable>: Sendable {
 
     func empty() { state.withLock { ($0.waiting, $0.first) = ([], 0) } }
 
-    /// At once, if something is there.
+    /// Returns the first element at once; nil if there is none.
     func takeNow() -> Element? { state.withLock { $0.take() } }
 
-    /// Nil when there is nothing more, or the task is cancelled.
+    /// Waits for the next element; nil if the queue has ended or the task is cancelled.
     func take() async -> Element? {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in

@@ -1,7 +1,7 @@
-/// A place in the server's event log, `epoch.offset`: what comes before it has been told. Kept by the app beside what it made
-/// of the changes, it is where the client goes on after any absence.
+/// A place in the server's event log, `epoch.offset`. The client has received every change before it. If the app saves
+/// the position together with the changes, the client can resume from there after any absence.
 public struct Position: Sendable, Hashable, Codable, CustomStringConvertible {
-    /// The log's name; another one after a gap in history.
+    /// Id of the log's epoch. A gap in history begins a new epoch.
     public let epoch: String
     public let offset: UInt64
 
@@ -10,7 +10,7 @@ public struct Position: Sendable, Hashable, Codable, CustomStringConvertible {
         self.offset = offset
     }
 
-    /// Nil for what is no position.
+    /// Parses a position; nil for any other text.
     public init?(_ text: String) {
         guard let dot = text.lastIndex(of: "."), dot != text.startIndex,
             let offset = UInt64(text[text.index(after: dot)...])
@@ -33,6 +33,7 @@ public struct Position: Sendable, Hashable, Codable, CustomStringConvertible {
         try container.encode(description)
     }
 
-    /// Whether whoever stands here has been told of what ends there. Positions of other epochs cannot be compared.
+    /// True if a client at this position has received the change that ends at `other`. Positions of different epochs
+    /// cannot be compared.
     func covers(_ other: Position) -> Bool { epoch == other.epoch && offset >= other.offset }
 }

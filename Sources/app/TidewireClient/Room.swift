@@ -1,29 +1,29 @@
 import Foundation
 import Synchronization
 
-/// Somebody who is present, by key, with what they track.
+/// Clients that are present, by key, with their tracked state.
 public typealias Presences = [String: [JSONValue]]
 
 public enum RoomEvent: Sendable, Hashable {
     case message(event: String, payload: JSONValue, bytes: [UInt8]?)
-    /// What changed, and who is there now. Whoever vanished while the connection was away is among `left`.
+    /// The changes of presence, and the present state. Clients that left while the connection was lost are in `left`.
     case presence(joined: Presences, left: Presences, now: Presences)
     case joined
     case problem(Problem)
 }
 
-/// What becomes of a message while the room is not joined.
+/// Treatment of a message while the room is not joined.
 public enum WhenOffline: Sendable, Hashable {
     case drop
-    /// It is sent once the room is joined, if that is within this time; a hundred at most wait.
+    /// The message waits for the join, at most for this time. At most 100 messages wait.
     case queue(atMost: Duration)
     case fail
 }
 
 extension Tidewire {
-    /// A topic on which people talk to each other and see who is there.
+    /// Opens a room: a topic on which clients send messages to each other and see who is present.
     ///
-    /// - Parameter presenceKey: by which this client is known; nil to see nobody.
+    /// - Parameter presenceKey: key under which this client is present; nil to receive no presence.
     public func room(
         _ topic: String, isPrivate: Bool = false, presenceKey: String? = nil, hearsItself: Bool = false
     ) -> Room {
@@ -35,7 +35,7 @@ extension Tidewire {
     }
 }
 
-/// Joined as long as it is there.
+/// A room, joined as long as the object exists.
 public final class Room: Sendable {
     private struct Waiting: Sendable {
         let event: String
@@ -57,7 +57,7 @@ public final class Room: Sendable {
     private let engine: Engine
     private let state: Shared
 
-    /// What the engine tells outlives the room by a moment.
+    /// State that the engine's outputs use. It may outlive the room briefly.
     private final class Shared: Sendable {
         let value = Mutex(State())
     }
@@ -81,7 +81,8 @@ public final class Room: Sendable {
 
     // MARK: What it says
 
-    /// Nil when the server has it. `.drop` and `.queue` answer at once while the room is not joined.
+    /// Sends a message; returns nil when the server has it. While the room is not joined, `.drop` and `.queue` return
+    /// at once.
     @discardableResult
     public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .drop) async -> Problem? {
         let body = Self.body(event, payload)
@@ -121,7 +122,7 @@ public final class Room: Sendable {
         }
     }
 
-    /// Is there, with this; again after every rejoin, until it is nil.
+    /// Makes this client present with a payload, again after every rejoin. Nil ends its presence.
     public func track(_ payload: JSONValue?) {
         guard let channel = state.value.withLock({ $0.channel }) else { return }
         engine.handle(.track(channel: channel, payload))
@@ -131,7 +132,7 @@ public final class Room: Sendable {
 
     public var presences: Presences { state.value.withLock { $0.presence.now } }
 
-    /// What happens from now on.
+    /// Events from now on.
     public var events: RoomEvents { RoomEvents(room: self) }
 
     private static func hear(_ output: ChannelMachine.Output, _ state: Shared, _ engine: Engine) {
@@ -144,7 +145,8 @@ public final class Room: Sendable {
         if case .caughtUp = output { sendWaiting(state, engine) }
     }
 
-    /// Messages between people are not kept: who takes none hears no more than these.
+    /// Maximum number of events that wait for a slow listener. Messages are not stored, so the listener misses further
+    /// ones.
     static let maximumUnheard = 1000
 
     private static func event(of output: ChannelMachine.Output, _ state: inout State) -> RoomEvent? {
@@ -200,7 +202,8 @@ public struct RoomEvents: AsyncSequence, Sendable {
     }
 }
 
-/// Who is present, by what the server tells. A new state after a rejoin says who left meanwhile: that they did is told.
+/// Present clients, from the server's messages. After a rejoin, the new state shows who left meanwhile; the book
+/// reports them as left.
 struct PresenceBook: Sendable {
     private var metas: [String: [String: JSONValue]] = [:]
 
@@ -231,7 +234,7 @@ struct PresenceBook: Sendable {
         return .presence(joined: joined.mapValues(values), left: left.mapValues(values), now: now)
     }
 
-    /// By their references, which each tracking has its own of.
+    /// Returns the tracked states by their references. Each call of `track` has its own reference.
     private static func metas(_ told: JSONValue) -> [String: JSONValue] {
         var found: [String: JSONValue] = [:]
         for meta in told["metas"]?.array ?? [] {

@@ -1,15 +1,15 @@
 import Foundation
 import Synchronization
 
-/// Where positions and unsent writes are kept between launches, by name. Small values, seldom written.
+/// Storage by name for positions and unsent writes between launches. Values are small and seldom written.
 public protocol TidewireStorage: Sendable {
     func load(_ name: String) -> Data?
-    /// Nil takes it away.
+    /// Saves the data under a name; nil removes it.
     func save(_ data: Data?, _ name: String)
     func removeAll()
 }
 
-/// Forgets everything when the app ends.
+/// Storage in memory. Its contents are lost when the app ends.
 public final class MemoryStorage: TidewireStorage {
     private let values = Mutex<[String: Data]>([:])
 
@@ -20,7 +20,7 @@ public final class MemoryStorage: TidewireStorage {
     public func removeAll() { values.withLock { $0 = [:] } }
 }
 
-/// One file a value, in a directory of its own.
+/// Storage with one file for each value, in a directory of its own.
 public struct FileStorage: TidewireStorage {
     private let directory: URL
 

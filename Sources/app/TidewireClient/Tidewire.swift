@@ -1,7 +1,7 @@
 import Foundation
 
-/// A client of a Tidewire hub, or of any server of the same protocol: one connection, whatever is asked for on it, and what was
-/// missed in between.
+/// A client of a Tidewire hub, or of any server with the same protocol. All subscriptions share one connection, and
+/// changes that the client missed while it was offline are delivered after it reconnects.
 ///
 /// ```swift
 /// let tidewire = Tidewire(url: URL(string: "https://hub.example.com")!, key: anonKey, token: session.accessToken)
@@ -11,17 +11,17 @@ import Foundation
 /// }
 /// ```
 ///
-/// Cancelling the task ends the subscription. There is nothing to retain.
+/// Cancelling the task ends the subscription. The app does not need to keep any subscription object.
 public final class Tidewire: Sendable {
     let engine: Engine
 
     /// - Parameters:
-    ///   - url: the hub's address, or its `…/realtime/v1`.
-    ///   - key: the project's public key.
-    ///   - token: of the person who is signed in; nil while nobody is.
-    ///   - storage: where positions are kept that the app does not keep itself.
-    ///   - maximumWaitingChanges: so many of one query wait for the app to take them. Beyond that they are dropped, and asked for
-    ///     again when it does.
+    /// - url: address of the hub, or of its `…/realtime/v1`.
+    /// - key: public key of the project.
+    /// - token: token of the signed-in user; nil while no user is signed in.
+    /// - storage: storage for positions that the app does not save itself.
+    /// - maximumWaitingChanges: maximum number of changes of one query that wait for the app. The client drops changes
+    ///   beyond that and asks the server for them again when the app takes the waiting ones.
     public init(
         url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
         transport: any Transport = systemTransport(), clock: any ClientClock = SystemClock(),
@@ -47,11 +47,11 @@ public final class Tidewire: Sendable {
 
     // MARK: Who
 
-    /// Who is signed in, as the token says it (its claim `sub`); nil while nobody is, and for the key alone.
+    /// Id of the signed-in user, from the token's claim `sub`; nil while no user is signed in, and for the key alone.
     public var user: String? { engine.account.token.flatMap(Self.person) }
 
-    /// Signs in, or goes on with a new token of the same person: it goes to the server at once. Where the token is another
-    /// person's (its claim `sub`), the former is signed out first.
+    /// Signs a user in, or replaces the token of the same user: the new token goes to the server at once. If the token
+    /// belongs to another user (by its claim `sub`), the client signs the former user out first.
     public func signIn(token: String) {
         if let former = engine.account.token, let person = Self.person(former), person != Self.person(token) {
             signOut()
@@ -59,7 +59,7 @@ public final class Tidewire: Sendable {
         engine.handle(.account(.signedIn(token: token)))
     }
 
-    /// Whose token it is; it is the server that checks it. Nil for what is no JSON Web Token.
+    /// Returns the user of a token; nil if the text is no JSON Web Token. Only the server verifies the token.
     static func person(_ token: String) -> String? {
         let parts = token.split(separator: ".")
         guard parts.count == 3 else { return nil }
@@ -68,21 +68,21 @@ public final class Tidewire: Sendable {
         return claims.flatMap { try? JSONValue(parsing: Array($0)) }?["sub"]?.text
     }
 
-    /// With the rights of the key alone.
+    /// Connects with the rights of the key alone.
     public func signInAnonymously() { engine.handle(.account(.anonymous)) }
 
-    /// Leaves everything, ends every sequence and forgets all positions: nothing of this person is told afterwards.
+    /// Leaves all channels, ends every sequence and forgets all positions. The app receives nothing more for this user.
     public func signOut() { engine.signOut() }
 
     // MARK: The app's life
 
-    /// What waits for its batch is handed over; the connection stays for half a minute.
+    /// Delivers the changes that wait for their batch at once. The connection stays open for half a minute.
     public func enterBackground() {
         engine.flush()
         engine.handle(.background)
     }
 
-    /// Goes on where it was, at once.
+    /// Resumes at once from the last positions.
     public func enterForeground() { engine.handle(.foreground) }
 
     public func networkChanged(isReachable: Bool) { engine.handle(.network(isReachable: isReachable)) }
@@ -91,11 +91,11 @@ public final class Tidewire: Sendable {
 
     public var state: ClientState { engine.state }
 
-    /// The state now, and each that follows; who is slow sees the latest.
+    /// The present state and each later one. A slow consumer receives only the latest.
     public var states: ClientStates { ClientStates(engine: engine) }
 }
 
-/// The states of a client.
+/// The sequence of a client's states.
 public struct ClientStates: AsyncSequence, Sendable {
     let engine: Engine
 

@@ -1,16 +1,16 @@
-/// When to try again: soon, then less and less often, each client at another moment.
+/// Back-off between attempts: short at first, then longer and longer, with a random part for each client.
 struct Backoff: Sendable {
     static let first = Duration.milliseconds(400)
     static let longest = Duration.seconds(30)
 
-    /// The first retry comes within half a second, none is more than 30 seconds away.
+    /// Returns the delay before a retry. The first retry comes within half a second; no delay exceeds 30 seconds.
     static func delay(attempt: Int, chance: inout Chance) -> Duration {
         let full = min(first * (1 << min(max(attempt - 1, 0), 10)), longest)
         return full * (0.5 + chance.fraction() / 2)
     }
 }
 
-/// Chance by a seed, so that a conversation can be had again (SplitMix64).
+/// Random numbers from a seed, so that tests can repeat a conversation (SplitMix64).
 struct Chance: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -23,6 +23,6 @@ struct Chance: RandomNumberGenerator, Sendable {
         return mixed ^ mixed >> 31
     }
 
-    /// From 0 to less than 1.
+    /// Returns a number from 0 to less than 1.
     mutating func fraction() -> Double { Double(next() >> 11) * 0x1p-53 }
 }

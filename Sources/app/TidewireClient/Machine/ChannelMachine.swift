@@ -1,8 +1,8 @@
-/// What a machine may use of the world while it handles one event.
+/// Context of one event: everything that a machine may read or use while it handles the event.
 struct Turn {
     let now: Duration
     let token: String?
-    /// Whether the socket is there.
+    /// True if the socket is open.
     let isOpen: Bool
     var lastRef: Int
     var chance: Chance
@@ -13,42 +13,42 @@ struct Turn {
     }
 }
 
-/// One channel's life, over any number of sockets: joined, caught up, joined again where it stood. What happens goes in, what
-/// is to be sent and told comes out.
+/// State machine of one channel over any number of sockets: it joins, catches up, and resumes after a reconnect. Events
+/// go in; messages to send and outputs for the app come out.
 struct ChannelMachine: Sendable {
     enum Phase: Sendable, Hashable {
-        /// The socket is not there.
+        /// There is no socket.
         case absent
         case joining(ref: String, deadline: Duration)
-        /// Joined, and what was missed is still coming.
+        /// Joined, but missed changes are still arriving.
         case catchingUp(ref: String)
         case live(ref: String)
         case waiting(until: Duration)
-        /// Its token is over or was refused; it joins again by itself with another one.
+        /// The token has expired or was refused. The channel joins again by itself when it gets another token.
         case awaitingToken(Problem)
-        /// Not to be had as it is asked for.
+        /// The server refuses this channel for good.
         case refused(Problem)
     }
 
-    /// What the app is told.
+    /// Output for the app.
     enum Output: Sendable, Hashable {
-        /// `recovered`: what was missed follows. Otherwise, `mustRefetch` or `rowsBegin` comes next, but on the first join
-        /// of a channel that wants no rows.
+        /// `recovered`: the missed changes follow. Otherwise `mustRefetch` or `rowsBegin` comes next, except on the
+        /// first join of a channel that wants no rows.
         case joined(recovered: Bool, at: Position?)
-        /// All rows there are follow; what came of them before counts no more.
+        /// All existing rows follow. Rows received before are no longer valid.
         case rowsBegin
         case row(RowChange)
-        /// Those were all, and changes come from here on. The reason is nil for the first time.
+        /// All rows have arrived, and changes follow from here on. The reason is nil for the first time.
         case rowsEnd(RefetchReason?, at: Position)
         case change(RowChange)
-        /// Nil for the first time, where rows were wanted and the server does not tell them.
+        /// The reason is nil for the first time, if rows were wanted and the server does not send them.
         case mustRefetch(RefetchReason?)
         case caughtUp(Position?)
         case problem(Problem)
         case broadcast(event: String, payload: JSONValue, bytes: [UInt8]?)
         case presenceState(JSONValue)
         case presenceDiff(JSONValue)
-        /// It is not joined any more, for now.
+        /// The channel is not joined at present.
         case lost
         case answered(push: Int, Problem?)
     }
@@ -58,11 +58,11 @@ struct ChannelMachine: Sendable {
         case tell(Output)
     }
 
-    /// Rows that the server is still to tell.
+    /// A snapshot that the server has yet to send.
     private struct AwaitedRows: Sendable {
-        /// Why what is shown counts no more; nil for the first time.
+        /// Reason why the shown rows are no longer valid; nil for the first time.
         var reason: RefetchReason?
-        /// Where changes begin if there are no rows.
+        /// Position where changes begin if the server sends no rows.
         var joinedAt: Position?
         var failures = 0
     }
@@ -74,20 +74,20 @@ struct ChannelMachine: Sendable {
 
     static let patience = Duration.seconds(10)
     static let maximumPushes = 256
-    /// So often the server is asked for rows that it cannot tell just now.
+    /// Maximum number of failed requests for rows.
     static let maximumRowsFailures = 6
 
     let request: ChannelRequest
     private(set) var phase = Phase.absent
-    /// Everything before it has been told.
+    /// Position up to which all changes have been passed to the app.
     private(set) var position: Position?
     private var failures = 0
     private(set) var hasJoinedBefore = false
-    /// Whether the server tells positions; nil while it has not been asked.
+    /// True if the server sends positions; nil until the first join is answered.
     private var keepsPositions: Bool?
     private var joinedWith: String?
     private var awaitedRows: AwaitedRows?
-    /// Told of why the channel is about to be closed.
+    /// Problem that the server reported as the reason for closing the channel.
     private var ending: Problem?
     private var tracked: JSONValue?
     private var lastColumns = RowChange.LastColumns()
@@ -153,7 +153,7 @@ struct ChannelMachine: Sendable {
 
     // MARK: What the app does
 
-    /// A new token goes to the server at once; a channel that ended for want of one joins again.
+    /// Sends a new token to the server at once. A channel that ended because of its token joins again.
     mutating func tokenChanged(_ turn: inout Turn) -> [Action] {
         switch phase {
         case .awaitingToken where turn.isOpen: return join(&turn)
@@ -174,9 +174,9 @@ struct ChannelMachine: Sendable {
         return [.send(message("phx_leave", [:], joined: joined, &turn))]
     }
 
-    /// Goes back to where somebody stands who could not take what came.
+    /// Goes back to the position of a subscriber that could not take the later changes.
     mutating func rewind(to position: Position, _ turn: inout Turn) -> [Action] {
-        // All rows come anyway.
+        // A snapshot is on its way and replaces everything.
         guard awaitedRows == nil else { return [] }
         self.position = position
         return isJoined ? join(&turn) : []
@@ -201,7 +201,7 @@ struct ChannelMachine: Sendable {
 
     static let notJoined = Problem(code: "NotJoined", message: "the channel is not joined now", severity: .error)
 
-    /// What is tracked is tracked again after every join. Nil to be there no more.
+    /// Tracks a presence payload, again after every join; nil stops tracking.
     mutating func track(_ payload: JSONValue?, _ turn: inout Turn) -> [Action] {
         let was = tracked
         tracked = payload
@@ -259,7 +259,7 @@ struct ChannelMachine: Sendable {
         phase = .catchingUp(ref: joined)
         var actions = standing(response["tidewire"])
         hasJoinedBefore = true
-        // Others do not say when they have caught up: there is nothing to catch up with.
+        // Servers without positions do not report the end of a catch-up: there is nothing to catch up on.
         if keepsPositions == false || request.bindings.isEmpty {
             phase = .live(ref: joined)
             actions.append(.tell(.caughtUp(position)))
@@ -268,7 +268,7 @@ struct ChannelMachine: Sendable {
         return actions
     }
 
-    /// What the reply says about where the channel goes on.
+    /// Evaluates the join reply: decides from where the channel continues.
     private mutating func standing(_ told: JSONValue?) -> [Action] {
         let isFirst = position == nil && !hasJoinedBefore
         guard let told else {
@@ -280,7 +280,7 @@ struct ChannelMachine: Sendable {
                 + (isNews ? [.tell(.mustRefetch(isFirst ? nil : .noResume))] : [])
         }
         keepsPositions = true
-        // It has none before its log has begun, and says so when it has.
+        // The server has no position until its log begins. It sends one when the log has begun.
         let at = told["position"]?.text.flatMap { Position($0) }
         let wasAsked = position != nil
         if wasAsked, told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
@@ -330,7 +330,7 @@ struct ChannelMachine: Sendable {
         let lost = forget(Self.notJoined)
         switch why?.code {
         case "TokenExpired", "TokenRefused":
-            // A better one may have come while the old one ended.
+            // The app may have set a newer token while the old one ended.
             if turn.token != joinedWith { return lost + join(&turn) }
             if let why { phase = .awaitingToken(why) }
             return lost
@@ -354,7 +354,7 @@ struct ChannelMachine: Sendable {
         let isRow = payload["data"]?["tidewire"]?["snapshot"]?.bool == true
         guard isRow == (awaitedRows != nil) else { return [] }
         if let behind, let position, position.covers(behind) { return [] }
-        // Something that came before it has not come here: it is asked for again.
+        // A change before this one is missing. The channel joins again to ask for it.
         if let previous = payload["previous"]?.text.flatMap({ Position($0) }), let position, !position.covers(previous)
         {
             return join(&turn)
@@ -390,7 +390,7 @@ struct ChannelMachine: Sendable {
         return [.tell(.problem(problem))]
     }
 
-    /// Of servers that say it in words alone.
+    /// Returns a code for messages of servers that send only text.
     private static func code(ofWords message: String) -> String {
         if message.hasPrefix("Token has expired") { return "TokenExpired" }
         if message.hasPrefix("You do not have permissions") { return "Unauthorized" }
@@ -415,14 +415,14 @@ struct ChannelMachine: Sendable {
 
     private mutating func mustRefetch(_ reason: RefetchReason, _ turn: inout Turn) -> [Action] {
         guard request.wantsRows, keepsPositions == true else { return [.tell(.mustRefetch(reason))] }
-        // Those that are being told are of now.
+        // The snapshot that is being received is up to date.
         guard awaitedRows == nil else { return [] }
         awaitedRows = AwaitedRows(reason: reason)
         position = nil
         return leave(&turn) + join(&turn)
     }
 
-    /// Whoever joins again without a word goes on where it was, and is told no rows.
+    /// Leaves the channel. Without a leave, a join on the same socket would resume and would get no rows.
     private mutating func leave(_ turn: inout Turn) -> [Action] {
         guard let joined = joinRef else { return [] }
         return [.send(message("phx_leave", [:], joined: joined, &turn))]

@@ -1,15 +1,15 @@
-/// What a channel asks for.
+/// Request for a channel.
 public struct ChannelRequest: Sendable, Hashable {
-    /// Without the protocol's prefix.
+    /// Topic without the protocol's prefix.
     public var topic: String
     public var bindings: [Binding]
     public var isPrivate = false
-    /// Nil where nobody wants to know who is there.
+    /// Key under which the client is present; nil to receive no presence.
     public var presenceKey: String?
     public var hearsItself = false
-    /// The server is to tell what rows there are before it tells what changes.
+    /// True if the server should send the existing rows before changes.
     public var wantsRows = false
-    /// Where it goes on; nil to begin now.
+    /// Position to resume from; nil to begin now.
     public var position: Position?
 
     public init(topic: String, bindings: [Binding] = [], position: Position? = nil) {
@@ -19,12 +19,12 @@ public struct ChannelRequest: Sendable, Hashable {
     }
 }
 
-/// One table's changes.
+/// Subscription to the changes of one table.
 public struct Binding: Sendable, Hashable, Codable {
     public var schema: String
     public var table: String
     public var filter: String?
-    /// All columns that may be read where it is nil.
+    /// Columns to receive; nil means all columns that the user may read.
     public var select: [String]?
 
     public init(schema: String = "public", table: String, filter: String? = nil, select: [String]? = nil) {
@@ -43,7 +43,7 @@ public struct Binding: Sendable, Hashable, Codable {
 }
 
 extension ChannelRequest {
-    /// The payload of its join. What other servers do not know of it they leave alone.
+    /// Returns the payload of the join. Other servers ignore the options that they do not know.
     func payload(token: String?, position: Position?) -> JSONValue {
         var options: [String: JSONValue] = ["position": true, "moves": true, "limits": true]
         if let position { options["resume"] = .string(position.description) }

@@ -1,7 +1,7 @@
-/// The whole client as a pure machine: one connection and the channels on it. What happens goes in with the time at which it
-/// does; what is to be done comes out. Tests have conversations with it.
+/// State machine of the whole client: one connection and its channels. Events go in with their time; actions come out.
+/// Tests drive it directly.
 struct ClientMachine: Sendable {
-    /// Whose client it is.
+    /// Account that the client uses.
     enum Account: Sendable, Hashable {
         case signedOut
         case anonymous
@@ -77,14 +77,14 @@ struct ClientMachine: Sendable {
         }
     }
 
-    /// Nil while nothing is to be done unless something happens.
+    /// Time of the next step; nil while only an event from outside can continue.
     var nextWake: Duration? {
         let channels = connection.isOpen ? channels.values.compactMap(\.nextWake) : []
         return (channels + [connection.nextWake].compactMap { $0 }).min()
     }
 
     func canRewind(_ number: Int) -> Bool { channels[number]?.canRewind ?? false }
-    /// Where a channel stands that has caught up.
+    /// Returns the position of a channel that has caught up; nil for any other channel.
     func standing(_ number: Int) -> Position? {
         guard case .live = channels[number]?.phase else { return nil }
         return channels[number]?.position
@@ -98,7 +98,7 @@ struct ClientMachine: Sendable {
         let isSamePerson = self.account.token != nil && account.token != nil
         self.account = account
         guard account != .signedOut else {
-            // Whoever comes next hears nothing that this one asked for.
+            // The next user must not receive anything that this one asked for.
             let actions = onAllChannels(at: now) { $0.left(&$1) }
             channels = [:]
             topics = [:]
@@ -122,7 +122,8 @@ struct ClientMachine: Sendable {
 
     private mutating func unsubscribe(_ number: Int, at now: Duration) -> [Action] {
         guard let topic = channels[number].map({ "realtime:" + $0.request.topic }) else { return connect(at: now) }
-        // Whoever has its topic by now has taken its place on the server, too: a word of leaving would be for that one.
+        // A newer channel with the same topic has replaced this one on the server too. A leave message would end the
+        // new one.
         let isReplaced = topics[topic] != number
         let actions = isReplaced ? [] : onChannel(number, at: now) { $0.left(&$1) }
         channels[number] = nil
@@ -185,7 +186,7 @@ struct ClientMachine: Sendable {
 }
 
 extension ClientMachine {
-    /// What an app shows.
+    /// State that the app can show.
     var state: ClientState {
         guard account != .signedOut else { return .signedOut }
         switch connection.phase {

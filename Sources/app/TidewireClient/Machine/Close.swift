@@ -1,15 +1,15 @@
-/// Why a connection is not there any more, or did not come about.
+/// Reason why a connection ended, or could not be made.
 public enum Interruption: Error, Sendable, Hashable {
-    /// The server closed it: 1012 when it restarts, 1013 when this client was too slow for it or it is too busy.
+    /// The server closed it: 1012 if the server restarts; 1013 if this client was too slow, or the server is too busy.
     case closed(code: Int, reason: String)
-    /// It answered the handshake with another status than 101.
+    /// The server answered the handshake with a status other than 101.
     case refused(status: Int, reason: String)
-    /// The network, a name that is not known, a certificate that is not good.
+    /// The network failed, the host name is unknown, or the certificate is invalid.
     case unreachable(String)
-    /// Nothing came for too long.
+    /// No data arrived for too long.
     case silent
 
-    /// Whether the server asked for a pause, and not just ended.
+    /// True if the server asked for a pause before the next attempt.
     var asksForPause: Bool {
         switch self {
         case .closed(let code, _): code == 1013
@@ -18,7 +18,7 @@ public enum Interruption: Error, Sendable, Hashable {
         }
     }
 
-    /// A key that is not good does not get better by asking again.
+    /// True if the server rejected the key, so that another attempt with the same key is useless.
     var needsAnotherKey: Bool {
         if case .refused(let status, _) = self { status == 401 } else { false }
     }

@@ -1,19 +1,19 @@
-/// One socket's life: what happens goes in, what is to be done comes out. It has no clock, no socket and no chance of its own.
+/// State machine of the socket: events go in, actions come out. Clock, socket and random numbers come from outside.
 struct ConnectionMachine: Sendable {
     enum Phase: Sendable, Hashable {
         case idle
         case waiting(attempt: Int, until: Duration, why: Interruption)
         case opening(attempt: Int, deadline: Duration)
         case open(Heartbeat)
-        /// Nothing is tried before somebody comes with another key or token.
+        /// The server refused the key. The client waits for another key or token.
         case refused(Interruption)
-        /// There is no network; nothing is tried before there is.
+        /// There is no network. The client waits until there is.
         case withoutNetwork
         /// The app has been in the background for too long.
         case suspended
     }
 
-    /// The next one goes out at `due`; the one that is out has to be answered by then.
+    /// Heartbeat state. At `due`, the next heartbeat is sent; an awaited reply must have arrived by then.
     struct Heartbeat: Sendable, Hashable {
         var due: Duration
         var awaited: String?
@@ -23,19 +23,19 @@ struct ConnectionMachine: Sendable {
         case open
         case close
         case sendHeartbeat
-        /// Whatever was on it is gone.
+        /// The connection and everything on it is lost.
         case lost(Interruption?)
     }
 
     static let heartbeatInterval = Duration.seconds(25)
-    /// For one that is to find out whether the socket is still there.
+    /// Time limit for the reply to a heartbeat that checks if the socket is still usable.
     static let probePatience = Duration.seconds(5)
     static let openingPatience = Duration.seconds(15)
     static let backgroundGrace = Duration.seconds(30)
     static let pause = Duration.seconds(2)
 
     private(set) var phase = Phase.idle
-    /// Attempts since the server last said anything: a server that accepts and closes at once is no success.
+    /// Attempts since the last message from the server. A server that accepts and closes at once counts as a failure.
     private(set) var failures = 0
     private var isWanted = false
     private var isInBackground = false
@@ -46,7 +46,7 @@ struct ConnectionMachine: Sendable {
 
     // MARK: What is wanted
 
-    /// Whether there is anything to connect for.
+    /// Sets whether a connection is needed.
     mutating func wanted(_ isWanted: Bool, at now: Duration) -> [Action] {
         guard isWanted != self.isWanted else { return [] }
         self.isWanted = isWanted
@@ -55,7 +55,7 @@ struct ConnectionMachine: Sendable {
         return end(into: .idle)
     }
 
-    /// Another key, token or person.
+    /// Tries again after a change of key, token or user.
     mutating func credentialsChanged(at now: Duration) -> [Action] {
         guard case .refused = phase else { return [] }
         failures = 0
@@ -67,7 +67,7 @@ struct ConnectionMachine: Sendable {
         self.isReachable = isReachable
         switch (isReachable, phase) {
         case (false, .waiting): phase = .withoutNetwork
-        // It may be the other network that went: the socket says so by itself.
+        // The lost network may be one that the socket does not use. A broken socket reports itself.
         case (true, .open): return probe(at: now)
         case (true, .withoutNetwork), (true, .waiting): return restart(at: now)
         default: break
@@ -150,7 +150,7 @@ struct ConnectionMachine: Sendable {
         }
     }
 
-    /// Nil while only somebody else can go on.
+    /// Time of the next step; nil while only an event from outside can continue.
     var nextWake: Duration? {
         let own: Duration? =
             switch phase {

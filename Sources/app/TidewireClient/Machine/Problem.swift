@@ -1,14 +1,15 @@
-/// What is wrong, said by the server and meant for who writes the app. A problem is a value that the app gets, and never only
+/// A problem reported by the server, for the developer of the app. The app always gets it as a value, and never only as
 /// a line in a log.
 public struct Problem: Sendable, Hashable, Error, CustomStringConvertible {
     public enum Severity: Sendable, Hashable {
-        /// What is asked for does not come.
+        /// The requested data does not arrive.
         case error
-        /// It does, and something of it does not, or is probably not what was meant.
+        /// The requested data arrives, but part of it is missing or is probably not what was meant.
         case warning
     }
 
-    /// The server's name for it, e.g. `NotPublished`, `InvalidFilter`, `NobodyDecides`, `DeletesHidden`, `Unauthorized`.
+    /// The server's code for the problem, e.g. `NotPublished`, `InvalidFilter`, `NobodyDecides`, `DeletesHidden`,
+    /// `Unauthorized`.
     public let code: String
     public let message: String
     public let severity: Severity
@@ -22,22 +23,22 @@ public struct Problem: Sendable, Hashable, Error, CustomStringConvertible {
     public var description: String { "\(code): \(message)" }
 }
 
-/// Why what was missed does not come any more: what is shown has to be fetched again, and changes go on from here.
+/// Reason why missed changes cannot be delivered. The app must fetch the shown rows again; changes continue from here.
 public enum RefetchReason: Sendable, Hashable {
-    /// The log does not reach back so far.
+    /// The log no longer reaches back to the position.
     case olderThanRetention
-    /// History has a gap since then, or the database is another.
+    /// History has a gap after the position, or the database is a different one.
     case epochChanged
     case unknownPosition
-    /// The server's log is damaged from the position on, or its disk does not read it.
+    /// The server's log is damaged from the position on, or its disk cannot read it.
     case logUnreadable
-    /// The server could not tell some changes; its words say why.
+    /// The server could not deliver some changes; its text gives the reason.
     case changesMissing(String)
-    /// TRUNCATE took all rows of a table.
+    /// A TRUNCATE removed all rows of a table.
     case truncated
-    /// The server keeps no positions, or had none yet: nobody knows what came while the client was away.
+    /// The server keeps no positions, or had none yet, so changes during the client's absence are unknown.
     case noResume
-    /// The app did not take what came, and the server cannot tell it again.
+    /// The app did not take the changes in time, and the server cannot send them again.
     case tooSlow
 
     init(serverReason: String?) {

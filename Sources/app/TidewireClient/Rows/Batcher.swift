@@ -1,9 +1,9 @@
-/// When changes are handed over together. A steady flow does not starve: what has waited for `longest` goes, and so does what
-/// has become too much.
+/// Rules for delivering changes in batches. In a steady flow, a batch is delivered when its first change has waited for
+/// `longest`, or when it has too many changes.
 public struct BatchWindow: Sendable, Hashable {
-    /// They are handed over when nothing has come for so long.
+    /// Pause in the changes after which the batch is delivered.
     public var quiet: Duration
-    /// No change waits longer.
+    /// Maximum waiting time of a change.
     public var longest: Duration
     public var maximumChanges: Int
 
@@ -15,21 +15,21 @@ public struct BatchWindow: Sendable, Hashable {
 
     public static let standard = BatchWindow(quiet: .milliseconds(300), longest: .seconds(1))
     public static let bulk = BatchWindow(quiet: .seconds(1), longest: .seconds(5), maximumChanges: 5000)
-    /// At once, as chat wants it.
+    /// Delivers changes at once, for example in a chat.
     public static let immediate = BatchWindow(quiet: .zero, longest: .zero)
 }
 
-/// Collects changes of one or several tables in the order of commits. A batch holds whole transactions: it ends between two
-/// commit times, and only a transaction that is larger than four times the maximum is cut.
+/// Collects changes of one or several tables in the order of commits. A batch has whole transactions: it ends between
+/// two commit times. Only a transaction larger than four times the maximum is divided.
 struct Batcher: Sendable {
     private let window: BatchWindow
     private let windows: [String: BatchWindow]
     private var pending: [RowChange] = []
-    /// The first that waits, and when the latest came, each with what its table allows.
+    /// Latest delivery time of the first waiting change. `quietAt` is the end of the quiet time after the last change.
     private var overdueAt: Duration?
     private var quietAt: Duration?
 
-    /// `windows` by table, for those that have their own.
+    /// - Parameter windows: windows by table, for tables with their own.
     init(_ window: BatchWindow, windows: [String: BatchWindow] = [:]) {
         self.window = window
         self.windows = windows
@@ -42,12 +42,12 @@ struct Batcher: Sendable {
         let own = windows[change.table] ?? window
         pending.append(change)
         overdueAt = min(overdueAt ?? now + own.longest, now + own.longest)
-        // Whatever comes after a change that may not wait goes with it, and whatever was before it, too: order is kept.
+        // Order is kept: if one change may not wait, the changes before and after it are delivered with it.
         let hasUrgent = quietAt.map { $0 <= now } ?? false
         quietAt = hasUrgent ? quietAt : now + own.quiet
     }
 
-    /// What is to be handed over now, if anything.
+    /// Returns the changes to deliver now, if any.
     mutating func due(at now: Duration) -> [RowChange]? {
         guard !pending.isEmpty else { return nil }
         if let quietAt, now >= quietAt { return flush() }
@@ -56,12 +56,13 @@ struct Batcher: Sendable {
         guard let end = lastBoundary else { return pending.count >= 4 * window.maximumChanges ? flush() : nil }
         let batch = Array(pending[..<end])
         pending.removeFirst(end)
-        // The rest has waited no longer than the transaction that ended before it.
+        // The rest arrived no earlier than the transaction that ended before it.
         overdueAt = pending.last.map { now + (windows[$0.table] ?? window).longest }
         return batch
     }
 
-    /// Everything: before the app is suspended, somebody signs out or something else is to be told in its order.
+    /// Returns all waiting changes. Called before the app is suspended, before sign-out, and before other items that
+    /// must keep their order.
     mutating func flush() -> [RowChange]? {
         guard !pending.isEmpty else { return nil }
         defer {
@@ -73,7 +74,7 @@ struct Batcher: Sendable {
 
     mutating func discard() { _ = flush() }
 
-    /// Behind the last transaction that is certainly whole: another one has begun since.
+    /// Index behind the last transaction that is certainly complete, because another one has begun since.
     private var lastBoundary: Int? {
         guard let last = pending.last else { return nil }
         return pending.lastIndex { $0.commitTimestamp != last.commitTimestamp }.map { $0 + 1 }

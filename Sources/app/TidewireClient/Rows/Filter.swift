@@ -1,13 +1,13 @@
 import Foundation
 
-/// A column that filters can speak about, with the type of what it is compared to.
+/// A column for use in filters, with the type of the values that it is compared to.
 public struct Column<Value: FilterValue>: Sendable {
     public let name: String
 
     public init(_ name: String) { self.name = name }
 }
 
-/// What can stand in a filter.
+/// A value that can be used in a filter.
 public protocol FilterValue: Sendable {
     var filterText: String { get }
 }
@@ -38,13 +38,13 @@ extension FilterValue where Self: RawRepresentable, RawValue: FilterValue {
     public var filterText: String { rawValue.filterText }
 }
 
-/// Which rows of a table; checked by the compiler against the columns that the row type has:
+/// A condition on a table's rows. The compiler checks it against the columns of the row type:
 ///
 /// ```swift
 /// let open: Filter<Expense> = \.ownerID == me && \.amount > 0
 /// ```
 ///
-/// The server decides, by the columns' types: a UUID is the same in any case, a timestamp in any zone.
+/// The server evaluates the filter by the columns' types: a UUID is equal in any case, a timestamp in any time zone.
 public struct Filter<Row: LiveRow>: Sendable, Hashable {
     indirect enum Node: Sendable, Hashable {
         case condition(column: String, operation: String, value: String)
@@ -57,12 +57,12 @@ public struct Filter<Row: LiveRow>: Sendable, Hashable {
 
     init(_ node: Node) { self.node = node }
 
-    /// A condition as the server reads it, for what has no operator here: `Filter("tags=cs.{urgent}")`.
+    /// Creates a condition in the server's syntax, if there is no operator for it here: `Filter("tags=cs.{urgent}")`.
     public init(column: String, _ operation: String, _ value: String) {
         node = .condition(column: column, operation: operation, value: value)
     }
 
-    /// As it goes to the server.
+    /// The filter in the form that is sent to the server.
     public var text: String {
         switch node {
         case .and(let parts): parts.map { Filter($0).text }.joined(separator: ",")
@@ -91,7 +91,7 @@ public struct Filter<Row: LiveRow>: Sendable, Hashable {
         }
     }
 
-    /// What would end the value, or begin something else in it, is put in quotes.
+    /// Returns the value, in quotes if it contains characters that could end it or have a meaning of their own.
     static func quoted(_ value: String) -> String {
         let isPlain = value.utf8.allSatisfy { byte in
             (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)
@@ -135,7 +135,7 @@ public func >= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>
 }
 
 extension Filter {
-    /// One of up to 1000 values.
+    /// Matches rows whose column has one of up to 1000 values.
     public static func among<Value>(_ column: KeyPath<Row.Columns, Column<Value>>, _ values: [Value]) -> Filter {
         let list = values.map { quoted($0.filterText) }.joined(separator: ",")
         return Filter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
@@ -145,7 +145,7 @@ extension Filter {
         Filter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))
     }
 
-    /// SQL's pattern, with `%` and `_`.
+    /// Matches SQL's pattern, with `%` and `_`.
     public static func like(_ column: KeyPath<Row.Columns, Column<String>>, _ pattern: String) -> Filter {
         compare(column, "like", pattern)
     }

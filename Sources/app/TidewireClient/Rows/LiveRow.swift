@@ -1,4 +1,4 @@
-/// A row of a table, as an app has it.
+/// A row of a table in the app's own type.
 ///
 /// ```swift
 /// struct Expense: LiveRow {
@@ -18,13 +18,13 @@ public protocol LiveRow: Decodable, Identifiable, Sendable where ID: Sendable & 
     associatedtype Columns: Sendable = NoColumns
     static var table: String { get }
     static var schema: String { get }
-    /// The columns of its primary key. Where there are several, `ID` is a type that decodes from them.
+    /// Columns of the primary key. If there are several, `ID` must be a type that decodes from them.
     static var key: [String] { get }
-    /// What filters can speak about.
+    /// Columns that filters can use.
     static var columns: Columns { get }
 }
 
-/// Of rows that no filter speaks about.
+/// Column type of rows that no filter uses.
 public struct NoColumns: Sendable {
     public init() {}
 }
@@ -39,7 +39,7 @@ extension LiveRow where Columns == NoColumns {
 }
 
 extension LiveRow {
-    /// What tells the row, of an image that may have its key alone.
+    /// Returns the row's id from an image that may have only the key.
     static func id(of image: RowImage) throws -> ID {
         if key.count == 1 { return try image.decode(ID.self, column: key[0]) }
         return try image.decode(ID.self)

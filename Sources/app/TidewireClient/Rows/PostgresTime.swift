@@ -1,8 +1,8 @@
 import Foundation
 
-/// Dates and times as PostgreSQL writes them, and the server after it: to the microsecond, without a zone in UTC.
+/// Dates and times in PostgreSQL's form, which the server also sends: to the microsecond; UTC if there is no zone.
 enum PostgresTime {
-    /// `2026-03-01T10:20:30.123456+02`, `2026-03-01 10:20:30`, `2026-03-01`, `0044-03-15 BC`, `infinity`.
+    /// Parses `2026-03-01T10:20:30.123456+02`, `2026-03-01 10:20:30`, `2026-03-01`, `0044-03-15 BC` or `infinity`.
     static func date(_ text: String) -> Date? {
         switch text {
         case "infinity": return .distantFuture
@@ -27,7 +27,8 @@ enum PostgresTime {
         return Date(timeIntervalSince1970: Double(seconds) + Double(microseconds) / 1_000_000)
     }
 
-    /// Of the Gregorian calendar before its time, as PostgreSQL counts (Howard Hinnant, "days_from_civil").
+    /// Returns the days since 1970. Uses the Gregorian calendar for all dates, as PostgreSQL does (Howard Hinnant,
+    /// "days_from_civil").
     private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int {
         let year = month <= 2 ? year - 1 : year
         let era = (year >= 0 ? year : year - 399) / 400
@@ -36,7 +37,7 @@ enum PostgresTime {
         return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
     }
 
-    /// What a filter says: `2026-03-01T10:20:30.123456Z`.
+    /// Returns the form for filters: `2026-03-01T10:20:30.123456Z`.
     static func text(_ date: Date) -> String {
         let total = Int((date.timeIntervalSince1970 * 1_000_000).rounded())
         let (day, rest) = (Int((Double(total) / 86_400_000_000).rounded(.down)), 86_400_000_000)
@@ -103,7 +104,7 @@ enum PostgresTime {
             return (hour * 3600 + minute * 60 + second, microseconds)
         }
 
-        /// Seconds east of UTC; none is UTC.
+        /// Reads the zone in seconds east of UTC; a missing zone means UTC.
         mutating func zone() -> Int? {
             if isAtEnd || take("Z") { return 0 }
             let isWest = take("-")

@@ -1,36 +1,36 @@
-/// What happened to a row, as the server told it.
+/// A change of a row, as the server sent it.
 public struct RowChange: Sendable, Hashable {
     public enum Kind: String, Sendable, Hashable {
         case insert = "INSERT"
         case update = "UPDATE"
         case delete = "DELETE"
-        /// An update took it out of what the query sees, or of what this person may see. The row itself is still there.
+        /// An update moved the row out of the query, or out of what this user may see. The row itself still exists.
         case leaving
     }
 
     public let kind: Kind
     public let schema: String
     public let table: String
-    /// The names of all columns that may be read, and of their types.
+    /// Names and types of all columns that the user may read.
     public let columns: [String: String]
-    /// The row as it is now. A large value that an update left alone may be absent.
+    /// Row after the change. A large value that an update did not touch may be absent.
     public var record: [String: JSONValue]
-    /// As it was, as far as the server knows and may tell: often its key alone.
+    /// Old row, as far as the server knows it and may send it: often only its key.
     public let oldRecord: [String: JSONValue]
-    /// As the server writes it. Changes of one transaction have the same.
+    /// Commit time in the server's form. All changes of one transaction have the same.
     public let commitTimestamp: String
-    /// Behind it; nil from servers that keep no positions.
+    /// Position behind the change; nil from servers that keep no positions.
     public let position: Position?
-    /// Why it came without its row, e.g. `Error 413: Payload Too Large`.
+    /// Reasons why the change arrived without its row, e.g. `Error 413: Payload Too Large`.
     public let errors: [String]
 
-    /// The names that the last change had: of one table they are the same, and not gathered anew.
+    /// Columns of the last change. Most changes have the same columns, which are then not converted again.
     struct LastColumns: Sendable {
         private var told: [JSONValue] = []
         private var types: [String: String] = [:]
 
         mutating func types(_ told: [JSONValue]) -> [String: String] {
-            // Those that were read once are one value, which is seen at once (`SaidBefore`).
+            // Columns parsed once are the same value, so the comparison is fast (`SaidBefore`).
             guard told != self.told else { return types }
             let pairs = told.compactMap { column in
                 column["name"]?.text.map { ($0, column["type"]?.text ?? "") }
@@ -57,7 +57,7 @@ public struct RowChange: Sendable, Hashable {
         errors = (data["errors"]?.array ?? []).compactMap(\.text)
     }
 
-    /// Columns that the update left alone and the server did not send.
+    /// Columns that the update did not touch and the server did not send.
     public var absentColumns: [String] {
         guard kind == .insert || kind == .update, errors.isEmpty, record.count < columns.count else { return [] }
         return columns.keys.filter { record[$0] == nil }.sorted()

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A row as the server told it: columns by name. It decodes as any `Decodable`, whose keys are found whether they are written
-/// `owner_id`, `ownerId` or `ownerID`.
+/// A row as the server sent it: values by column name. It decodes into any `Decodable` type. A key matches its column
+/// in the spellings `owner_id`, `ownerId` and `ownerID`.
 public struct RowImage: Sendable, Hashable {
     public var values: [String: JSONValue]
 
@@ -13,7 +13,7 @@ public struct RowImage: Sendable, Hashable {
         try RowDecoder(.object(values), []).value(type)
     }
 
-    /// One column.
+    /// Decodes one column.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self, column: String) throws -> Value {
         guard let value = values[column] else {
             throw DecodingError.keyNotFound(
@@ -23,7 +23,7 @@ public struct RowImage: Sendable, Hashable {
     }
 }
 
-/// A numeric with all its digits, for those that `Decimal` has no room for.
+/// A numeric value with all its digits, for values that `Decimal` cannot hold.
 public struct Numeric: Sendable, Hashable, Codable, CustomStringConvertible {
     public let digits: String
 
@@ -45,10 +45,10 @@ struct Name: CodingKey, CustomStringConvertible {
 
     var description: String { stringValue }
 
-    /// How names are compared that are not equal as they are: `ownerID`, `ownerId` and `owner_id` are one.
+    /// Returns the form by which different spellings are compared: `ownerID`, `ownerId` and `owner_id` are equal.
     static func squashed(_ name: String) -> String { name.replacing("_", with: "").lowercased() }
 
-    /// As columns are named, nearly always: `ownerID` and `ownerId` are `owner_id`.
+    /// Returns the usual spelling of columns: `ownerID` and `ownerId` become `owner_id`.
     static func snakeCased(_ name: String) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(name.utf8.count + 4)
@@ -63,7 +63,7 @@ struct Name: CodingKey, CustomStringConvertible {
     }
 }
 
-/// Decodes what PostgreSQL's types are in JSON.
+/// Decoder of PostgreSQL's types from their JSON form.
 struct RowDecoder: Decoder {
     let json: JSONValue
     let codingPath: [any CodingKey]
@@ -86,7 +86,7 @@ struct RowDecoder: Decoder {
 
     func singleValueContainer() throws -> any SingleValueDecodingContainer { Single(decoder: self) }
 
-    /// Says what was expected and where, and never what the row has there.
+    /// Returns an error with the expected type and the place, but never with the row's value.
     func mismatch(_ type: Any.Type) -> DecodingError {
         .typeMismatch(type, .init(codingPath: codingPath, debugDescription: "expected \(type), found \(json.kind)"))
     }
@@ -97,13 +97,13 @@ struct RowDecoder: Decoder {
         return try Value(from: self)
     }
 
-    /// Types that are not read as they would be from any other JSON.
+    /// True for types that are decoded differently than from other JSON.
     private static func isSpecial(_ type: Any.Type) -> Bool {
         type == UUID.self || type == Date.self || type == Decimal.self || type == Numeric.self || type == Data.self
             || type == URL.self
     }
 
-    /// Nil for other types, and for what is none of its type's.
+    /// Returns the value; nil for other types, and for JSON that does not fit the type.
     fileprivate static func special<Value>(_ type: Value.Type, _ json: JSONValue) -> Value? {
         if type == UUID.self { return json.text.flatMap { UUID(uuidString: $0) } as? Value }
         if type == Date.self { return json.text.flatMap(PostgresTime.date) as? Value }
@@ -115,7 +115,7 @@ struct RowDecoder: Decoder {
         return nil
     }
 
-    /// `bytea` in hexadecimal, with and without `\x`.
+    /// Decodes `bytea` from hexadecimal digits, with or without `\x`.
     private static func bytes(_ text: String) -> Data? {
         let digits = Array((text.hasPrefix("\\x") ? text.dropFirst(2) : text[...]).utf8)
         guard digits.count.isMultiple(of: 2) else { return nil }
@@ -134,7 +134,8 @@ struct RowDecoder: Decoder {
         return value
     }
 
-    /// PostgreSQL's NaN and infinities have no JSON: they come as null. A column that may be NULL is an optional.
+    /// Decodes a floating-point number. JSON has no NaN or infinity, so the server sends null for them. Use an optional
+    /// for a column that may be NULL.
     func float<Value: BinaryFloatingPoint & LosslessStringConvertible>(_ type: Value.Type) throws -> Value {
         if json.isNull { return .nan }
         guard let digits = json.digits, let value = Value(digits) else { throw mismatch(type) }
@@ -143,7 +144,7 @@ struct RowDecoder: Decoder {
 }
 
 extension JSONValue {
-    /// Of a number, also of one that is written as a text.
+    /// Digits of a number, or of a string that contains a number.
     fileprivate var digits: String? {
         switch self {
         case .number(let digits): digits
@@ -186,7 +187,7 @@ private struct Columns<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     func contains(_ key: Key) -> Bool { member(key) != nil }
     func decodeNil(forKey key: Key) throws -> Bool { member(key)?.isNull ?? true }
-    // A path is for whoever is told what is wrong: it is made where something is.
+    // The coding path is only needed for errors, and is built only then.
     func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
         try member(key)?.bool ?? Single(decoder: decoder(key)).decode(type)
     }
@@ -300,7 +301,7 @@ private struct Single: SingleValueDecodingContainer {
 }
 
 extension JSONValue: Codable {
-    /// By other decoders than this library's own, as exactly as those can.
+    /// Decodes with a decoder other than this library's own, as exactly as that decoder can.
     public init(from decoder: any Decoder) throws {
         if let own = decoder as? RowDecoder {
             self = own.json

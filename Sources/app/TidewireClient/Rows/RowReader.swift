@@ -1,4 +1,4 @@
-/// Changes as they came → changes in the app's own type. Large values that an update left alone are put back from the row's last
+/// Converts changes to the app's own type. Large values that an update did not touch are restored from the row's last
 /// version.
 struct RowReader<Row: LiveRow>: Sendable {
     private var versions = LastVersions()
@@ -48,7 +48,7 @@ struct RowReader<Row: LiveRow>: Sendable {
         }
     }
 
-    /// Nil where it is the key alone.
+    /// Returns the row; nil if the record has only the key.
     private func whole(_ record: [String: JSONValue]) -> Row? { try? RowImage(record).decode(Row.self) }
 
     private struct Incomplete: Error {
@@ -66,19 +66,19 @@ struct RowReader<Row: LiveRow>: Sendable {
     }
 }
 
-/// The latest versions of rows that have large values: only those can be absent from an update.
+/// Latest versions of rows with large values: an update can lack only such values.
 struct LastVersions: Sendable {
     static let maximumRows = 1000
     private static let largeBytes = 1000
 
     private var versions: [String: [String: JSONValue]] = [:]
-    /// Names in the order in which they came; those that are gone are passed over.
+    /// Names in the order of arrival. Names of removed rows remain, and are skipped.
     private var order: [String] = []
 
     mutating func complete(_ change: inout RowChange, key: [String]) {
         let absent = change.absentColumns
         let isLarge = change.record.values.contains(where: Self.isLarge)
-        // As nearly all are.
+        // The usual case.
         if absent.isEmpty, !isLarge, versions.isEmpty { return }
         let name = Self.name(change.record, key)
         for column in absent { change.record[column] = change.oldRecord[column] ?? versions[name]?[column] }

@@ -1,4 +1,4 @@
-/// Bytes → the answer to a request (RFC 9112). How long it is its head says, or its chunks, or the connection's end.
+/// Parser of an HTTP answer (RFC 9112). The answer's length comes from its head, its chunks, or the connection's end.
 struct AnswerParser: Sendable {
     struct Malformed: Error {
         let words: String
@@ -19,7 +19,7 @@ struct AnswerParser: Sendable {
 
     mutating func append(_ more: [UInt8]) { bytes += more }
 
-    /// Nil while it has not come whole.
+    /// Returns the answer; nil while it is incomplete.
     mutating func answer() throws -> TransportAnswer? {
         if head == nil { try readHead() }
         guard let (status, length) = head else { return nil }
@@ -40,7 +40,7 @@ struct AnswerParser: Sendable {
         }
     }
 
-    /// The connection has ended. Nil where that is not how the answer ends.
+    /// Returns the answer at the connection's end; nil if the answer does not end that way.
     func ended() -> TransportAnswer? {
         guard let (status, length) = head, case .untilEnd = length else { return nil }
         return TransportAnswer(status: status, body: bytes)
@@ -59,7 +59,7 @@ struct AnswerParser: Sendable {
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
             throw Malformed(words: "whoever answers speaks no HTTP")
         }
-        // An interim answer (100, 103): the real one follows.
+        // An interim answer (100, 103). The real one follows.
         if (100..<200).contains(status) { return try readHead() }
         head = (status, try Self.length(lines.dropFirst()))
     }
@@ -81,7 +81,7 @@ struct AnswerParser: Sendable {
         return length
     }
 
-    /// Empty for the last one; nil while there is none whole.
+    /// Returns the next chunk; empty for the last one, nil while it is incomplete.
     private mutating func readChunk() throws -> [UInt8]? {
         guard let end = bytes.firstRange(of: Array("\r\n".utf8)) else { return nil }
         let digits = String(decoding: bytes[..<end.lowerBound], as: UTF8.self).prefix { $0 != ";" }

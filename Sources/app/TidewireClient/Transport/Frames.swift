@@ -1,4 +1,4 @@
-/// RFC 6455 as a client speaks it.
+/// Frames of RFC 6455, as a client sends them.
 enum Frames {
     enum Opcode: UInt8, Sendable {
         case continuation = 0
@@ -9,7 +9,7 @@ enum Frames {
         case pong = 10
     }
 
-    /// One frame, masked by a key of chance, as §5.3 wants it of clients.
+    /// Encodes one frame. RFC 6455 §5.3 requires clients to mask frames with a random key.
     static func encode(_ opcode: Opcode, _ payload: [UInt8], mask: UInt32) -> [UInt8] {
         var frame: [UInt8] = [0x80 | opcode.rawValue]
         switch payload.count {
@@ -30,7 +30,7 @@ enum Frames {
     }
 }
 
-/// Bytes of a server in, whole messages out.
+/// Parser that makes whole messages from a server's bytes.
 struct FrameParser: Sendable {
     enum Event: Sendable, Hashable {
         case text(String)
@@ -43,7 +43,7 @@ struct FrameParser: Sendable {
         let words: String
     }
 
-    /// Larger messages are refused, before they are in memory.
+    /// Maximum size of a message. A larger one is refused before it is in memory.
     static let maximumMessageBytes = 64 << 20
 
     private var bytes: [UInt8] = []
@@ -59,7 +59,7 @@ struct FrameParser: Sendable {
         bytes.append(contentsOf: more)
     }
 
-    /// Nil until more has come.
+    /// Returns the next event; nil until more bytes arrive.
     mutating func next() throws(Violation) -> Event? {
         while let (opcode, isFinal, payload) = try frame() {
             switch opcode {

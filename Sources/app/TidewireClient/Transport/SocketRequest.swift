@@ -2,7 +2,7 @@
     import Foundation
 
     extension SocketTransport {
-        /// A connection of its own, on a thread that ends with it.
+        /// Sends the request on a connection of its own, on a thread that ends with the connection.
         public func get(_ request: TransportRequest) async throws -> TransportAnswer {
             let mailbox = Mailbox<Result<TransportAnswer, Interruption>>()
             let certificates = trustedCertificates
@@ -34,7 +34,7 @@
     }
 
     private struct SocketRequest {
-        /// A server may take ten seconds to look through its log before it says anything.
+        /// Time limit in milliseconds. A server may search its log for ten seconds before it answers.
         private static let patience: Int32 = 30_000
 
         let request: TransportRequest
@@ -55,7 +55,7 @@
                 do {
                     parser.append(try stream.read(untilBell: false, patience: Self.patience))
                 } catch {
-                    // Of an answer that goes on until the connection ends this is the end.
+                    // The end of the connection is also the end of an answer without a length.
                     guard let answer = parser.ended() else { throw error }
                     return answer
                 }

@@ -3,7 +3,7 @@
     import Foundation
     import Glibc
 
-    /// A TCP connection, with TLS for `wss`, that its one thread reads and writes.
+    /// A TCP connection, with TLS for `wss`. One thread reads and writes it.
     final class SocketStream {
         private static let connectPatience: Int32 = 10_000
         private static let writePatience: Int32 = 30_000
@@ -58,7 +58,7 @@
             throw SocketFailure("\(host):\(port): \(words)")
         }
 
-        /// Nil once it is connected.
+        /// Returns the reason why the connection failed; nil once it is connected.
         private static func refusal(of answer: Int32, _ descriptor: Int32) -> String? {
             if answer == 0 { return nil }
             guard errno == EINPROGRESS else { return String(cString: strerror(errno)) }
@@ -91,7 +91,7 @@
             }
         }
 
-        /// What has come; nothing when the bell was rung meanwhile.
+        /// Reads the bytes that have arrived; empty if the bell rang meanwhile.
         func read(untilBell: Bool = true, patience: Int32 = connectPatience) throws -> [UInt8] {
             while true {
                 var buffer = [UInt8](repeating: 0, count: 64 << 10)
@@ -119,7 +119,7 @@
         }
     }
 
-    /// TLS by OpenSSL, with the server's name checked.
+    /// A TLS session by OpenSSL, which checks the server's name.
     final class TLSSession {
         enum Progress {
             case done
@@ -128,7 +128,7 @@
 
         private let context: OpaquePointer
         private let session: OpaquePointer
-        /// For which of poll's events it waits; nil when it cannot go on.
+        /// Events of poll that the session waits for; nil if it cannot continue.
         private(set) var waitsFor: Int32?
 
         init(_ descriptor: Int32, host: String, trustedCertificates: String?) throws {
@@ -170,7 +170,8 @@
             }
         }
 
-        /// 0 where it has to be waited for `waitsFor`, less when it is over.
+        /// Writes bytes. Returns 0 if the caller must wait for `waitsFor` first, and a negative number if the session
+        /// has ended.
         func write(_ bytes: UnsafeRawBufferPointer) -> Int {
             ERR_clear_error()
             var written = 0

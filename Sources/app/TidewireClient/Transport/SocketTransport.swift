@@ -4,10 +4,10 @@
     import Glibc
     import Synchronization
 
-    /// A socket of its own, for URLSession has no WebSocket here. Each connection has one thread, which waits for the socket
-    /// and for what is to be sent.
+    /// Transport over plain sockets, for systems where URLSession has no WebSocket. Each connection has one thread,
+    /// which waits for the socket and for messages to send.
     public struct SocketTransport: Transport {
-        /// A file of certificates to be trusted beside the system's.
+        /// File of certificates to trust in addition to the system's.
         public var trustedCertificates: String?
 
         public init(trustedCertificates: String? = nil) { self.trustedCertificates = trustedCertificates }
@@ -29,7 +29,8 @@
             var isClosing = false
         }
 
-        /// Beyond this the server takes nothing: the connection ends, and another one goes on where it was.
+        /// Maximum number of bytes that wait to be sent. Beyond it the server is not reading: the connection ends, and
+        /// a new one resumes.
         private static let maximumOutgoingBytes = 16 << 20
 
         private let request: TransportRequest
@@ -164,7 +165,7 @@
         }
     }
 
-    /// RFC 6455 §4.1.
+    /// Opening handshake of RFC 6455 §4.1.
     private struct Handshake {
         let text: String
         private let accept: String
@@ -191,7 +192,7 @@
 
         private static let maximumHeadBytes = 64 << 10
 
-        /// What came behind the answer's head.
+        /// Reads the answer and returns the bytes behind its head.
         func answered(by stream: SocketStream) throws -> [UInt8] {
             var bytes: [UInt8] = []
             let end = Array("\r\n\r\n".utf8)

@@ -1,8 +1,9 @@
 import Foundation
 
-/// Where a connection goes and what it says of itself.
+/// Address and headers of a connection or request.
 public struct TransportRequest: Sendable, Hashable {
-    /// `ws` or `wss`, of a request that has one answer `http` or `https`, with the key among its parameters.
+    /// URL with the key among its parameters: `ws` or `wss` for a connection, `http` or `https` for a request with one
+    /// answer.
     public let url: URL
     public let headers: [String: String]
 
@@ -16,11 +17,11 @@ public enum TransportEvent: Sendable, Hashable {
     case opened
     case text(String)
     case bytes([UInt8])
-    /// The last that is heard of it.
+    /// The last event of a connection.
     case ended(Interruption)
 }
 
-/// What a server answered to a request.
+/// A server's answer to an HTTP request.
 public struct TransportAnswer: Sendable, Hashable {
     public let status: Int
     public let body: [UInt8]
@@ -31,24 +32,25 @@ public struct TransportAnswer: Sendable, Hashable {
     }
 }
 
-/// What carries messages. There is one for each system, one in memory for tests, and apps may bring their own.
+/// Carries messages between client and server. There is one for each system and one in memory for tests. An app may
+/// provide its own.
 public protocol Transport: Sendable {
-    /// Returns at once; what becomes of it is heard, one event after the other, from any thread.
+    /// Starts a connection and returns at once. The transport reports events one after the other, from any thread.
     func connect(
         to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
     ) -> any TransportConnection
 
-    /// Asks once, by GET. Throws an `Interruption` where there is no answer.
+    /// Sends one GET request. Throws an `Interruption` if there is no answer.
     func get(_ request: TransportRequest) async throws -> TransportAnswer
 }
 
 public protocol TransportConnection: Sendable {
     func send(_ text: String)
-    /// Nothing is heard of it afterwards.
+    /// Closes the connection. No events follow.
     func close()
 }
 
-/// The one that this system has.
+/// Returns the transport of this system.
 public func systemTransport() -> any Transport {
     #if os(Linux)
         SocketTransport()

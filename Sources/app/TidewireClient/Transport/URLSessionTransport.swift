@@ -2,7 +2,7 @@
     import Foundation
     import Synchronization
 
-    /// Apple's own WebSocket.
+    /// Transport over Apple's own WebSocket.
     public struct URLSessionTransport: Transport {
         public init() {}
 
@@ -28,7 +28,7 @@
     }
 
     private final class URLSessionConnection: NSObject, TransportConnection, URLSessionWebSocketDelegate {
-        // Nil once nothing is to be heard any more.
+        // Nil once no more events may be reported.
         private let listener: Mutex<(@Sendable (TransportEvent) -> Void)?>
         private let task = Mutex<URLSessionWebSocketTask?>(nil)
 

@@ -1,8 +1,9 @@
-/// JSON as it came: numbers keep their digits, so that `int8` and `numeric` are exact whatever they are decoded as.
+/// JSON value whose numbers keep all their digits, so that `int8` and `numeric` are exact for any type they are decoded
+/// into.
 public enum JSONValue: Sendable, Hashable {
     case null
     case bool(Bool)
-    /// As it is written, e.g. `12345678901234567890.123`.
+    /// Number as written, e.g. `12345678901234567890.123`.
     case number(String)
     case string(String)
     case array([JSONValue])
@@ -20,7 +21,7 @@ public enum JSONValue: Sendable, Hashable {
     public var isNull: Bool { self == .null }
 }
 
-/// What is wrong with a text that should be JSON, and where; never the text itself.
+/// Error for a text that is not valid JSON, with the place; never with the text itself.
 public struct JSONError: Error, Hashable, CustomStringConvertible {
     public let expected: String
     public let offset: Int
@@ -29,7 +30,7 @@ public struct JSONError: Error, Hashable, CustomStringConvertible {
 }
 
 extension JSONValue {
-    /// Deeper is refused, so that no text exhausts the stack.
+    /// Maximum depth. Deeper JSON is refused, so that no text exhausts the stack.
     static let maximumDepth = 512
 
     public init(parsing text: String) throws(JSONError) { try self.init(parsing: Array(text.utf8)) }
@@ -39,7 +40,7 @@ extension JSONValue {
         self = try parser.document()
     }
 
-    /// What was said before is not read again: see `SaidBefore`.
+    /// Parses JSON, and reuses the columns of the previous message: see `SaidBefore`.
     init(parsing bytes: [UInt8], _ said: inout SaidBefore) throws(JSONError) {
         var parser = JSONParser(bytes, said)
         self = try parser.document()
@@ -47,8 +48,9 @@ extension JSONValue {
     }
 }
 
-/// Each message of a table names its columns and their types, which is half of a message of short rows: bytes that are the same
-/// as the last time are the same value, for an array is over where it is over.
+/// The `columns` array of the last message. Each message of a table contains its column names and types, often half of
+/// the message. If the next message has the same bytes, the parser reuses the value. An array is complete at its end,
+/// so equal bytes suffice.
 struct SaidBefore: Sendable {
     static let name = "columns"
     fileprivate var bytes: ArraySlice<UInt8> = []
@@ -151,7 +153,7 @@ private struct JSONParser {
             at += 1
             return .object(members)
         }
-        // Rows have more than a few columns: it would grow four times.
+        // Rows often have more than a few columns. Without this, the dictionary would grow four times.
         members.reserveCapacity(12)
         while true {
             skipBlanks()
@@ -217,7 +219,7 @@ private struct JSONParser {
         throw expected("\"")
     }
 
-    /// Behind `\u`; a pair of surrogates is one character, half a pair is the replacement character.
+    /// Reads the digits behind `\u`. A pair of surrogates is one character; half a pair is the replacement character.
     private mutating func unicodeScalar() throws(JSONError) -> Character {
         let first = try hexadecimal()
         if (0xd800..<0xdc00).contains(first), at + 1 < bytes.count, bytes[at] == UInt8(ascii: "\\"),
@@ -245,7 +247,7 @@ private struct JSONParser {
 }
 
 extension JSONValue {
-    /// Names in order, so that equal values are equal texts.
+    /// The value as JSON text. Names are sorted, so that equal values have equal texts.
     public var json: String {
         var bytes: [UInt8] = []
         write(to: &bytes)

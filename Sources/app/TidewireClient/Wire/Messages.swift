@@ -1,4 +1,4 @@
-/// What the client says: one message of the protocol's serializer 2.0.0.
+/// A message of the client, in the protocol's serializer 2.0.0.
 public struct ClientMessage: Sendable, Hashable {
     public var joinRef: String?
     public var ref: String?
@@ -14,7 +14,7 @@ public struct ClientMessage: Sendable, Hashable {
         self.payload = payload
     }
 
-    /// `[join_ref, ref, topic, event, payload]`.
+    /// The message as `[join_ref, ref, topic, event, payload]`.
     public var text: String {
         JSONValue.array([
             joinRef.map(JSONValue.string) ?? .null, ref.map(JSONValue.string) ?? .null, .string(topic), .string(event),
@@ -22,7 +22,7 @@ public struct ClientMessage: Sendable, Hashable {
         ]).json
     }
 
-    /// As a server reads it.
+    /// Parses a message as a server does.
     public init(parsing text: String) throws(JSONError) { try self.init(JSONValue(parsing: text)) }
 
     fileprivate init(_ json: JSONValue) throws(JSONError) {
@@ -32,14 +32,14 @@ public struct ClientMessage: Sendable, Hashable {
     }
 }
 
-/// What the server says.
+/// A message of the server.
 public struct ServerMessage: Sendable, Hashable {
     public var joinRef: String?
     public var ref: String?
     public var topic: String
     public var event: String
     public var payload: JSONValue
-    /// Of a broadcast whose payload is bytes; `payload` has its event.
+    /// Payload of a binary broadcast. `payload` then contains only its event and metadata.
     public var bytes: [UInt8]?
 
     public init(
@@ -66,12 +66,12 @@ public struct ServerMessage: Sendable, Hashable {
             payload: message.payload)
     }
 
-    /// As a server writes it.
+    /// The message in the form that a server sends.
     public var text: String {
         ClientMessage(joinRef: joinRef, ref: ref, topic: topic, event: event, payload: payload).text
     }
 
-    /// A binary frame: kind 4, a broadcast. Layout: `04 | topic | event | metadata lengths | encoding | …`.
+    /// Parses a binary frame of kind 4, a broadcast. Layout: `04 | topic | event | metadata lengths | encoding | …`.
     public init(parsing frame: [UInt8]) throws(JSONError) {
         guard frame.count >= 5, frame[0] == 4 else { throw JSONError(expected: "a broadcast", offset: 0) }
         let lengths = frame[1...3].map(Int.init)

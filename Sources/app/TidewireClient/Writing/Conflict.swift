@@ -1,12 +1,12 @@
 import Foundation
 
-/// What a row says of itself, for deciding between two of it.
+/// Facts about one version of a row, by which a conflict between two versions is resolved.
 public struct RowVersion: Sendable, Hashable {
-    /// When it was changed, by the clock of whoever changed it.
+    /// Time of the last change, by the clock of the device that made the change.
     public var updatedAt: Date?
-    /// Deleted softly.
+    /// True if the row is deleted softly.
     public var isDeleted: Bool
-    /// Where the server's log has it; nil for what has not been there.
+    /// Position of the version in the server's log; nil if the server does not have the version yet.
     public var position: Position?
 
     public init(updatedAt: Date?, isDeleted: Bool = false, position: Position? = nil) {
@@ -21,26 +21,26 @@ public struct RowVersion: Sendable, Hashable {
 }
 
 public enum Resolution: Sendable, Hashable {
-    /// Nothing is there: the remote row is inserted.
+    /// There is no local row: insert the remote row.
     case insert
     case takeRemote
-    /// The local row is newer; it will be sent.
+    /// The local row is newer. The client will send it.
     case keepLocal
     case deleteSoftly
-    /// It was deleted here, and somebody changed it later.
+    /// The row was deleted locally, and a later remote change restores it.
     case undelete
     case delete
 }
 
-/// Decides between a row here and a row from the server. An app with other rules brings its own.
+/// Resolves conflicts between a local row and a row from the server. An app may provide its own rules.
 public protocol ConflictPolicy: Sendable {
-    /// `hasUnsentWrite`: the local row has changes that the server has not been told.
+    /// Resolves a remote change. `hasUnsentWrite`: the local row has changes that the server has not received yet.
     func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> Resolution
-    /// The row is gone on the server.
+    /// Resolves the deletion of the row on the server.
     func resolveDeletion(local: RowVersion?, at position: Position?, hasUnsentWrite: Bool) -> Resolution
 }
 
-/// The last write wins:
+/// Policy by which the last write wins:
 ///
 /// | | |
 /// | --- | --- |
@@ -53,11 +53,11 @@ public protocol ConflictPolicy: Sendable {
 /// | gone on the server | gone, unless there is an unsent write |
 /// | the log had it before what is here | nothing changes |
 ///
-/// Dates count to the microsecond, as PostgreSQL has them.
+/// The policy compares dates to the microsecond, as PostgreSQL stores them.
 public struct LastWriteWins: ConflictPolicy {
     public enum Deletion: Sendable, Hashable {
         case wins
-        /// A write that was not sent yet makes the row anew.
+        /// An unsent write creates the row again.
         case losesToUnsentWrite
     }
 
@@ -80,7 +80,7 @@ public struct LastWriteWins: ConflictPolicy {
         return hasUnsentWrite && deletion == .losesToUnsentWrite ? .keepLocal : .delete
     }
 
-    /// Of another epoch, or none, nothing is known.
+    /// True if the first position is older. False if the epochs differ or a position is missing.
     private static func isOlder(_ position: Position?, than other: Position?) -> Bool {
         guard let position, let other, position.epoch == other.epoch else { return false }
         return position.offset < other.offset

@@ -1,9 +1,9 @@
 import Foundation
 
-/// A row that says when it was changed, which decides between it and another of it.
+/// A row with the time of its last change, by which a conflict between two versions is resolved.
 public protocol DatedRow: LiveRow {
     var updatedAt: Date? { get }
-    /// Of rows that are deleted softly; nil for all others.
+    /// Time of a soft deletion; nil for all other rows.
     var deletedAt: Date? { get }
 }
 
@@ -11,10 +11,10 @@ extension DatedRow {
     public var deletedAt: Date? { nil }
 }
 
-/// What the app has of a row.
+/// The app's local version of a row.
 public struct LocalRow: Sendable, Hashable {
     public var version: RowVersion
-    /// It has changes that the server has not been told.
+    /// True if the row has changes that the server has not received yet.
     public var hasUnsentWrite: Bool
 
     public init(_ version: RowVersion, hasUnsentWrite: Bool = false) {
@@ -23,25 +23,26 @@ public struct LocalRow: Sendable, Hashable {
     }
 }
 
-/// A batch with what has lost against the app's own rows left out: to be saved as it is, with its position.
+/// A batch without the changes that lost against the app's own rows. The app saves it as it is, with its position.
 public struct MergedBatch<Row: DatedRow>: Sendable {
-    /// To be stored in place of what is there, in the order of commits: each row once, as it is in the end.
+    /// Rows to store, in the order of commits. Each row occurs once, in its final version.
     public internal(set) var stored: [Row] = []
-    /// To be removed.
+    /// Ids of rows to remove.
     public internal(set) var removed: [Row.ID] = []
-    /// What the app has is newer: it stays.
+    /// Ids of rows whose local version is newer and stays.
     public internal(set) var kept: [Row.ID] = []
-    /// These are all rows there are: whatever the app has besides `stored` and `kept`, and has sent, is gone.
+    /// True if the batch has all existing rows. Every other local row that was already sent is then deleted.
     public internal(set) var isEverything = false
-    /// Where the rows stand that were stored, and where the app goes on.
+    /// Position of the stored rows, from which the app resumes.
     public internal(set) var position: Position?
-    /// As it came: problems, rows that could not be read, whether it has caught up.
+    /// The original batch: problems, unreadable rows, and whether the query has caught up.
     public let batch: Batch<Row>
 }
 
 extension LiveChanges where Row: DatedRow {
-    /// Takes each batch, decides between what it has and what is here, and gives the rest to be saved. Ends with the query, or
-    /// with an error of `apply`: nothing counts as saved then, and whoever asks again from the saved position is told it again.
+    /// Takes each batch, resolves conflicts with local rows, and passes the rest to `apply` for saving. Ends with the
+    /// query, or with an error of `apply`. After an error nothing counts as saved: a new query from the saved position
+    /// receives the same changes again.
     ///
     /// ```swift
     /// try await tidewire.live(Expense.self, where: \.ownerID == me, after: store.position)
@@ -51,9 +52,9 @@ extension LiveChanges where Row: DatedRow {
     /// ```
     ///
     /// - Parameters:
-    ///   - policy: who wins.
-    ///   - local: what the app has of a row.
-    ///   - apply: saves, in one transaction of the app's own.
+    ///   - policy: decides which version wins.
+    ///   - local: returns the app's version of a row.
+    ///   - apply: saves the batch, in one transaction of the app's own.
     nonisolated(nonsending) public func apply(
         merging policy: some ConflictPolicy = LastWriteWins(), with local: (Row.ID) throws -> LocalRow?,
         _ apply: (MergedBatch<Row>) throws -> Void
@@ -66,7 +67,7 @@ extension LiveChanges where Row: DatedRow {
 }
 
 extension Batch where Row: DatedRow {
-    /// See `LiveChanges.apply(merging:with:_:)`; for apps that take batches by themselves.
+    /// Merges one batch, for apps that take batches by themselves. See `LiveChanges.apply(merging:with:_:)`.
     public func merged(
         by policy: some ConflictPolicy, with local: (Row.ID) throws -> LocalRow?
     ) throws -> MergedBatch<Row> {
@@ -87,7 +88,7 @@ extension Batch where Row: DatedRow {
     }
 }
 
-/// What becomes of each row in one batch, which may have it several times.
+/// Outcome for each row of one batch, which may contain a row several times.
 private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
     enum End {
         case stored(Row)
@@ -124,7 +125,7 @@ private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
         if let end { outcomes[id] = (end, count) }
     }
 
-    /// As this batch has left it so far.
+    /// Returns the local row after the changes that this batch has made so far.
     private func local(_ id: Row.ID, _ stored: (Row.ID) throws -> LocalRow?) throws -> LocalRow? {
         switch outcomes[id]?.end {
         case .stored(let row): LocalRow(version(row), hasUnsentWrite: try stored(id)?.hasUnsentWrite ?? false)

@@ -1,6 +1,6 @@
 import Foundation
 
-/// One write that the server has not taken yet.
+/// A write that the server has not accepted yet.
 public struct PendingWrite: Sendable, Hashable, Codable {
     public enum Kind: String, Sendable, Codable {
         case insert
@@ -8,19 +8,19 @@ public struct PendingWrite: Sendable, Hashable, Codable {
         case delete
     }
 
-    /// The server is told it with the write, so that a repetition is none (an idempotency key).
+    /// Idempotency key. The client sends it with the write, so that the server recognizes a repetition.
     public let id: String
     public let table: String
-    /// The row's key, as text.
+    /// Key of the row, as text.
     public let row: String
     public var kind: Kind
-    /// The columns to be written.
+    /// Columns to write, with their values.
     public var values: [String: JSONValue]
-    /// The row that has to be there before, `table/key`, as a post before its comments.
+    /// Row that must exist before this one, as `table/key`: for example the post of a comment.
     public let parent: String?
-    /// Of several that wait only the newest is worth sending: a position on a map.
+    /// True if only the newest of several waiting writes is worth sending: for example a position on a map.
     public let newestOnly: Bool
-    /// Seconds since 1970, when it was made.
+    /// Time when the write was made, in seconds since 1970.
     public let madeAt: Double
     public internal(set) var failures = 0
     var isOut = false
@@ -42,15 +42,15 @@ public struct PendingWrite: Sendable, Hashable, Codable {
 
     public var name: String { table + "/" + row }
 
-    /// Tried again when the one whose place it takes would have been: each new position is no reason to try at once.
+    /// Takes over the retry time of the write that this one replaces. A newer write is no reason to try at once.
     mutating func waits(as former: PendingWrite) {
         failures = former.failures
         notBefore = former.notBefore
     }
 }
 
-/// Writes that wait for the network: in order for each row, parents before children, few where few are enough. A pure machine;
-/// `OfflineWrites` sends what it gives out.
+/// Writes that wait for the network: in order for each row, parents before children, and combined if possible. This
+/// type only keeps the state; `OfflineWrites` sends the writes.
 public struct OfflineQueue: Sendable, Hashable, Codable {
     public struct Limits: Sendable, Hashable, Codable {
         public var writes = 1000
@@ -65,11 +65,11 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         case tooLarge
     }
 
-    /// Why a write is not tried any more; what the app showed of it is to be taken back.
+    /// Reason why a write is given up. The app must then take back what it showed of the write.
     public enum Loss: Sendable, Hashable {
         case refused(String)
         case tooOld
-        /// What it needed before was lost.
+        /// A write that this one needed was lost.
         case parentLost
     }
 
@@ -80,7 +80,8 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     public func hasUnsent(_ table: String, _ row: String) -> Bool { writes.contains { $0.name == table + "/" + row } }
 
-    /// Joined with what waits for the same row and is not on its way: an update with an insert or update, a delete with all.
+    /// Adds a write. Combines it with waiting writes of the same row that are not being sent: an update with an insert
+    /// or update, a delete with all.
     public mutating func add(_ write: PendingWrite) throws(Refusal) {
         var write = write
         let before = writes
@@ -95,7 +96,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
                 nil
             }
         if let refusal {
-            // What it would have taken the place of is still to be sent.
+            // The write that it would have replaced must still be sent.
             writes = before
             throw refusal
         }
@@ -107,7 +108,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         case (.insert, .update), (.update, .update):
             writes[index].values.merge(write.values) { _, new in new }
             return true
-        // The server has not heard of it, if nothing of it is on its way: there is nothing to delete.
+        // The server has not received the insert, as no attempt was made. There is nothing to delete.
         case (.insert, .delete) where writes[index].failures == 0:
             let name = write.name
             writes.removeAll { $0.name == name && !$0.isOut }
@@ -127,7 +128,8 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         writes.reduce(0) { $0 + JSONValue.object($1.values).json.utf8.count + $1.name.utf8.count }
     }
 
-    /// Whoever comes later for the same row, or needs it, waits for the one before.
+    /// Indexes of the writes that need not wait. A later write of the same row, or of its child, waits for the earlier
+    /// one.
     private var free: [Int] {
         var blocked: Set<String> = []
         return writes.indices.filter { index in
@@ -138,7 +140,8 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         }
     }
 
-    /// What may be sent now; it is on its way until one of the following says how it ended.
+    /// Returns the writes that may be sent now. Each counts as being sent until `succeeded`, `failed` or `refused` is
+    /// called.
     public mutating func takeReady(at now: Date, atMost count: Int = 8) -> [PendingWrite] {
         let moment = now.timeIntervalSince1970
         let ready = free.filter { writes[$0].notBefore <= moment }.prefix(count)
@@ -148,7 +151,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     public mutating func succeeded(_ id: String) { writes.removeAll { $0.id == id } }
 
-    /// It is tried again, later each time.
+    /// Schedules a failed write for another attempt, with a longer delay each time.
     public mutating func failed(_ id: String, at now: Date, seed: UInt64) {
         guard let index = writes.firstIndex(where: { $0.id == id }) else { return }
         var chance = Chance(seed: seed)
@@ -159,7 +162,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         giveWay(index)
     }
 
-    /// What came while this one was on its way did not replace it then, and does now.
+    /// Removes a write that a newer one replaces. The newer one came while this one was being sent.
     private mutating func giveWay(_ index: Int) {
         let old = writes[index]
         let later = writes.indices.first { $0 > index && writes[$0].name == old.name }
@@ -168,7 +171,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         writes.remove(at: index)
     }
 
-    /// The server does not want it: it is gone, and with it whatever needed it. Of each the app is told.
+    /// Removes a write that the server refused, and all writes that needed it. Returns all of them for the app.
     public mutating func refused(_ id: String, _ reason: String) -> [(PendingWrite, Loss)] {
         guard let index = writes.firstIndex(where: { $0.id == id }) else { return [] }
         let write = writes.remove(at: index)
@@ -189,7 +192,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         return lost
     }
 
-    /// Those that nobody wants to make good any more.
+    /// Removes and returns writes that are older than the limit, and the writes that needed them.
     public mutating func dropOld(at now: Date) -> [(PendingWrite, Loss)] {
         let oldest = now.timeIntervalSince1970 - limits.age
         let old = writes.filter { $0.madeAt < oldest && !$0.isOut }
@@ -197,7 +200,8 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         return old.map { ($0, .tooOld) } + old.filter { $0.kind == .insert }.flatMap { dropChildren(of: $0.name) }
     }
 
-    /// After a launch nothing is on its way any more; what was may have arrived, which its id tells the server.
+    /// Resets the writes that were being sent when the app ended. They may have arrived; the server recognizes them by
+    /// their ids.
     public mutating func launched() {
         for index in writes.indices.reversed() where writes[index].isOut {
             writes[index].isOut = false
@@ -205,7 +209,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         }
     }
 
-    /// When something is due that waits for its time.
+    /// Time when the next waiting write is due.
     public var nextMoment: Date? {
         free.map { writes[$0].notBefore }.min().map { Date(timeIntervalSince1970: $0) }
     }

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Keeps an offline queue in the client's storage and sends what it gives out. Cleared when somebody signs out.
+/// A queue of writes in the client's storage, which are sent when possible. Signing out clears the queue.
 ///
 /// ```swift
 /// let writes = OfflineWrites(storage: storage) { write in await api.upsert(write) }
@@ -12,9 +12,9 @@ import Synchronization
 public final class OfflineWrites: Sendable {
     public enum Answer: Sendable {
         case done
-        /// Not now: no network, a server that is busy.
+        /// The write cannot be done now: there is no network, or the server is busy.
         case later
-        /// Never: no right, a constraint.
+        /// The write can never succeed: the user has no right, or a constraint forbids it.
         case refused(String)
     }
 
@@ -49,7 +49,7 @@ public final class OfflineWrites: Sendable {
         bell.put(())
     }
 
-    /// A write that is made now, of these columns of a row.
+    /// Adds a write of these columns of a row, with the current time.
     public func add(
         _ kind: PendingWrite.Kind, _ table: String, _ row: String, _ values: [String: JSONValue] = [:],
         parent: String? = nil, newestOnly: Bool = false
@@ -60,10 +60,10 @@ public final class OfflineWrites: Sendable {
                 madeAt: date()))
     }
 
-    /// The network is back.
+    /// Tries again at once. Call it when the network is back.
     public func wake() { bell.put(()) }
 
-    /// Another person's writes are nobody else's.
+    /// Removes all writes, so that they are not sent for another user.
     public func clear() { change { $0 = OfflineQueue() } }
 
     private func change<Value: Sendable, Failure>(
@@ -77,10 +77,11 @@ public final class OfflineWrites: Sendable {
         return try answer.get()
     }
 
-    /// Ends `run`, once what is on its way has ended.
+    /// Ends `run` after the write that is being sent.
     public func end() { bell.finish(discarding: true) }
 
-    /// Sends what is ready, and says what was taken and what was lost, until its task is cancelled or it is ended.
+    /// Sends writes that are ready, and reports accepted and lost writes. Runs until its task is cancelled or `end` is
+    /// called.
     public func run(
         sent: (PendingWrite) async -> Void = { _ in }, lost: (PendingWrite, OfflineQueue.Loss) async -> Void
     ) async {

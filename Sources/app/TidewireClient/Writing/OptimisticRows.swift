@@ -1,44 +1,47 @@
-/// Rows with those that are not on the server yet: shown at once under a temporary id, one entry at the end whichever comes
-/// first, the server's answer or the change itself, and gone again if it fails.
+/// Rows from the server, together with local rows that are not on the server yet. A local row is shown at once under a
+/// temporary id. It becomes one entry when the server's answer or the change arrives, whichever comes first. If the
+/// write fails, the row disappears.
 ///
-/// What belongs together is known by an origin: a value that the app writes into a column of its choice, or the row's id where
-/// the app chooses that. Not by who wrote it, which would also hide the same person's other device.
+/// An origin connects a local row with its change. An origin is a value that the app writes into a column of its
+/// choice, or the row's id if the app chooses it. The author would not do: changes from the user's other devices would
+/// be hidden.
 public struct OptimisticRows<Row: LiveRow>: Sendable {
     public typealias Origin = String
 
     private struct Pending: Sendable {
         let origin: Origin
         let row: Row
-        /// The server has told of the row since it was written.
+        /// True if the server has sent a change of the row since the write.
         var isHeard = false
     }
 
-    /// What the server has said; what is shown is this with what is pending over it.
+    /// Rows as the server sent them. The shown rows are these, overlaid with the pending ones.
     private var confirmed: [Row.ID: Row] = [:]
-    /// The later one came to be known, the larger.
+    /// Order of the rows: a row that became known later has a larger number.
     private var places: [Row.ID: Int] = [:]
     private var nextPlace = 0
     private var pending: [Pending] = []
-    /// Deleted while something is pending, whose answer may speak of it as if it were there.
+    /// Rows that were deleted while a write is pending. A late answer may still contain them.
     private var gone: Set<Row.ID> = []
     private let origin: @Sendable (Row) -> Origin?
 
-    /// - Parameter origin: what the row's column says of where it comes from.
+    /// - Parameter origin: returns the row's origin from its column; nil if the row has none.
     public init(origin: @escaping @Sendable (Row) -> Origin?) { self.origin = origin }
 
-    /// In the order in which they came to be known.
+    /// All rows, in the order in which they became known.
     public var all: [Row] { places.sorted { $0.value < $1.value }.compactMap { self[$0.key] } }
     public var pendingOrigins: Set<Origin> { Set(pending.map(\.origin)) }
     public subscript(id: Row.ID) -> Row? { pending.last { $0.row.id == id }?.row ?? confirmed[id] }
 
-    /// Shown at once; what the server says of it has this origin.
+    /// Shows a row at once. The later change from the server is recognized by this origin.
     public mutating func write(_ row: Row, origin: Origin) {
         pending.removeAll { $0.origin == origin }
         pending.append(Pending(origin: origin, row: row))
         place(row.id)
     }
 
-    /// The server's answer to it. What has been told of the row meanwhile counts more: it may be newer.
+    /// Records the server's answer to a write. A change of the row that arrived meanwhile takes precedence, as it may
+    /// be newer.
     public mutating func succeeded(_ origin: Origin, _ row: Row) {
         guard let own = settle(origin, at: row.id) else { return }
         let isHeard = own.row.id == row.id ? own.isHeard : confirmed[row.id] != nil
@@ -46,14 +49,14 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         tidy([own.row.id, row.id])
     }
 
-    /// The server has taken it, and does not say how it is stored: as it was written. An origin that nothing has is none of
-    /// these rows, and changes nothing.
+    /// Records that the server accepted a write without returning the stored row; the written row counts as stored. An
+    /// unknown origin changes nothing.
     public mutating func succeeded(_ origin: Origin) {
         guard let own = pending.last(where: { $0.origin == origin }) else { return }
         succeeded(origin, own.row)
     }
 
-    /// It is as it was. Whatever somebody else has made of the row meanwhile stays.
+    /// Takes a failed write back. Changes that others made to the row meanwhile remain.
     public mutating func failed(_ origin: Origin) {
         let failed = pending.filter { $0.origin == origin }
         pending.removeAll { $0.origin == origin }
@@ -69,21 +72,21 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
             for index in pending.indices where pending[index].row.id == row.id { pending[index].isHeard = true }
             if let name = origin(row) { _ = settle(name, at: row.id) }
         case .deleted(let id, _), .left(let id, _):
-            // Of what was there and is gone nothing is to be written any more.
+            // A row that existed and is deleted: its pending writes are void.
             if confirmed.removeValue(forKey: id) != nil { pending.removeAll { $0.row.id == id } }
             if !pending.isEmpty { gone.insert(id) }
         }
         tidy([change.id])
     }
 
-    /// Everything there is; one's own that are not there yet stay.
+    /// Replaces all confirmed rows. Local rows that are not on the server yet remain.
     public mutating func replaceAll(_ fetched: [Row]) {
         confirmed = [:]
         for row in fetched { hear(.inserted(row)) }
         tidy(Array(places.keys))
     }
 
-    /// It is known under this id from now on, in the place where it was shown.
+    /// Settles a pending row under its final id. The row keeps its place in the order.
     private mutating func settle(_ origin: Origin, at id: Row.ID) -> Pending? {
         guard let index = pending.firstIndex(where: { $0.origin == origin }) else { return nil }
         let own = pending.remove(at: index)
@@ -97,14 +100,14 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         nextPlace += 1
     }
 
-    /// Those that are not there any more have no place.
+    /// Removes the order numbers of rows that no longer exist.
     private mutating func tidy(_ ids: [Row.ID]) {
         for id in ids where self[id] == nil { places[id] = nil }
         if pending.isEmpty { gone = [] }
     }
 }
 
-/// Counts by group, of things that are known by their key: what is told twice, or in another order, counts once.
+/// Counts by group, for items with keys. An item that arrives twice, or in another order, counts once.
 public struct KeyedCounts<Group: Hashable & Sendable, Key: Hashable & Sendable>: Sendable {
     private var groups: [Key: Group] = [:]
     public private(set) var counts: [Group: Int] = [:]
@@ -128,12 +131,12 @@ public struct KeyedCounts<Group: Hashable & Sendable, Key: Hashable & Sendable>:
     public mutating func removeAll() { (groups, counts) = ([:], [:]) }
 }
 
-/// Things that are there or not, by key, as likes of posts: shown at once as this person left them and counted by group. Whatever
-/// is told when, and however often, what is shown in the end is what the server has.
+/// Keys that exist or not, such as likes of posts, counted by group. The user's own changes show at once. In the end
+/// the result is always the server's state, regardless of the order and number of messages.
 public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendable>: Sendable {
     private struct Wish: Sendable {
         var isThere: Bool
-        /// The server has taken it; until it has told of the key, nobody knows better.
+        /// True if the server has accepted the write but has not sent the key's change yet.
         var isAnswered = false
         var isHeard = false
     }
@@ -155,16 +158,16 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
         }
     }
 
-    /// Shown at once.
+    /// Shows the user's change of a key at once.
     public mutating func write(_ key: Key, isThere: Bool) { wishes[key] = Wish(isThere: isThere) }
 
-    /// All that was written of it has been taken by the server.
+    /// Records that the server has accepted all writes of the key.
     public mutating func succeeded(_ key: Key) {
         wishes[key]?.isAnswered = true
         if wishes[key]?.isHeard == true { wishes[key] = nil }
     }
 
-    /// It is as the server has it.
+    /// Takes the user's change back. The key is shown as the server has it.
     public mutating func failed(_ key: Key) { wishes[key] = nil }
 
     public mutating func hear(_ key: Key, isThere: Bool) {
@@ -173,7 +176,7 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
         if wishes[key]?.isAnswered == true { wishes[key] = nil }
     }
 
-    /// Everything there is.
+    /// Replaces all keys by those that exist on the server.
     public mutating func replaceAll(_ keys: some Sequence<Key>) {
         confirmed.removeAll()
         for key in keys { confirmed.insert(key, in: group(key)) }
