@@ -1,7 +1,7 @@
 import TidewireClient
 
-/// A filter as a hub reads it, for the hub in memory: comparisons, `in`, `is.null`, `not`, `and`, `or`. What it does not know
-/// matches nothing.
+/// A filter as a hub parses it, for the hub in memory: comparisons, `in`, `is.null`, `not`, `and`, `or`. An unknown
+/// condition matches no row.
 struct FilterText {
     private let parts: [String]
 
@@ -11,7 +11,7 @@ struct FilterText {
         parts.allSatisfy { Self.condition($0, separator: "=", record) ?? false }
     }
 
-    /// At commas outside of parentheses and quotes.
+    /// Splits at commas outside of parentheses and quotes.
     private static func split(_ text: String) -> [String] {
         var parts = [""]
         var (depth, isQuoted, isEscaped) = (0, false, false)
@@ -37,7 +37,7 @@ struct FilterText {
         return parts
     }
 
-    /// Nil is SQL's unknown.
+    /// Evaluates a condition; nil is SQL's unknown.
     private static func condition(_ text: String, separator: Character, _ record: [String: JSONValue]) -> Bool? {
         for (word, isAll) in [("and", true), ("or", false)] {
             for negation in ["", "not."] {
@@ -90,7 +90,7 @@ struct FilterText {
         return (try? JSONValue(parsing: value))?.text ?? value
     }
 
-    /// Numbers as numbers, everything else as text in any case.
+    /// Compares numbers as numbers, and everything else as text regardless of case.
     private static func order(_ one: String, _ other: String) -> Int {
         if let one = Double(one), let other = Double(other) { return one < other ? -1 : one > other ? 1 : 0 }
         let (one, other) = (one.lowercased(), other.lowercased())

@@ -1,7 +1,7 @@
 import Synchronization
 import TidewireClient
 
-/// A clock that stands still until the test moves it. What is due happens on the thread that does.
+/// A clock that moves only when the test moves it. Due calls happen on the thread that moves it.
 public final class ManualClock: ClientClock {
     private struct Alarm {
         let due: Duration
@@ -23,7 +23,7 @@ public final class ManualClock: ClientClock {
         state.withLock { $0.alarms.append(Alarm(due: moment, perform: perform)) }
     }
 
-    /// Time goes by; whatever is due meanwhile happens in its order.
+    /// Moves the clock. Calls that become due happen in their order.
     public func advance(by duration: Duration) {
         let end = now + duration
         while let perform = next(until: end) { perform() }

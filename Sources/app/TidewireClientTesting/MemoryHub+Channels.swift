@@ -88,7 +88,7 @@ extension MemoryHub {
 
     // MARK: Rows
 
-    /// What is there: all that was ever inserted, with what became of it.
+    /// Returns the existing rows, computed from all logged changes.
     private func rows(_ table: String, _ state: State) -> [[String: JSONValue]] {
         var order: [[JSONValue?]] = []
         var rows: [[JSONValue?]: [String: JSONValue]] = [:]
@@ -148,7 +148,7 @@ extension MemoryHub {
         }
     }
 
-    /// Live is a replay whose position is the end.
+    /// Sends each channel its next entries. Live delivery is a replay whose position is the end.
     func deliver(_ state: inout State) {
         for (peer, channel) in channels(&state) {
             var channel = channel
@@ -169,7 +169,7 @@ extension MemoryHub {
         }
     }
 
-    /// Nil for what the channel does not hear of.
+    /// Returns the entry as the channel sees it; nil if the channel must not receive it.
     func view(_ entry: Entry, _ channel: Channel) -> JSONValue? {
         let bindings = channel.bindings.filter { $0.table == entry.table || $0.table == "*" }
         guard !bindings.isEmpty else { return nil }
@@ -249,7 +249,7 @@ extension MemoryHub {
         }
     }
 
-    /// Its channels go; others hear that it is not present any more.
+    /// Removes the peer's channels, and tells other clients that it is no longer present.
     func leave(_ peer: Int, _ state: inout State) {
         let channels = state.peers[peer]?.channels ?? [:]
         state.peers[peer]?.channels = [:]

@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// `GET /api/changes`.
+/// Handler of `GET /api/changes`.
 extension MemoryHub {
     public func get(_ request: TransportRequest) async throws -> TransportAnswer {
         let asked = PageRequest(request)

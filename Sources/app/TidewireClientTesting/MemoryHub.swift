@@ -2,8 +2,8 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// A hub in memory: what an app's tests need of a server. Everything happens at once, on the thread that does it, and faults
-/// happen when the test says so.
+/// A hub in memory for tests of apps. Everything happens at once, on the calling thread, and faults happen only when
+/// the test causes them.
 ///
 /// ```swift
 /// let (hub, clock) = (MemoryHub(), ManualClock())
@@ -19,7 +19,7 @@ public final class MemoryHub: Transport {
         let new: [String: JSONValue]
         let old: [String: JSONValue]
         let commit: String
-        /// Told to everybody whatever it is: a row without its large values, a wrong one.
+        /// Payload sent to every channel as it is: for example a row without its large values, or a malformed one.
         let raw: JSONValue?
     }
 
@@ -30,7 +30,7 @@ public final class MemoryHub: Transport {
         let hearsPosition: Bool
         let hearsItself: Bool
         var token: String?
-        /// The next entry.
+        /// Index of the next entry to send.
         var cursor: Int
         var previous: String
         let presenceKey: String
@@ -44,13 +44,13 @@ public final class MemoryHub: Transport {
     struct State {
         var epoch = "e1"
         var log: [Entry] = []
-        /// Older ones are gone.
+        /// Index of the oldest entry that the log still has.
         var first = 0
         var peers: [Int: Peer] = [:]
         var nextPeer = 1
         var refusal: Interruption?
         var keepsPositions = true
-        /// The next answers to who asks for rows: whether asking again may help.
+        /// Refusals of the next requests for rows; true if a repetition may help.
         var rowsRefusals: [Bool] = []
         var snapshots = 0
         var requests = 0
@@ -59,7 +59,7 @@ public final class MemoryHub: Transport {
         var presences: [String: [String: (peer: Int, ref: String, payload: JSONValue)]] = [:]
         var nextPresence = 1
         var connections = 0
-        /// What is said waits here while it is being said, and as long as the test holds it back.
+        /// Events to deliver. They wait here while others are delivered, and while the test holds them back.
         var outbox: [(peer: Int, event: TransportEvent)] = []
         var isDelivering = false
         var isHeld = false
@@ -72,8 +72,8 @@ public final class MemoryHub: Transport {
     let key: [String]
 
     /// - Parameters:
-    ///   - key: the columns by which rows are told in deletes.
-    ///   - sees: the policies: whether somebody may see a row.
+    ///   - key: key columns, by which deletes identify rows.
+    ///   - sees: stands for the policies: true if the user of a token may see a row.
     public init(
         key: [String] = ["id"],
         sees: @escaping @Sendable (_ token: String?, _ table: String, _ row: [String: JSONValue]) -> Bool = { _, _, _ in
@@ -96,7 +96,8 @@ public final class MemoryHub: Transport {
 
     public func delete(_ table: String, _ row: [String: JSONValue]) { commit([(table, row, [:])]) }
 
-    /// Several changes in one transaction: each a table, the row before and the row after; an empty one is none.
+    /// Commits several changes in one transaction. Each has a table, the old row and the new row; an empty row means
+    /// none.
     public func commit(_ changes: [(table: String, old: [String: JSONValue], new: [String: JSONValue])]) {
         state.withLock { state in
             state.commits += 1
@@ -111,7 +112,7 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// A change exactly as it is given.
+    /// Sends a change exactly as given.
     public func tell(_ data: JSONValue) {
         state.withLock { state in
             let table = data["table"]?.text ?? ""
@@ -121,7 +122,7 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// A broadcast of somebody else.
+    /// Sends a broadcast of another client.
     public func broadcast(_ topic: String, _ event: String, _ payload: JSONValue) {
         state.withLock { state in say(event, payload, to: "realtime:" + topic, but: nil, &state) }
         flush()
@@ -140,10 +141,10 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// Nobody is let in, until nil is given.
+    /// Refuses all new connections until it is called with nil.
     public func refuseConnections(_ refusal: Interruption?) { state.withLock { $0.refusal = refusal } }
 
-    /// What is said waits, until it is let go.
+    /// Holds all messages back until `release` is called.
     public func hold() { state.withLock { $0.isHeld = true } }
 
     public func release() {
@@ -151,10 +152,10 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// The log lets go of all but the latest entries.
+    /// Removes all entries of the log but the latest.
     public func retain(latest count: Int) { state.withLock { $0.first = max($0.first, $0.log.count - count) } }
 
-    /// History has a gap: the epoch is another, and connections end.
+    /// Simulates a gap in history: a new epoch begins, and all connections end.
     public func loseHistory() {
         state.withLock { state in
             state.epoch += "x"
@@ -163,15 +164,15 @@ public final class MemoryHub: Transport {
         cut()
     }
 
-    /// From now on it is a server of the same protocol that keeps no positions.
+    /// Makes the hub a server of the same protocol that keeps no positions.
     public func forgetPositions() { state.withLock { $0.keepsPositions = false } }
 
-    /// Whoever asks for the rows there are is refused so many times. Where it may help to ask again, the client does.
+    /// Refuses the next requests for rows. If `mayHelp` is true, the client asks again.
     public func refuseRows(times: Int, mayHelp: Bool = true) {
         state.withLock { $0.rowsRefusals += Array(repeating: mayHelp, count: times) }
     }
 
-    /// The token is over: its channels end, and it opens none.
+    /// Expires a token: its channels end, and it can join no new ones.
     public func expire(_ token: String) {
         state.withLock { state in
             state.expired.insert(token)
@@ -188,7 +189,7 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// A message of the hub's own words to every channel.
+    /// Sends a system message to every channel.
     public func announce(code: String, _ message: String, isError: Bool = true) {
         state.withLock { state in
             for (peer, channel) in channels(&state) {
@@ -202,16 +203,16 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// Sockets that look open and are not.
+    /// Stops answering heartbeats: sockets look open but are dead.
     public func fallSilent() { state.withLock { $0.answersHeartbeats = false } }
 
     // MARK: What tests look at
 
-    /// What clients have said, in order.
+    /// Messages that clients have sent, in order.
     public var messages: [ClientMessage] { state.withLock { $0.messages } }
-    /// How often somebody was told all rows there are.
+    /// Number of times that the hub sent all existing rows.
     public var snapshots: Int { state.withLock { $0.snapshots } }
-    /// Asked over HTTP.
+    /// Number of requests over HTTP.
     public var requests: Int { state.withLock { $0.requests } }
     public var connections: Int { state.withLock { $0.connections } }
     public var openConnections: Int { state.withLock { $0.peers.count } }
