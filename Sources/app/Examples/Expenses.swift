@@ -2,8 +2,8 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// The devices of one person keep their expenses alike: six tables on one subscription, the last write wins, and what is
-/// written without a network is sent later.
+/// Synchronizes a user's expenses across devices: six tables on one subscription. The last write wins, and writes made
+/// without a network are sent later.
 @MainActor @Observable
 public final class ExpensesModel {
     public static let tables = [
@@ -11,7 +11,7 @@ public final class ExpensesModel {
         "subscription_reminders",
     ]
 
-    /// A row as it is kept, with what decides between it and another of it.
+    /// A stored row, with the version by which conflicts are resolved.
     public struct Record: Sendable {
         public var image: RowImage
         public var version: RowVersion
@@ -24,7 +24,8 @@ public final class ExpensesModel {
         }
     }
 
-    /// What the app saves in one go: the rows, where they stand, and as what the server has those that were written since.
+    /// State that the app saves at once: the rows, their position, and the server's versions of rows with unsent
+    /// writes.
     public struct Saved: Sendable {
         public var records: [String: [String: Record]] = [:]
         public var position: Position?
@@ -34,10 +35,10 @@ public final class ExpensesModel {
     }
 
     public private(set) var saved: Saved
-    /// How often something was saved: bursts are one save.
+    /// Number of saves. A burst of changes is one save.
     public private(set) var saves = 0
     public private(set) var problems: [Problem] = []
-    /// What there is is known.
+    /// True once the existing rows are known.
     public private(set) var hasBegun = false
 
     private let tidewire: Tidewire
@@ -52,7 +53,7 @@ public final class ExpensesModel {
         self.saved = saved
     }
 
-    /// Green means that nothing that was missed is still on its way, and nothing of one's own either.
+    /// True if all missed changes have arrived and all own writes have been sent.
     public var isSynced: Bool { tidewire.state == .live && writes.waiting.isEmpty }
 
     public func record(_ table: String, _ id: UUID) -> Record? { saved.records[table]?[id.uuidString.lowercased()] }
@@ -75,7 +76,7 @@ public final class ExpensesModel {
         if !batch.changes.isEmpty { saves += 1 }
     }
 
-    /// What there is now; what was not sent yet stays, unless the server has something newer.
+    /// Replaces all rows. Unsent rows remain, unless the server has a newer version.
     private func replaceAll(_ rows: [RowChange], at position: Position?) {
         let before = saved.records
         saved.records = [:]
@@ -107,7 +108,7 @@ public final class ExpensesModel {
         }
     }
 
-    /// Shown at once, sent when it can be.
+    /// Shows a write at once, and sends it when possible.
     public func write(_ table: String, _ id: UUID, _ values: [String: JSONValue], at date: Date = Date()) throws {
         let key = id.uuidString.lowercased()
         let former = saved.records[table]?[key]
@@ -120,7 +121,7 @@ public final class ExpensesModel {
         saved.records[table, default: [:]][key] = Record(image, at: former?.version.position)
     }
 
-    /// What the server refused is as the server has it.
+    /// Sends writes. A write that the server refuses is replaced by the server's version.
     public func sendWrites() async {
         await writes.run { write in
             if !writes.hasUnsent(write.table, write.row) { saved.former[write.name] = nil }

@@ -2,7 +2,7 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// A row without an id of its own: its key is two columns.
+/// A row without an id of its own. Its key consists of two columns.
 public struct Like: LiveRow, Hashable {
     public struct Key: Hashable, Decodable, Sendable {
         public let postID: UUID
@@ -23,7 +23,7 @@ public struct Comment: LiveRow, Hashable {
     public let body: String
 }
 
-/// What people make of posts: counts that never count twice, and comments, one's own at once.
+/// Likes and comments of posts. Likes never count twice, and the user's own comments show at once.
 @MainActor @Observable
 public final class FeedReactions {
     public private(set) var problems: [Problem] = []
@@ -71,7 +71,7 @@ public final class FeedReactions {
             isThere ? .insert : .delete, Like.table, row,
             ["post_id": .string(post.filterText), "user_id": .string(me.filterText)])
         likes.write(key, isThere: isThere)
-        // Taken back before it was sent.
+        // The like was taken back before it was sent.
         if !writes.hasUnsent(Like.table, row) { likes.failed(key) }
     }
 
@@ -95,7 +95,7 @@ public final class FeedReactions {
         }
     }
 
-    /// Of several for one like the last one says whether it is there.
+    /// Returns the like of a write; nil unless it is the last of several for that like, which decides the result.
     private func like(_ write: PendingWrite) -> Like.Key? {
         guard write.table == Like.table, !writes.hasUnsent(write.table, write.row) else { return nil }
         return try? RowImage(write.values).decode(Like.Key.self)

@@ -2,7 +2,7 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// A friend request, and what became of it.
+/// A friend request and its status.
 public struct Friendship: LiveRow, Hashable {
     public enum Status: String, Decodable, FilterValue {
         case pending, accepted, declined, blocked
@@ -21,7 +21,7 @@ public struct Friendship: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Friend requests as an app shows them: a badge, a list, and a toast for each thing that happened, once.
+/// Friend requests for an app: a badge, a list, and one toast for each event.
 @MainActor @Observable
 public final class FriendshipsModel {
     public enum Toast: Sendable, Hashable {
@@ -36,7 +36,7 @@ public final class FriendshipsModel {
     private let tidewire: Tidewire
     private let me: UUID
     private let fetch: @Sendable () async throws -> [Friendship]
-    /// What there was is known; from here on changes are news.
+    /// True once the existing requests are known. Later changes are news.
     @ObservationIgnored public private(set) var hasBegun = false
 
     public init(_ tidewire: Tidewire, me: UUID, fetch: @escaping @Sendable () async throws -> [Friendship]) {
@@ -53,7 +53,7 @@ public final class FriendshipsModel {
             })
     }
 
-    /// In the view's `.task`: it ends with the view, and may be begun again.
+    /// Runs in the view's `.task`. It ends with the view, and may be called again.
     public func run() async {
         let mine: Filter<Friendship> = \.requesterID == me || \.addresseeID == me
         for await batch in tidewire.live(Friendship.self, where: mine, window: .immediate, fetch: fetch) {
@@ -65,7 +65,7 @@ public final class FriendshipsModel {
     private func take(_ batch: Batch<Friendship>) {
         problems += batch.problems
         if let rows = batch.rows {
-            // After a gap it is told what came meanwhile; at the start of the app it is not news.
+            // After a gap, rows that arrived meanwhile are news. At the start of the app they are not.
             if hasBegun { for row in rows { tell(row, was: friendships[row.id]) } }
             friendships = Dictionary(rows.map { ($0.id, $0) }) { _, last in last }
             hasBegun = true

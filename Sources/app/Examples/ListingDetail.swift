@@ -13,7 +13,7 @@ public struct ListingNote: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Work on a listing; which of it somebody sees, his job decides.
+/// Work on a listing. A user's job decides which work the user sees.
 public struct Activity: LiveRow, Hashable {
     public static let table = "activities"
     public let id: String
@@ -51,7 +51,7 @@ public final class ListingDetail {
         _ = await (notes, activities)
     }
 
-    /// Shown at once, sent when it can be.
+    /// Shows a note at once, and sends it when possible.
     public func addNote(_ content: String) throws {
         let id = "note_" + UUID().filterText
         try writes.add(

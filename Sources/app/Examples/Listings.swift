@@ -41,14 +41,14 @@ public struct Acknowledgment: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// An office's listings: every screen follows what it shows, and nothing is ever fetched by hand.
+/// Listings of an office. Every screen follows its rows, and no code fetches them by hand.
 @MainActor @Observable
 public final class ListingsModel {
     public let listings: LiveQuery<Listing>
-    /// Those that are open to anybody, and one's own.
+    /// Tasks that are open to everyone, and the user's own.
     public let tasks: LiveQuery<AgentTask>
     public let acknowledgments: LiveQuery<Acknowledgment>
-    /// The screen of one listing, while it is open.
+    /// Screen of one listing, while it is open.
     public private(set) var detail: ListingDetail?
     public private(set) var losses: [Problem] = []
 
@@ -68,7 +68,7 @@ public final class ListingsModel {
     }
 
     public var myListings: [Listing] { listings.rows.filter { $0.assignee == me } }
-    /// What nobody has told the office yet that he has seen it: the badge is their number.
+    /// Listings that the user has not acknowledged. The badge shows their number.
     public var inbox: [Listing] {
         let seen = Set(acknowledgments.rows.map(\.listingID))
         return listings.rows.filter { !seen.contains($0.id) }
@@ -85,7 +85,7 @@ public final class ListingsModel {
         _ = await (listings, tasks, acknowledgments)
     }
 
-    /// In the detail view's `.task`: it is closed when the view goes.
+    /// Runs in the detail view's `.task`. The detail closes when the view disappears.
     public func open(_ listing: String) async {
         let detail = ListingDetail(tidewire, listing, writes: writes, me: me)
         self.detail = detail
@@ -113,7 +113,7 @@ public final class ListingsModel {
 
     public func sendWrites() async {
         await writes.run { write in
-            // Of several for one row the last one says what it is.
+            // Of several writes for one row, the last one decides its state.
             guard !writes.hasUnsent(write.table, write.row) else { return }
             acknowledgments.succeeded(write.row)
             tasks.succeeded(write.row)

@@ -2,7 +2,7 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// Where somebody was.
+/// A user's location at one time.
 public struct Location: LiveRow, Hashable {
     public static let table = "locations_stream"
     public let id: UUID
@@ -29,14 +29,14 @@ public struct OperationMessage: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Members of an operation see each other on a map, and write to each other.
+/// Map on which members of an operation see each other, with a chat.
 @MainActor @Observable
 public final class OperationModel {
-    /// Older locations are no part of a trail.
+    /// Length of a trail in seconds. Older locations are left out.
     public static let trail: TimeInterval = 600
 
     public private(set) var problems: [Problem] = []
-    /// Who has the map open.
+    /// Users who have the map open.
     public private(set) var online: Set<UUID> = []
     public private(set) var hasBegun = false
 
@@ -73,7 +73,7 @@ public final class OperationModel {
 
     // MARK: What is followed
 
-    /// In the view's `.task`.
+    /// Runs in the view's `.task`.
     public func run() async {
         async let map: Void = followLocations()
         async let chat: Void = followMessages()
@@ -115,7 +115,7 @@ public final class OperationModel {
 
     // MARK: What is done
 
-    /// Of several that wait for the network the newest goes.
+    /// Publishes a location. Of several that wait for the network, only the newest is sent.
     public func publish(latitude: Double, longitude: Double) throws {
         let values: [String: JSONValue] = [
             "id": .string(UUID().filterText), "operation_id": .string(operation.filterText),
@@ -125,7 +125,7 @@ public final class OperationModel {
         try writes.add(.insert, Location.table, me.filterText, values, newestOnly: true)
     }
 
-    /// Shown at once, sent when it can be.
+    /// Shows a message at once, and sends it when possible.
     public func send(_ content: String) throws {
         let message = OperationMessage(id: UUID(), userID: me, content: content, createdAt: now())
         let values: [String: JSONValue] = [

@@ -25,7 +25,7 @@ public struct Follow: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Posts of those whom somebody follows, with likes and comments that count; new posts wait behind a banner.
+/// Posts of followed users, with counts of likes and comments. New posts wait behind a banner.
 @MainActor @Observable
 public final class FeedModel {
     /// Likes and comments.
@@ -53,7 +53,7 @@ public final class FeedModel {
             ($0.createdAt, $0.id.uuidString) > ($1.createdAt, $1.id.uuidString)
         }
     }
-    /// "3 new posts": of others, for one's own is shown at once.
+    /// Number of posts for the banner "3 new posts". The user's own posts show at once and are not counted.
     public var banner: Int { posts.count - shown.count }
     public var problems: [Problem] { own + reactions.problems }
 
@@ -68,7 +68,7 @@ public final class FeedModel {
         visible?.cancel()
     }
 
-    /// Whom somebody follows decides what he may see: it is asked for anew when that changes.
+    /// Follows the user's list of followed users. Policies depend on it, so posts are requested again when it changes.
     private func followPeople() async {
         for await batch in tidewire.live(Follow.self, where: \.followerID == me, window: .immediate) {
             own += batch.problems
@@ -95,7 +95,7 @@ public final class FeedModel {
             if let rows = batch.rows { posts = Dictionary(rows.map { ($0.id, $0) }) { _, last in last } }
             for change in batch.changes { posts[change.id] = change.row }
             if batch.rows != nil, isFresh {
-                // Whoever was just followed is no news; what came while the line was down is.
+                // Posts of a newly followed user are not news; posts that arrived during an interruption are.
                 (isFresh, hasBegun) = (false, true)
                 showNewPosts()
             }
