@@ -58,7 +58,7 @@ public final class Incident {
         ALTER POLICY "colleagues read notes" ON office.notes
             USING (listing IN (SELECT c.listing FROM office.colleagues c WHERE c.person = auth.uid()));
         """
-    /// Value in the masked column `phone`. Commands show it only if the user asks for it.
+    /// Value of the masked column `seller_phone`. Commands show it only if the user asks for it.
     public static let phone = "+44 20 7946 0958"
 
     public init(_ stage: IncidentStage) {
