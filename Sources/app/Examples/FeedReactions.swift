@@ -2,7 +2,7 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// A row without an id of its own. Its key consists of two columns.
+/// A row whose key consists of two columns, without an id of its own.
 public struct Like: LiveRow, Hashable {
     public struct Key: Hashable, Decodable, Sendable {
         public let postID: UUID

@@ -53,7 +53,7 @@ public final class FriendshipsModel {
             })
     }
 
-    /// Runs in the view's `.task`. It ends with the view, and may be called again.
+    /// Runs in the view's `.task`, until the view disappears. The view may call `run` again.
     public func run() async {
         let mine: Filter<Friendship> = \.requesterID == me || \.addresseeID == me
         for await batch in tidewire.live(Friendship.self, where: mine, window: .immediate, fetch: fetch) {

@@ -13,9 +13,9 @@ extension Tidewire {
     /// ```
     ///
     /// - Parameters:
-    /// - position: position that the app saved last; nil to get the present end of the log, and no changes.
-    /// - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the answer's
-    ///   `position`.
+    ///   - position: position that the app saved last; nil to get the present end of the log, and no changes.
+    ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
+    ///     answer's `position`.
     /// - Throws: a ``Problem`` with the server's code, or `Unreachable`. Changes that the server can no longer send are
     ///   no error: the answer's `mustRefetch` gives the reason, and its `position` the place to resume from.
     public func changes(

@@ -24,8 +24,8 @@ public enum Change<Row: LiveRow>: Sendable {
     }
 }
 
-/// A row that does not fit the app's type, or that arrived incomplete. It is reported here, and the other rows are
-/// delivered.
+/// A row that does not fit the app's type, or that arrived incomplete. The client reports the row here and delivers the
+/// other rows.
 public struct UnreadableRow: Sendable, Hashable {
     public let change: RowChange
     /// Expected type and its place in the row; never a value.
@@ -34,7 +34,7 @@ public struct UnreadableRow: Sendable, Hashable {
 
 public struct Batch<Row: LiveRow>: Sendable {
     public internal(set) var changes: [Change<Row>] = []
-    /// All existing rows, from the server or from the app's `fetch`. They replace the shown rows.
+    /// All existing rows, from the server or from the app's `fetch`, in place of the shown rows.
     public internal(set) var rows: [Row]?
     /// Position to save together with the changes. Nil if the server keeps none.
     public internal(set) var position: Position?
@@ -55,16 +55,16 @@ extension Tidewire {
     /// Changes of a table's rows, in whole transactions, with the position to be saved with them.
     ///
     /// - Parameters:
-    /// - table: name of the table, if it differs from the row type's own.
-    /// - filter: condition on the rows; the server evaluates it.
-    /// - after: position that the app saved last; nil to begin now.
-    /// - keptAs: the name under which the client keeps the position itself; see
-    ///   `changes(of:after:keptAs:window:windows:)`.
-    /// - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered. The
-    ///   rows come together as the batch's `rows`. Later changes follow them, with none missing and none twice. The
-    ///   default is true if there is no `fetch`. With both, `fetch` serves servers that do not send rows.
-    /// - fetch: fetches the existing rows, first and whenever changes could not be delivered. Changes wait meanwhile
-    ///   and follow the rows.
+    ///   - table: name of the table, if it differs from the row type's own.
+    ///   - filter: condition on the rows; the server evaluates it.
+    ///   - after: position that the app saved last; nil to begin now.
+    ///   - keptAs: the name under which the client keeps the position itself; see
+    ///     `changes(of:after:keptAs:window:windows:)`.
+    ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
+    ///     The rows come together as the batch's `rows`. Later changes follow them, with none missing and none twice.
+    ///     The default is true if there is no `fetch`. With both, `fetch` serves servers that do not send rows.
+    ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered. Changes wait meanwhile
+    ///     and follow the rows.
     public func live<Row: LiveRow>(
         _ row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil, after position: Position? = nil,
         keptAs name: String? = nil, window: BatchWindow = .standard, snapshot: Bool? = nil,

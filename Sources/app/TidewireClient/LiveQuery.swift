@@ -43,7 +43,7 @@ public final class LiveQuery<Row: LiveRow> {
         self.areInOrder = areInOrder
     }
 
-    /// Follows the table until its task is cancelled. It can be called again, and then begins with the existing rows.
+    /// Follows the table until its task is cancelled. A second call begins with the existing rows.
     public func run() async {
         for await batch in changes { take(batch) }
         isCaughtUp = false

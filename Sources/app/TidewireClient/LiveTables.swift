@@ -6,7 +6,7 @@ public struct TableBatch: Sendable {
     public internal(set) var changes: [RowChange] = []
     /// Position to save together with the changes, to resume from after any absence. Nil if the server keeps none.
     public internal(set) var position: Position?
-    /// All existing rows, as inserts, if the server was asked for them. They replace the shown rows.
+    /// All existing rows, as inserts, in place of the shown rows. Set if the server was asked for rows.
     public internal(set) var rows: [RowChange]?
     /// Set if the app must fetch the shown rows again; changes continue from here.
     public internal(set) var mustRefetch: RefetchReason?
@@ -25,11 +25,11 @@ extension Tidewire {
     /// Returns the changes of several tables on one subscription, in one order.
     ///
     /// - Parameters:
-    /// - after: position that the app saved last; nil to begin now.
-    /// - keptAs: name under which the client keeps the position itself, for apps that save nothing with it. The client
-    ///   saves the position of a batch when the app asks for the next batch.
-    /// - windows: windows by table, for tables that need another than `window`.
-    /// - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
+    ///   - after: position that the app saved last; nil to begin now.
+    ///   - keptAs: name under which the client keeps the position itself, for apps that save nothing with it. The
+    ///     client saves the position of a batch when the app asks for the next batch.
+    ///   - windows: windows by table, for tables that need another than `window`.
+    ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
     public func changes(
         of tables: [Binding], after position: Position? = nil, keptAs name: String? = nil,
         window: BatchWindow = .standard, windows: [String: BatchWindow] = [:], snapshot: Bool = false

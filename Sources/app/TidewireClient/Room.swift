@@ -57,7 +57,7 @@ public final class Room: Sendable {
     private let engine: Engine
     private let state: Shared
 
-    /// State that the engine's outputs use. It may outlive the room briefly.
+    /// State that the engine's outputs use, and that may outlive the room briefly.
     private final class Shared: Sendable {
         let value = Mutex(State())
     }

@@ -9,7 +9,7 @@ public protocol TidewireStorage: Sendable {
     func removeAll()
 }
 
-/// Storage in memory. Its contents are lost when the app ends.
+/// Storage in memory, lost when the app ends.
 public final class MemoryStorage: TidewireStorage {
     private let values = Mutex<[String: Data]>([:])
 

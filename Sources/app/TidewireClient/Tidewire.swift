@@ -16,12 +16,12 @@ public final class Tidewire: Sendable {
     let engine: Engine
 
     /// - Parameters:
-    /// - url: address of the hub, or of its `…/realtime/v1`.
-    /// - key: public key of the project.
-    /// - token: token of the signed-in user; nil while no user is signed in.
-    /// - storage: storage for positions that the app does not save itself.
-    /// - maximumWaitingChanges: maximum number of changes of one query that wait for the app. The client drops changes
-    ///   beyond that and asks the server for them again when the app takes the waiting ones.
+    ///   - url: address of the hub, or of its `…/realtime/v1`.
+    ///   - key: public key of the project.
+    ///   - token: token of the signed-in user; nil while no user is signed in.
+    ///   - storage: storage for positions that the app does not save itself.
+    ///   - maximumWaitingChanges: maximum number of changes of one query that wait for the app. The client drops
+    ///     changes beyond that and asks the server for them again when the app takes the waiting ones.
     public init(
         url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
         transport: any Transport = systemTransport(), clock: any ClientClock = SystemClock(),

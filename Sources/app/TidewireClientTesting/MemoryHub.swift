@@ -59,7 +59,7 @@ public final class MemoryHub: Transport {
         var presences: [String: [String: (peer: Int, ref: String, payload: JSONValue)]] = [:]
         var nextPresence = 1
         var connections = 0
-        /// Events to deliver. They wait here while others are delivered, and while the test holds them back.
+        /// Events that wait while other events are delivered, or while the test holds them back.
         var outbox: [(peer: Int, event: TransportEvent)] = []
         var isDelivering = false
         var isHeld = false

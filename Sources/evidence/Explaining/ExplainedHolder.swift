@@ -73,7 +73,7 @@ public struct ExplainedHolder: Sendable {
         return ("{" + kept.joined(separator: ",") + "}", masked)
     }
 
-    /// Returns the display name as it may be shown.
+    /// Returns the display name in masked form.
     public func name(shownBy masking: Masking) -> String {
         masking.masks(nameClaim, of: [TableName]()) ? masking.mark(Array(name.utf8)) : name
     }

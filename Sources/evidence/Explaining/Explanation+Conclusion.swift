@@ -17,7 +17,7 @@ extension Explanation {
         return result
     }
 
-    /// Words for a conclusion from rights, filter and policies alone. They do not show if a client was connected.
+    /// Words for a conclusion from rights, filter and policies alone, which do not show if a client was connected.
     private static let wouldHaveBeen = "would have been"
 
     /// Returns the explanation for a user who, according to the ledger, was subscribed and was sent the change.

@@ -36,8 +36,7 @@ extension Explanation.Part {
         return shown
     }
 
-    /// Returns a result as it may be shown. The truth of a condition is not a value of the row; anything else may be
-    /// one.
+    /// Returns a result in masked form. The truth of a condition is not a value of the row; anything else may be one.
     private func masked(_ truth: ExplainedTruth, _ discretion: Discretion) -> ExplainedTruth {
         switch truth {
         case .value(let value) where !isCondition: .value(discretion.value(value, of: text))

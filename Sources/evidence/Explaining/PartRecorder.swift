@@ -2,7 +2,7 @@ import Catalog
 import Policy
 import Synchronization
 
-/// Recorder of the parts of each policy. It works while the catalog compiles the policy, when the meaning of names is
+/// Recorder of the parts of each policy. Records while the catalog compiles the policy, when the meaning of names is
 /// known.
 final class PartRecorder: Sendable {
     private struct Key: Hashable {

@@ -6,8 +6,8 @@ import EventLog
 /// The byte patches that remove all values of one row from a log.
 ///
 /// A change belongs to the row if one of its images has the row's key; then both images are removed. The search covers
-/// all names and schemas of the table, as `RowHistory` does. It does not follow a row past a change that gives it
-/// another key. Rows read from the database (`KeptRows`) are removed too, and count as changes. All other contents
+/// all names and schemas of the table, as `RowHistory` does. The search does not follow a row past a change that gives
+/// it another key. Rows read from the database (`KeptRows`) are removed too, and count as changes. All other contents
 /// (messages, the ledger, presence, texts of policies) stay in the log.
 public struct Forgetting: Sendable {
     public private(set) var patches: [EntryPatch] = []

@@ -3,7 +3,7 @@ import Change
 import EventLog
 import System
 
-/// Read access to an event log. It takes no lock and may be used beside a running writer.
+/// Read access to an event log, without any lock. A writer may run at the same time.
 ///
 /// All values from the log are masked with the `masking` that it was opened with.
 public struct HistoryLog: Sendable {

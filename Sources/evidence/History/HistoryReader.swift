@@ -235,7 +235,7 @@ public struct HistoryReader: ~Copyable {
         kept.relation = relation.known
         if let old = change.old { kept.old = try Self.values(old, of: relation.known) }
         if let new = change.new { kept.new = try Self.values(new, of: relation.known) }
-        // A forgotten change may have fulfilled the condition. It is shown as forgotten rather than left out.
+        // A forgotten change may have fulfilled the condition, so it is shown as forgotten rather than left out.
         guard
             query.conditions.isEmpty || change.isForgotten || (change.operation != .truncate && relation.fulfils(kept))
         else { return nil }

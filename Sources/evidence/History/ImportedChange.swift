@@ -95,7 +95,7 @@ extension JSONScanner {
     }
 }
 
-/// A change line after parsing. Its images lie one after the other in the importer's buffer, most in their final place.
+/// A change line after parsing. The images lie one after the other in the importer's buffer, most in their final place.
 struct ImportedChange {
     private let expectedOffset: UInt64
     private var offset: UInt64?

@@ -66,7 +66,7 @@ struct KeptRowsReader: ~Copyable {
 }
 
 extension KeptRows {
-    /// Returns the rows as they may be shown, in the same form.
+    /// Returns the rows in masked form, in the same form.
     func masked(by masks: MaskedRelation) throws(ByteError) -> KeptRows {
         var shown = self
         for index in rows.indices where !rows[index].isForgotten {

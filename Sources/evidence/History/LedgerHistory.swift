@@ -4,7 +4,7 @@ import EventLog
 
 /// A note of the ledger with its place in the log.
 public struct RecordedNote: Sendable, Equatable {
-    /// Note as it may be shown.
+    /// Note in masked form.
     public var note: LedgerNote
     public var epoch: UInt64
     /// Offset of the next change after the note.
@@ -85,8 +85,8 @@ public struct Attendance: Sendable {
         case none
         /// The channel left. The hub had sent it every change before `before`.
         case left(before: UInt64, received: UInt64, time: Int64, reason: String)
-        /// The hub stopped without recording an end. It had sent every change before `sentBefore`, and began anew at
-        /// `behind`.
+        /// The hub stopped without recording an end. The hub had sent every change before `sentBefore`, and began anew
+        /// at `behind`.
         case cut(sentBefore: UInt64, behind: UInt64, time: Int64)
         /// Notes are missing for lack of room, perhaps one about the channel's end. The hub had sent every change
         /// before `sentBefore`; nothing is known about later changes. `behind` is the place of the gap in the notes.
@@ -152,7 +152,7 @@ public struct Attendance: Sendable {
     /// - Parameter committed: commit time of the change.
     public func reach(of offset: UInt64, committed: Int64) -> Reach {
         guard since <= offset else { return .notYet }
-        // For a channel noted as `stands`, the log no longer has the join. It was before everything in the log.
+        // For a channel noted as `stands`, the log no longer has the join, which was before everything in the log.
         // Clocks may differ: a channel that was noted before the change did not join later.
         let isLater = joined.note.event != .stands && joined.note.time > committed && joined.place > offset
         switch end {

@@ -6,7 +6,7 @@ public struct ListedBinding: Sendable, Hashable {
     public var event = "*"
     public var schema = "*"
     public var table = "*"
-    /// Filter as it may be shown.
+    /// Filter in masked form.
     public var filter: String?
     /// Filter as the client sent it. Only code that imports `@_spi(Judging)` sees it, and must show nothing of it.
     @_spi(Judging) public var wholeFilter: String?
@@ -62,7 +62,7 @@ public struct ListedBinding: Sendable, Hashable {
 }
 
 extension LedgerNote {
-    /// Returns the note as it may be shown: without the masked parts of claims and filters.
+    /// Returns the note in masked form: without the masked parts of claims and filters.
     func masked(by masking: Masking) -> LedgerNote {
         guard !masking.isNothing else { return self }
         var shown = self
@@ -72,8 +72,8 @@ extension LedgerNote {
         return shown
     }
 
-    /// Returns the list as it may be shown. If a filter has masked parts, the list is written anew with the known
-    /// fields only.
+    /// Returns the list in masked form. If a filter has masked parts, the list is written anew with the known fields
+    /// only.
     private static func masked(_ bindings: [UInt8], by masking: Masking) -> [UInt8] {
         guard !bindings.isEmpty else { return bindings }
         let listed = ListedBinding.all(in: bindings)

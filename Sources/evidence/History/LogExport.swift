@@ -28,7 +28,7 @@ public struct LogExport: ~Copyable {
     private var lines = 0
     private var nextOffset: UInt64 = 0
     private var isInside = false
-    /// Notes about channels that had joined before the export begins, as they may be shown.
+    /// Notes about channels that had joined before the export begins, in masked form.
     private var openingNotes: [LedgerNote] = []
     /// True if catalog records are exported as they are, even if values are masked.
     private var includesPolicies = false
@@ -209,8 +209,8 @@ public struct LogExport: ~Copyable {
         try flush(write)
     }
 
-    /// Returns the payload as it may be shown: presence, claims, filters and kept rows are masked. Returns nil for a
-    /// kind of entry that cannot be masked; the export leaves it out.
+    /// Returns the payload in masked form: presence, claims, filters and kept rows are masked. Returns nil for a kind
+    /// of entry that cannot be masked; the export leaves it out.
     private func shownPayload(_ entry: EventLogEntry) throws -> [UInt8]? {
         let payload = reader.payload.copied()
         // Operators write their marks for everyone who reads the log.
@@ -363,7 +363,7 @@ struct ExportedRelation {
 /// Check that a part can be written as values and rebuilt from them, byte for byte.
 enum PartCheck {
     static func isPlain(_ payload: RawSpan, _ entry: EventLogEntry, _ relations: [UInt64: ExportedRelation]) -> Bool {
-        // The flags. This version knows one of them.
+        // The flags, of which this version knows one.
         guard payload.byteCount > 1, payload.byte(1) & ~1 == 0, var part = try? TransactionPart(payload),
             part.changeCount == entry.changeCount, isText(part.info.origin)
         else { return false }

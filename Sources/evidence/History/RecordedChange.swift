@@ -122,8 +122,8 @@ public enum HistoryItem: Sendable {
     case gap(RecordedGap)
     case presence(RecordedPresence)
     case mark(RecordedMark)
-    /// A row that was read from the database (`KeptRows`), in the form of an insert. Its offset is that of the next
-    /// change. Its transaction shows where and when the row was read.
+    /// A row that was read from the database (`KeptRows`), in the form of an insert. The offset is that of the next
+    /// change. The transaction shows where and when the row was read.
     case kept(RecordedChange)
 }
 

@@ -18,7 +18,7 @@ struct TableRows {
     var name: TableName
     /// Partial keys of rows whose last change was forgotten.
     private var forgotten: Set<ForgottenMark> = []
-    /// Keys of rows that were deleted or got another key. They matter only if a reading may show such a row.
+    /// Keys of rows that were deleted or got another key. Kept only if a reading may show such a row.
     private var gone: Set<[RowValue]> = []
     private let keepsTrack: Bool
     /// Keys of rows whose first change after the place was seen.

@@ -9,7 +9,7 @@ public struct IncidentStage {
     /// Secret by which the hub verifies tokens.
     public var secret: String
     public var port: () -> UInt16
-    /// Stops the hub, has that done, and starts it again.
+    /// Stops the hub, calls `meanwhile`, and starts the hub again.
     public var deploy: (_ meanwhile: () throws -> Void) throws -> Void
     /// Waits until the log has the catalog as recorded at that time (microseconds since 1970) or later.
     public var awaitCatalog: (_ time: Int64) throws -> Void

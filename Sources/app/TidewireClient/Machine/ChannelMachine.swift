@@ -280,7 +280,7 @@ struct ChannelMachine: Sendable {
                 + (isNews ? [.tell(.mustRefetch(isFirst ? nil : .noResume))] : [])
         }
         keepsPositions = true
-        // The server has no position until its log begins. It sends one when the log has begun.
+        // The server has no position until its log begins, and sends one then.
         let at = told["position"]?.text.flatMap { Position($0) }
         let wasAsked = position != nil
         if wasAsked, told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A row as the server sent it: values by column name. It decodes into any `Decodable` type. A key matches its column
-/// in the spellings `owner_id`, `ownerId` and `ownerID`.
+/// A row as the server sent it: values by column name. `decode` makes any `Decodable` type of a row. A key matches its
+/// column in the spellings `owner_id`, `ownerId` and `ownerID`.
 public struct RowImage: Sendable, Hashable {
     public var values: [String: JSONValue]
 

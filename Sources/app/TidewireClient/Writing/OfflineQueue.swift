@@ -200,8 +200,8 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         return old.map { ($0, .tooOld) } + old.filter { $0.kind == .insert }.flatMap { dropChildren(of: $0.name) }
     }
 
-    /// Resets the writes that were being sent when the app ended. They may have arrived; the server recognizes them by
-    /// their ids.
+    /// Resets the writes that were being sent when the app ended. Some writes may have arrived; the server recognizes
+    /// repeated writes by their ids.
     public mutating func launched() {
         for index in writes.indices.reversed() where writes[index].isOut {
             writes[index].isOut = false

@@ -77,7 +77,7 @@ public final class OfflineWrites: Sendable {
         return try answer.get()
     }
 
-    /// Ends `run` after the write that is being sent.
+    /// Ends `run` after the writes that are being sent.
     public func end() { bell.finish(discarding: true) }
 
     /// Sends writes that are ready, and reports accepted and lost writes. Runs until its task is cancelled or `end` is

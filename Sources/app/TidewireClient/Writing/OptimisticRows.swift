@@ -1,6 +1,6 @@
 /// Rows from the server, together with local rows that are not on the server yet. A local row is shown at once under a
-/// temporary id. It becomes one entry when the server's answer or the change arrives, whichever comes first. If the
-/// write fails, the row disappears.
+/// temporary id. The row becomes one entry when the server's answer or the change arrives, whichever comes first. If
+/// the write fails, the row disappears.
 ///
 /// An origin connects a local row with its change. An origin is a value that the app writes into a column of its
 /// choice, or the row's id if the app chooses it. The author would not do: changes from the user's other devices would

@@ -9,8 +9,8 @@ import Judging
 import Matching
 import Policy
 
-/// Memberships of a ruling at each place of a window. They are computed back from the present ones, by the changes that
-/// the log has of their tables, and then forward again.
+/// Memberships of a ruling at each place of a window. The memberships are computed back from the present ones, by the
+/// changes in the log, and then forward again.
 struct PastMemberships: ~Copyable {
     /// Keys of one holder's membership, with the number of rows that give each key.
     private struct Keys {
@@ -49,7 +49,7 @@ struct PastMemberships: ~Copyable {
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var schemas: WindowSchemas
-    /// Sets that could not be computed back. They keep their present keys.
+    /// Sets that could not be computed back, and so keep their present keys.
     private var frozen: Set<Int> = []
 
     init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot, lost: Masking?) {

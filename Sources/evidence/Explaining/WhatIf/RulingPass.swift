@@ -25,7 +25,7 @@ struct RulingPass: ~Copyable {
         var isOneOfSeveral = false
     }
 
-    /// Rows that only PostgreSQL can judge. They wait until there are enough for one statement.
+    /// Rows that only PostgreSQL can judge, collected until there are enough for one statement.
     private struct Question {
         var policy: JudgedPolicy
         var rows: [[String?]] = []

@@ -16,7 +16,7 @@ final class ToldChanges {
     /// nobody.
     var asked = 0
     var unasked = 0
-    /// Number of rows for which only PostgreSQL could decide a filter. They also count as told to nobody.
+    /// Number of rows for which only PostgreSQL could decide a filter. Such rows also count as told to nobody.
     var unfiltered = 0
 
     init(_ changes: WindowChanges, holders: Int, parts: Int) {

@@ -8,8 +8,8 @@ import Policy
 import Postgres
 import Protocol
 
-/// Answer, before a migration, to the question who would gain or lose which rows. It replays the retained past and
-/// judges each change as the hub would have judged it.
+/// Answer, before a migration, to the question who would gain or lose which rows. The comparison reads the retained
+/// past and judges each change as the hub would have judged it.
 ///
 /// Takes a window of the log, holders, and SQL. The SQL runs in a transaction that is rolled back. If nothing is left
 /// to PostgreSQL, the rollback happens before the log is read, so that locks are held only briefly.
@@ -301,13 +301,14 @@ public struct WhatIfReport: Sendable {
     /// One line for each holder and table with changes that the holder would be told, now or as proposed.
     public private(set) var lines: [Line] = []
     public internal(set) var asked = 0
-    /// Number of rows that PostgreSQL should have been asked about. They count as told to nobody.
+    /// Number of rows that PostgreSQL should have been asked about. Such rows count as told to nobody.
     public internal(set) var unasked = 0
-    /// Number of rows for which only PostgreSQL could decide a filter. They count as told to nobody.
+    /// Number of rows for which only PostgreSQL could decide a filter. Such rows count as told to nobody.
     public internal(set) var unfiltered = 0
     /// True if some memberships could not be computed back to the window.
     public internal(set) var membershipsAreOfNow = false
-    /// Tables of the log that are in none of the database's publications. Their changes count as told to nobody.
+    /// Tables of the log that are in none of the database's publications. Changes of such tables count as told to
+    /// nobody.
     public internal(set) var unpublished: [TableName] = []
     /// Columns that policies read, but whose values a bundle does not have.
     public internal(set) var lost: Set<String> = []

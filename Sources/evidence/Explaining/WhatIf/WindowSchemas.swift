@@ -9,8 +9,8 @@ struct WindowSchemas {
     struct Schema {
         /// Relation with the oid that the catalog has for the table, or 0 if the catalog has no such table.
         var relation: Relation
-        /// Columns that the table lacks or has with another type, and columns that a bundle has masked. Their values
-        /// are unknown.
+        /// Columns that the table lacks or has with another type, and columns that a bundle has masked. Values of such
+        /// columns are unknown.
         var foreign: Set<Int>
     }
 

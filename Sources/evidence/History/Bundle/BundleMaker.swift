@@ -4,8 +4,9 @@ import EventLog
 import Glibc
 import System
 
-/// Maker of a bundle. It exports the window, masked as the log was opened, and imports it into a log of its own. Then
-/// it packs that log and the files that describe it into one file. The file gets its name only when it is complete.
+/// Maker of a bundle. `run` exports the window, masked as the log was opened, and imports it into a log of its own.
+/// Then `run` packs that log and the files that describe it into one file. The file gets its name only when it is
+/// complete.
 public struct BundleMaker: ~Copyable {
     private let log: HistoryLog
     private let path: String

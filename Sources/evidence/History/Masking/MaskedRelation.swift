@@ -28,8 +28,8 @@ struct MaskedRelation: Sendable {
 
     func shown(_ row: [RowValue]) -> [RowValue] { row.indices.map { shown(row[$0], at: $0) } }
 
-    /// Returns the value as it may be shown. A masked column shows only if the value is NULL; other columns lose only
-    /// the masked parts inside their values.
+    /// Returns the value in masked form. A masked column shows only if the value is NULL; other columns lose only the
+    /// masked parts inside their values.
     func shown(_ value: RowValue, at column: Int) -> RowValue {
         guard columns.contains(column) else { return masking.shown(value, of: relation.columns[column], tables) }
         switch value {
@@ -62,7 +62,7 @@ extension RecordedChange {
         Discretion(masks: seal?.masks)
     }
 
-    /// Returns the change as it may be shown.
+    /// Returns the change in masked form.
     func masking(_ masks: MaskedRelation) -> RecordedChange {
         guard !masks.masking.isNothing else { return self }
         var shown = self
@@ -83,7 +83,7 @@ extension RecordedChange {
 }
 
 extension Masking {
-    /// Returns the content of a message that pg_logical_emit_message wrote under a prefix, as it may be shown.
+    /// Returns the content of a message that pg_logical_emit_message wrote under a prefix, in masked form.
     func shown(content: [UInt8], prefix: String) -> [UInt8] {
         if masks(prefix, of: .logicalMessage) { return Array(mark(content).utf8) }
         return lookingInto(content, of: [.logicalMessage])
@@ -117,7 +117,7 @@ extension PresenceMark {
         return !masks.columns.isEmpty && masks.tables.contains { expression.contains($0.name) }
     }
 
-    /// Returns the value of an expression as it may be shown.
+    /// Returns the value of an expression in masked form.
     public func value(_ text: String, of expression: String) -> String {
         guard let masks else { return text }
         let bytes = Array(text.utf8)
@@ -125,20 +125,20 @@ extension PresenceMark {
         return String(decoding: masks.masking.lookingInto(bytes, of: masks.tables.union([.claims])), as: UTF8.self)
     }
 
-    /// Returns PostgreSQL's error text as it may be shown. The text may contain any value, so if the table has masked
+    /// Returns PostgreSQL's error text in masked form. The text may contain any value, so if the table has masked
     /// columns only the code at its end is left.
     public func failure(_ text: String) -> String {
         guard let masks, !masks.columns.isEmpty, let code = text.lastIndex(of: "(") else { return text }
         return String(text[code...])
     }
 
-    /// Returns the value of a claim as it may be shown.
+    /// Returns the value of a claim in masked form.
     public func claim(_ text: String, named name: String) -> String {
         guard let masking = masks?.masking, masking.masks(name, of: .claims) else { return text }
         return MaskMark.short(masking.tag(Array(text.utf8)))
     }
 
-    /// Returns a filter, or a condition of one, as it may be shown.
+    /// Returns a filter, or a condition of one, in masked form.
     public func filter(_ text: String) -> String {
         guard let masks else { return text }
         return masks.masking.filter(text, of: TableName(schema: masks.relation.schema, name: masks.relation.name))

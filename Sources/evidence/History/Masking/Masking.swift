@@ -71,7 +71,7 @@ public final class Masking: Sendable {
         }
     }
 
-    /// Returns a value as it may be shown. NULL stays visible as NULL.
+    /// Returns a value in masked form. NULL stays visible as NULL.
     func shown(_ value: RowValue, of column: Column, _ tables: some Collection<TableName>) -> RowValue {
         guard case .text(let bytes) = value else { return value }
         if isOfFields(bytes, column), !isAskedFor(column.name, of: tables) { return .masked(tag(bytes)) }
@@ -110,7 +110,7 @@ public final class Masking: Sendable {
             case .unreadable: break
             }
         }
-        // Other formats are not parsed here. They are masked as a whole if they contain a masked name.
+        // Other formats are not parsed here, and are masked as a whole if they contain a masked name.
         return mentions(bytes, of: tables) ? .masked(tag(bytes)) : .text(bytes)
     }
 
@@ -171,6 +171,6 @@ extension TableName {
     public static let claims = TableName(schema: "tidewire", name: "claims")
     /// State that clients publish by presence.
     public static let presence = TableName(schema: "tidewire", name: "presence")
-    /// Messages written with pg_logical_emit_message. Their prefixes serve as columns.
+    /// Messages written with pg_logical_emit_message. Rules name the prefixes in place of columns.
     public static let logicalMessage = TableName(schema: "tidewire", name: "message")
 }
