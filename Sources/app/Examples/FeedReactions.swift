@@ -61,7 +61,7 @@ public final class FeedReactions {
         }
     }
 
-    // MARK: What is done
+    // MARK: Actions
 
     public func toggleLike(_ post: UUID) throws {
         let key = Like.Key(postID: post, userID: me)

@@ -93,7 +93,7 @@ public final class ListingsModel {
         if self.detail === detail { self.detail = nil }
     }
 
-    // MARK: What is done
+    // MARK: Actions
 
     public func claim(_ task: AgentTask) throws {
         var claimed = task

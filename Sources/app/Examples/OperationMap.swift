@@ -59,7 +59,7 @@ public final class OperationModel {
         self.now = now
     }
 
-    // MARK: What is shown
+    // MARK: Shown data
 
     public var trails: [UUID: [Location]] {
         let oldest = now().addingTimeInterval(-Self.trail)
@@ -71,7 +71,7 @@ public final class OperationModel {
         chat.all.sorted { ($0.createdAt, $0.id.uuidString) < ($1.createdAt, $1.id.uuidString) }
     }
 
-    // MARK: What is followed
+    // MARK: Subscriptions
 
     /// Runs in the view's `.task`.
     public func run() async {
@@ -113,7 +113,7 @@ public final class OperationModel {
         online = []
     }
 
-    // MARK: What is done
+    // MARK: Actions
 
     /// Publishes a location. Of several that wait for the network, only the newest is sent.
     public func publish(latitude: Double, longitude: Double) throws {

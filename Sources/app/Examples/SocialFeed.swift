@@ -46,7 +46,7 @@ public final class FeedModel {
         reactions = FeedReactions(tidewire, writes: writes, me: me)
     }
 
-    // MARK: What is shown
+    // MARK: Shown data
 
     public var feed: [Post] {
         posts.values.filter { shown.contains($0.id) }.sorted {
@@ -59,7 +59,7 @@ public final class FeedModel {
 
     public func showNewPosts() { shown = Set(posts.keys) }
 
-    // MARK: What is followed
+    // MARK: Subscriptions
 
     public func run() async {
         async let likes: Void = reactions.followLikes()

@@ -93,7 +93,7 @@ final class Engine: Sendable {
 
     deinit { core.withLock { $0.connection }?.close() }
 
-    // MARK: The line
+    // MARK: Event queue
 
     func handle(_ event: ClientMachine.Event) {
         let isFirst = core.withLock { core in
@@ -193,7 +193,7 @@ final class Engine: Sendable {
         }
     }
 
-    // MARK: The state
+    // MARK: State
 
     var state: ClientState { core.withLock { $0.state } }
     var account: ClientMachine.Account { core.withLock { $0.machine.account } }
@@ -225,7 +225,7 @@ final class Engine: Sendable {
 
     func unwatch(_ number: Int) { _ = core.withLock { $0.watchers.removeValue(forKey: number) } }
 
-    // MARK: Who listens
+    // MARK: Listeners
 
     /// Content of a query. Queries with the same subject share one channel.
     struct Subject: Sendable, Hashable {
@@ -340,7 +340,7 @@ final class Engine: Sendable {
         if let rewind { handle(.rewind(rewind.0, rewind.1)) }
     }
 
-    // MARK: What they are told
+    // MARK: Output
 
     private func tell(_ channel: Int, _ output: ChannelMachine.Output) {
         if case .answered(let push, let problem) = output {
@@ -405,7 +405,7 @@ final class Engine: Sendable {
         }
     }
 
-    // MARK: Who
+    // MARK: Account
 
     /// Ends all subscriptions and rooms. No listener receives anything afterwards.
     func signOut() {

@@ -52,7 +52,7 @@ public struct Batch<Row: LiveRow>: Sendable {
 }
 
 extension Tidewire {
-    /// Changes of a table's rows, in whole transactions, with the position to be saved with them.
+    /// Returns the changes of a table's rows, in whole transactions, with the position to save together with them.
     ///
     /// - Parameters:
     ///   - table: name of the table, if it differs from the row type's own.

@@ -79,7 +79,7 @@ public final class Room: Sendable {
         engine.leave(channel)
     }
 
-    // MARK: What it says
+    // MARK: Sending
 
     /// Sends a message; returns nil when the server has it. While the room is not joined, `.drop` and `.queue` return
     /// at once.
@@ -128,7 +128,7 @@ public final class Room: Sendable {
         engine.handle(.track(channel: channel, payload))
     }
 
-    // MARK: What it hears
+    // MARK: Receiving
 
     public var presences: Presences { state.value.withLock { $0.presence.now } }
 

@@ -45,7 +45,7 @@ public final class Tidewire: Sendable {
         return parts.url ?? url
     }
 
-    // MARK: Who
+    // MARK: Account
 
     /// Id of the signed-in user, from the token's claim `sub`; nil while no user is signed in, and for the key alone.
     public var user: String? { engine.account.token.flatMap(Self.person) }
@@ -74,7 +74,7 @@ public final class Tidewire: Sendable {
     /// Leaves all channels, ends every sequence and forgets all positions. The app receives nothing more for this user.
     public func signOut() { engine.signOut() }
 
-    // MARK: The app's life
+    // MARK: App lifecycle
 
     /// Delivers the changes that wait for their batch at once. The connection stays open for half a minute.
     public func enterBackground() {
@@ -87,7 +87,7 @@ public final class Tidewire: Sendable {
 
     public func networkChanged(isReachable: Bool) { engine.handle(.network(isReachable: isReachable)) }
 
-    // MARK: How it is
+    // MARK: State
 
     public var state: ClientState { engine.state }
 

@@ -86,7 +86,7 @@ public final class MemoryHub: Transport {
 
     public let url = URL(string: "ws://hub.test") ?? URL(fileURLWithPath: "/")
 
-    // MARK: What happens in the database
+    // MARK: Changes in the database
 
     public func insert(_ table: String, _ row: [String: JSONValue]) { commit([(table, [:], row)]) }
 
@@ -206,7 +206,7 @@ public final class MemoryHub: Transport {
     /// Stops answering heartbeats: sockets look open but are dead.
     public func fallSilent() { state.withLock { $0.answersHeartbeats = false } }
 
-    // MARK: What tests look at
+    // MARK: Counters for tests
 
     /// Messages that clients have sent, in order.
     public var messages: [ClientMessage] { state.withLock { $0.messages } }

@@ -75,7 +75,7 @@ extension Explainer {
         binding.policy?.parts.contains { $0.term.contains { $0 == .undecided } } ?? false
     }
 
-    // MARK: What the role sees
+    // MARK: Visible rows
 
     /// Returns the finding on visible rows; nil if a warning already covers it.
     private func sight(of binding: TableBinding, _ role: String) -> TableFinding? {
@@ -120,7 +120,7 @@ extension Explainer {
         }
     }
 
-    // MARK: What is slow
+    // MARK: Slow policies
 
     /// Returns findings on policies that PostgreSQL must decide for every row, with the reasons.
     private func slowness(

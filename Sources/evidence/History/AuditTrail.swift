@@ -57,7 +57,7 @@ public struct AuditTrail: Sendable {
         self.name = name
     }
 
-    /// - Throws: `SystemError` where there is no such directory.
+    /// - Throws: `SystemError` if there is no such directory.
     public init(file path: String) throws(SystemError) {
         let slash = path.lastIndex(of: "/")
         let parent = slash.map { String(path[..<$0]) } ?? "."

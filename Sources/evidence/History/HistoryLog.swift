@@ -132,7 +132,7 @@ extension HistoryLog {
             reader = try EventLogReader(
                 directory: directory, from: .offset(segment.firstOffset), matchingAnyOf: [key])
         } catch EventLogError.outsideRetention {
-            // Deleted since the segments were listed.
+            // Retention deleted the segment after the segments were listed.
             return found
         }
         while let next = try reader.nextTransaction(), next.segment <= segment.sequence {

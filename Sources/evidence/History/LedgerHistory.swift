@@ -100,7 +100,7 @@ public struct Attendance: Sendable {
     public var renewals: [RecordedNote] = []
     /// Notes of losses that the hub reported to the channel.
     public var losses: [RecordedNote] = []
-    /// Place in the log by which the client had certainly reached the end of its catch-up; nil if nobody recorded that.
+    /// Place in the log by which the client had certainly reached the end of its catch-up; nil if no note records that.
     public internal(set) var caughtUpBy: UInt64?
     /// Place in the log by which the client had certainly passed the change that the book is limited to; nil if no note
     /// records that.

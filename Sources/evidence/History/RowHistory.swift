@@ -197,7 +197,7 @@ public struct RowHistory: ~Copyable {
         return nil
     }
 
-    // MARK: Which changes concern it
+    // MARK: Changes of the row
 
     private mutating func concerns(_ change: RecordedChange, _ relation: RecordedRelation) -> Bool {
         let table = families.identity(of: relation, in: change.epoch)
@@ -237,7 +237,7 @@ public struct RowHistory: ~Copyable {
         return isNew || named.allSatisfy { change.oldValue(of: $0.column)?.plainText == $0.value }
     }
 
-    // MARK: What a change did to it
+    // MARK: Versions of the row
 
     private mutating func version(_ change: RecordedChange, _ relation: RecordedRelation) -> RowVersion {
         let table = families.identity(of: relation, in: change.epoch)

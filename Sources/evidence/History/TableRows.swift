@@ -104,7 +104,7 @@ struct TableRows {
         parts = [:]
     }
 
-    // MARK: Behind it
+    // MARK: After the place
 
     /// Takes a change after the place. The first change of a row shows the row that it found.
     mutating func take(later change: RecordedChange, _ relation: RecordedRelation) {
@@ -123,7 +123,7 @@ struct TableRows {
         rows[found] = Row(offset: change.offset, witness: .later, relation: relation, values: values, gaps: gaps)
     }
 
-    // MARK: What was read
+    // MARK: Readings from the database
 
     mutating func take(_ part: KeptPart) throws {
         // After a truncate, every row comes from a change.

@@ -23,7 +23,7 @@ public struct RehearsalError: Error, Sendable, CustomStringConvertible {
 ///
 /// One thread at a time uses a device, and blocks until the expected message comes.
 final class Device: @unchecked Sendable {
-    // Guarded by use: the script's thread, or the one that watches the sockets while a hub ends.
+    // Guarded by use: by the script's thread, or by the thread that watches the sockets while a hub ends.
 
     /// Behavior after a reconnect: resume from the last position, or begin anew, as a reloaded page does.
     enum Kind { case goesOn, beginsAnew }
@@ -67,7 +67,7 @@ final class Device: @unchecked Sendable {
         FrameDecoder(FrameDecoder.Rules(maximumMessageBytes: 1 << 20, maximumFragments: 64, expectsMask: false))
     }
 
-    // MARK: What it does
+    // MARK: Actions
 
     /// Connects, and joins all its channels.
     func come(to port: UInt16, secret: String) throws {
@@ -118,7 +118,7 @@ final class Device: @unchecked Sendable {
         cut()
     }
 
-    // MARK: What it says
+    // MARK: Sending
 
     private func token(_ secret: String) -> String {
         let now = Clock.unixMicroseconds() / 1_000_000
@@ -195,7 +195,7 @@ final class Device: @unchecked Sendable {
         }
     }
 
-    // MARK: What it hears
+    // MARK: Receiving
 
     private func listen(_ what: String, until isDone: () -> Bool) throws {
         try read()

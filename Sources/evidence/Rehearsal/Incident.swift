@@ -169,7 +169,7 @@ public final class Incident {
         try say("everybody leaves")
     }
 
-    // MARK: How
+    // MARK: Helpers
 
     private func say(_ text: String, xid: String? = nil) throws {
         try stage.say(IncidentStep(time: Clock.unixMicroseconds(), xid: xid, text: text))

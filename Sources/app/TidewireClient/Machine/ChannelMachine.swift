@@ -115,7 +115,7 @@ struct ChannelMachine: Sendable {
         }
     }
 
-    // MARK: The socket
+    // MARK: Socket
 
     mutating func socketOpened(_ turn: inout Turn) -> [Action] {
         switch phase {
@@ -151,7 +151,7 @@ struct ChannelMachine: Sendable {
         return [.send(ClientMessage(joinRef: ref, ref: ref, topic: topic, event: "phx_join", payload: payload))]
     }
 
-    // MARK: What the app does
+    // MARK: Calls of the app
 
     /// Sends a new token to the server at once. A channel that ended because of its token joins again.
     mutating func tokenChanged(_ turn: inout Turn) -> [Action] {
@@ -221,7 +221,7 @@ struct ChannelMachine: Sendable {
         ClientMessage(joinRef: joined, ref: turn.nextRef(), topic: topic, event: event, payload: payload)
     }
 
-    // MARK: What the server says
+    // MARK: Messages of the server
 
     mutating func received(_ message: ServerMessage, _ turn: inout Turn) -> [Action] {
         guard let joined = joinRef, message.joinRef == nil || message.joinRef == joined else { return [] }

@@ -91,7 +91,7 @@ struct ClientMachine: Sendable {
     }
     func hasJoined(_ number: Int) -> Bool { channels[number]?.hasJoinedBefore ?? false }
 
-    // MARK: Who, and what for
+    // MARK: Account and subscriptions
 
     private mutating func change(_ account: Account, at now: Duration) -> [Action] {
         guard account != self.account else { return [] }
@@ -131,7 +131,7 @@ struct ClientMachine: Sendable {
         return actions + connect(at: now)
     }
 
-    // MARK: What the server says
+    // MARK: Messages of the server
 
     private mutating func received(_ message: ServerMessage, at now: Duration) -> [Action] {
         connection.received()

@@ -44,7 +44,7 @@ struct ConnectionMachine: Sendable {
 
     var isOpen: Bool { if case .open = phase { true } else { false } }
 
-    // MARK: What is wanted
+    // MARK: Requests
 
     /// Sets whether a connection is needed.
     mutating func wanted(_ isWanted: Bool, at now: Duration) -> [Action] {
@@ -92,7 +92,7 @@ struct ConnectionMachine: Sendable {
         }
     }
 
-    // MARK: What happens
+    // MARK: Events
 
     mutating func opened(at now: Duration) {
         guard case .opening = phase else { return }

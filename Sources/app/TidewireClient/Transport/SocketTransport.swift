@@ -66,7 +66,7 @@
             bell.ring()
         }
 
-        // MARK: On its thread
+        // MARK: On the connection's thread
 
         func run() {
             do {

@@ -51,7 +51,7 @@ public protocol ConflictPolicy: Sendable {
 /// | local deleted, remote changed since | undeleted |
 /// | both deleted | stays deleted |
 /// | gone on the server | gone, unless there is an unsent write |
-/// | the log had it before what is here | nothing changes |
+/// | remote older in the server's log | nothing changes |
 ///
 /// The policy compares dates to the microsecond, as PostgreSQL stores them.
 public struct LastWriteWins: ConflictPolicy {

@@ -147,7 +147,7 @@ struct PastMemberships: ~Copyable {
         return changed
     }
 
-    // MARK: What changes do
+    // MARK: Effects of changes
 
     struct Effect {
         enum What {

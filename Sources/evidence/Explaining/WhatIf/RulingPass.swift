@@ -214,7 +214,7 @@ struct RulingPass: ~Copyable {
         told.note(offset, to: pair.holder, part: target.part, pair.table, operation)
     }
 
-    // MARK: What only PostgreSQL says
+    // MARK: Questions to PostgreSQL
 
     private mutating func want(_ change: borrowing Change, at offset: UInt64, _ asking: [Int]) throws {
         for number in asking {

@@ -18,7 +18,7 @@ public final class LogBundle: Sendable {
     private let file: any StorageFile
     private let members: [TapeArchive.Member]
 
-    /// - Throws: `BundleError` where the file is no bundle.
+    /// - Throws: `BundleError` if the file is no bundle.
     public init(_ path: String) throws {
         self.path = path
         file = try DiskDirectory(Directories.parent(of: path)).open(

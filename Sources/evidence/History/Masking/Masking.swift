@@ -91,7 +91,8 @@ public final class Masking: Sendable {
     /// Types whose values hold names: json, jsonb, xml, and arrays of them.
     private static let holdsNames: Set<UInt32> = [114, 3802, 142, 199, 3807, 143]
 
-    /// True if the value has fields whose names are not in the log, or is an array of such: any field may be masked.
+    /// True if the value has fields whose names are not in the log, or is an array of such values. Any field may have
+    /// to be masked.
     private func isOfFields(_ bytes: [UInt8], _ column: Column) -> Bool {
         guard column.typeOID >= 16_384, !isNothing else { return false }
         return bytes.first == UInt8(ascii: "(") || bytes.starts(with: Array("{(".utf8))
