@@ -20,9 +20,17 @@ public struct PastCatalogs {
         return catalogs.chosen
     }
 
-    /// Returns the offsets after `first` and up to `last` at which the catalog may have changed, in order.
-    public static func turns(of log: HistoryLog, after first: UInt64, through last: UInt64) throws -> [UInt64] {
-        var turns: Set<UInt64> = []
+    /// A place at which the catalog that clients are judged by may have changed.
+    public struct Turn: Sendable {
+        public var place: UInt64
+        /// Time at which the new catalog was written down: clients were judged by it a moment earlier.
+        public var written: Int64
+    }
+
+    /// Returns all turns that the log has, in the order of their places. A catalog that is written down again, with more roles,
+    /// is no other turn.
+    public static func turns(of log: HistoryLog) throws -> [Turn] {
+        var written: [UInt64: Int64] = [:]
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
         while try reader.next() {
             guard reader.entry.kind == .catalogRecord else { continue }

@@ -195,7 +195,8 @@ struct ChangeAudience {
                 continue
             }
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
-            let place = max(change.offset, later ?? change.offset)
+            var place = max(change.offset, later ?? change.offset)
+            if later != nil, let judges { place = try judges.beforeTurns(since: attendance.joined, place) }
             // The judge is chosen once. A record may arrive meanwhile, and the verdict must be reported with the judge
             // that gave it.
             let judge = try judges?.judge(at: place)

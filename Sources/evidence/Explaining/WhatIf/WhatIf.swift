@@ -307,6 +307,8 @@ public struct WhatIfReport: Sendable {
     public internal(set) var unfiltered = 0
     /// True if some memberships could not be computed back to the window.
     public internal(set) var membershipsAreOfNow = false
+    /// True if memberships that changed after the end of the log count as they are now.
+    public internal(set) var membershipsMayBeLater = false
     /// Tables of the log that are in none of the database's publications. Changes of such tables count as told to
     /// nobody.
     public internal(set) var unpublished: [TableName] = []
