@@ -2,6 +2,7 @@ import Bytes
 import Change
 import Console
 import EventLog
+import Explaining
 import History
 
 /// Command `tidewire event`.

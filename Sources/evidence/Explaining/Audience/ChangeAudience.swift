@@ -1,0 +1,211 @@
+import Change
+import History
+
+/// Time of the policies that decided whether a client was told of a change.
+public enum AskedPolicies: String, Sendable {
+    case then, now
+    case notAsked = "not_asked"
+
+    public init(_ judge: Explainer?) { self = judge.map { $0.isOfThen ? .then : .now } ?? .notAsked }
+}
+
+/// Clients that a change concerned, with the outcome for each.
+public struct ChangeAudience {
+    public struct Client {
+        public enum Outcome: String, Sendable {
+            case sent, received
+            case sentLater = "sent_later"
+            case receivedLater = "received_later"
+            /// The filter, the event or a policy did not match.
+            case notMatched = "not_matched"
+            /// The record says that the change was not sent, but not why.
+            case notSent = "not_sent"
+            case endedBefore = "ended_before"
+            case unknown
+        }
+
+        /// Source of the outcome.
+        public enum Basis: String, Sendable { case recorded, derived }
+
+        public let attendance: Attendance
+        public let holder: RecordedNote
+        public let outcome: Outcome
+        public let reason: String
+        public let asked: AskedPolicies
+        public internal(set) var basis = Basis.derived
+        /// Time at which the change was sent, if that is recorded.
+        public internal(set) var sentAt: Int64?
+
+        public var isSent: Bool { [.sent, .received, .sentLater, .receivedLater].contains(outcome) }
+    }
+
+    public let change: RecordedChange
+    public private(set) var clients: [Client] = []
+    /// Number of further clients that were not examined.
+    public private(set) var left = 0
+    /// True if the change is a message from the database to a topic.
+    public private(set) var isMessage = false
+    /// Number of channels to which the change is recorded as sent.
+    public private(set) var recorded = 0
+    /// Number of clients without a record that came, left or asked over HTTP, at that time or later.
+    public let strangers: UInt64
+
+    /// - Throws: `AudienceFailure` if the database is unreachable and nothing else could answer.
+    public init(
+        _ change: RecordedChange, _ book: AttendanceBook, _ record: DeliveryRecord, _ judges: Judges?, limit: Int,
+        _ progress: (Int, Int) -> Void
+    ) throws {
+        self.change = change
+        strangers = book.strangers
+        guard let relation = change.relation?.relation else { return }
+        recorded = record.count
+        let committed = change.time ?? .min
+        var concerned: [(Attendance, RecordedNote, Attendance.Reach, [ListedBinding])] = []
+        let message = KeptMessage(change, relation)
+        isMessage = message != nil
+        for attendance in book.all {
+            let reach = attendance.reach(of: change.offset, committed: committed)
+            let holder = attendance.holder(at: change.offset)
+            guard reach != .notYet else { continue }
+            if let message {
+                if message.isFor(attendance) { concerned.append((attendance, holder, reach, [])) }
+                continue
+            }
+            let bindings = attendance.joined.bindings.filter { $0.isAbout(relation.schema, relation.name) }
+            if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
+        }
+        left = max(0, concerned.count - limit)
+        var verdicts = Verdicts(change, isJudged: judges != nil)
+        for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
+            progress(done, min(limit, concerned.count))
+            if isMessage {
+                clients.append(Client(told: message, attendance, holder, reach, record.finding(attendance, of: book)))
+                continue
+            }
+            let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
+            var place = max(change.offset, later ?? change.offset)
+            if later != nil, let judges { place = try judges.beforeTurns(since: attendance.joined, place) }
+            // The judge is chosen once. A record may arrive meanwhile, and the verdict must be reported with the judge
+            // that gave it.
+            let judge = try judges?.judge(at: place)
+            let (isMatch, reason) = try verdicts.verdict(of: bindings, attendance, at: place, judge, judges)
+            let asked = AskedPolicies(judge)
+            var client = Client(
+                attendance: attendance, holder: holder,
+                outcome: isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown, reason: reason, asked: asked)
+            client.take(record.finding(attendance, of: book), reach, isMatch: asked == .notAsked ? nil : isMatch)
+            client.nameAnswer()
+            clients.append(client)
+        }
+        try verdicts.checkThatSomebodyAnswered()
+    }
+
+    /// True if the client received the change after its return. The rights at its return then count.
+    private static func isLater(_ reach: Attendance.Reach) -> Bool {
+        if case .sentLater = reach { true } else { false }
+    }
+
+    static func outcome(_ reach: Attendance.Reach, isMatch: Bool) -> Client.Outcome {
+        guard isMatch else { return .notMatched }
+        switch reach {
+        case .sent(let isReceived): return isReceived ? .received : .sent
+        case .sentLater(let isReceived): return isReceived ? .receivedLater : .sentLater
+        case .endedBefore, .notYet: return .endedBefore
+        case .unknown: return .unknown
+        }
+    }
+
+    /// Names of claims that are unknown, so that policies were evaluated without them.
+    public var claimsNotKept: [String] {
+        Set(clients.flatMap { ExplainedHolder.unknownClaims(of: $0.holder) }).sorted()
+    }
+
+    /// Sorts the clients to whom the change was sent before the others.
+    public mutating func sort() {
+        let order = clients.enumerated().sorted { one, other in
+            (one.element.isSent ? 0 : 1, one.offset) < (other.element.isSent ? 0 : 1, other.offset)
+        }
+        clients = order.map(\.element)
+    }
+}
+
+/// A message from the database to a topic, read from `realtime.messages` or one of its partitions.
+private struct KeptMessage {
+    private let topic: [UInt8]
+    private let isPrivate: Bool
+
+    /// Reads the message; nil if the change is none.
+    init?(_ change: RecordedChange, _ relation: Relation) {
+        guard relation.schema == "realtime", relation.name == "messages" || relation.name.hasPrefix("messages_"),
+            change.operation == .insert, change.forgotten == nil
+        else { return nil }
+        func text(_ name: String) -> String? {
+            relation.columns.firstIndex { $0.name == name }.flatMap { change.value(of: $0)?.plainText }
+        }
+        guard let topic = text("topic") else { return nil }
+        self.topic = Array("realtime:\(topic)".utf8)
+        isPrivate = text("private") == "t"
+    }
+
+    func isFor(_ attendance: Attendance) -> Bool {
+        let note = attendance.joined.note
+        return note.topic == topic && note.isPrivate == isPrivate && !note.isDeaf
+    }
+}
+
+extension ChangeAudience.Client {
+    fileprivate init(
+        _ other: Self, _ outcome: Outcome, _ basis: Basis, _ reason: String? = nil, sentAt: Int64? = nil
+    ) {
+        let parts = [reason, other.reason.isEmpty ? nil : other.reason].compactMap(\.self)
+        self.init(
+            attendance: other.attendance, holder: other.holder, outcome: outcome, reason: parts.joined(separator: "; "),
+            asked: other.asked, basis: basis, sentAt: sentAt)
+    }
+
+    /// Creates the outcome for a database message. It is for all clients joined to its topic, so no filter or policy is
+    /// evaluated.
+    fileprivate init(
+        told message: KeptMessage?, _ attendance: Attendance, _ holder: RecordedNote, _ reach: Attendance.Reach,
+        _ finding: DeliveryRecord.Finding
+    ) {
+        self.init(
+            attendance: attendance, holder: holder, outcome: ChangeAudience.outcome(reach, isMatch: true),
+            reason: "joined to its topic", asked: .notAsked)
+        take(finding, reach, isMatch: nil)
+    }
+
+    /// Corrects the outcome of a client that asked over HTTP: it did not leave and return.
+    fileprivate mutating func nameAnswer() {
+        guard attendance.isAnswer else { return }
+        let outcome: Outcome =
+            switch outcome {
+            case .sentLater: .sent
+            case .receivedLater: .received
+            default: outcome
+            }
+        self = Self(self, outcome, basis, sentAt: sentAt)
+    }
+
+    /// Applies the recorded outcome, which takes precedence over the derived one.
+    ///
+    /// - Parameter isMatch: the verdict of filters and policies; nil if it is unknown.
+    fileprivate mutating func take(_ finding: DeliveryRecord.Finding, _ reach: Attendance.Reach, isMatch: Bool?) {
+        switch finding {
+        case .none: break
+        case .sent(let time):
+            let isLater = if case .sentLater = reach { true } else { false }
+            let isReceived = reach == .sent(isReceived: true) || reach == .sentLater(isReceived: true)
+            let outcome: Outcome =
+                isLater ? isReceived ? .receivedLater : .sentLater : isReceived ? .received : .sent
+            let contradicts = isMatch == false ? "though by what was asked it is not for it" : nil
+            self = Self(self, outcome, .recorded, contradicts, sentAt: time)
+        case .notSent where outcome == .notMatched: self = Self(self, .notMatched, .recorded)
+        case .notSent:
+            let contradicts = isMatch == true ? "though by what was asked it is for it" : nil
+            self = Self(self, .notSent, .recorded, contradicts)
+        case .unknown where isSent: self = Self(self, .unknown, .derived, "what was sent then is not written down")
+        case .unknown: break
+        }
+    }
+}
