@@ -6,20 +6,20 @@ import Judging
 import Matching
 import Policy
 
-/// A holder's policy on one table, as deliveries see it.
+/// Policy of one holder on one table, as deliveries use it.
 struct PolicyEntry {
-    /// What of the policy is left for this holder.
+    /// Remainder of the policy for this holder, whose claims and membership keys are filled in.
     var predicate: Predicate
     let policy: PolicyBinding
     let table: CatalogTable
-    /// What PostgreSQL is told of a row: all its columns, as the table has them.
+    /// Columns that the hub sends to PostgreSQL with a row: all columns, as the table has them.
     let columns: [RowTexts.Wanted]
     let claimant: Claimant
-    /// The change for which `past` holds.
+    /// Number of the change for which `past` is valid.
     fileprivate var change: UInt64 = 0
     fileprivate var past = Past.hidden
 
-    /// Whether the row as it was before a change may be seen.
+    /// Answer to the question if the holder may see the row as it was before a change.
     fileprivate enum Past {
         case shown
         case hidden
@@ -40,7 +40,7 @@ struct PolicyEntry {
     }
 }
 
-/// The policies that hold on one loop. Their numbers are what predicates call an asker.
+/// Policies in use on one loop. The number of a policy is the `asker` of its predicates.
 struct ActivePolicies {
     private(set) var entries = Slots<PolicyEntry>()
     var sampling = ShadowSampling()
@@ -55,7 +55,8 @@ struct ActivePolicies {
         entries[number]?.predicate = predicate
     }
 
-    /// In what form a member sees a change whose new row it may see; the change says of the old row what is known of it.
+    /// Returns the form in which a member sees a change, if the member may see the new row. `change` contains the known
+    /// values of the old row.
     mutating func seen(
         by member: Member, _ change: borrowing ReadableChange, _ moment: ChangeRouter.Moment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
@@ -80,7 +81,7 @@ struct ActivePolicies {
     ) throws(ByteError) -> PolicyEntry.Past {
         assert(moment.hasPast, "there is an old row to be seen")
         guard let entry = entries[number] else { return .hidden }
-        // Of a row that is known by its key only, the key may be enough to decide.
+        // If only the key of the old row is known, the key may be enough to decide.
         switch try index.verdict(of: entry.predicate, onKnownOldImageOf: change.change) {
         case .yes: return .shown
         case .no, .unknown, .notYes, .failed: return .hidden
@@ -91,7 +92,7 @@ struct ActivePolicies {
         }
     }
 
-    /// What a member's policy alone says of one image of a row.
+    /// Returns the verdict of the member's policy alone on one image of a row.
     func verdict(
         _ member: Member, on change: borrowing Change, _ image: RowTexts.Image, _ index: inout PredicateIndex
     ) throws(ByteError) -> Verdict {
@@ -106,14 +107,14 @@ struct ActivePolicies {
         return verdict
     }
 
-    /// True if nobody can tell any more who might see a row that was committed there, because the policy leaves that to
-    /// PostgreSQL.
+    /// True if nobody can tell any more who could see a row that was committed at this position, because the policy
+    /// leaves the decision to PostgreSQL.
     func isUnknown(_ number: UInt32, at position: LSN) -> Bool {
         entries[number]?.policy.isUnknown(at: position) ?? false
     }
 
-    /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at, so that
-    /// it cannot be asked.
+    /// Queues the question to PostgreSQL whether the holder may see a row. Returns false if the row lacks a column that
+    /// the policy reads, so that the question cannot be asked.
     func ask(
         _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image, _ moment: UInt64, _ asked: inout AskedQuestions
@@ -130,15 +131,15 @@ struct ActivePolicies {
     }
 }
 
-/// What is asked about a row for the members of one node.
+/// Questions about one row for the members of one node of the predicate index.
 struct NodeQuestions {
-    /// What their filter, which they share, says of the row …
+    /// Verdict on the row by the filter that all members of the node share.
     let verdict: Verdict
-    /// … and what PostgreSQL is asked where it leaves that open.
+    /// Question to PostgreSQL if `verdict` leaves the filter open.
     let filter: Question?
     let hasFilter: Bool
     var ofFilter: PendingQuestion?
-    /// Of the last policy that was asked about: a node's members most often have the same.
+    /// Question about the policy that was asked about last. The members of a node most often have the same policy.
     var ofPolicy: (policy: UInt32, question: PendingQuestion)?
 
     init(_ verdict: Verdict, _ filter: Question?, hasFilter: Bool) {
@@ -148,16 +149,16 @@ struct NodeQuestions {
     }
 }
 
-/// Questions that are not sent yet.
+/// Questions to PostgreSQL that the hub has not sent yet.
 struct AskedQuestions {
-    /// A row under a policy.
+    /// Image of a row under a policy.
     struct RowKey: Hashable {
         var policy: UInt64
         var change: UInt64
         var isOld: Bool
     }
 
-    /// Who wants to see one row, all under the same policy.
+    /// Claimants that want to see one row, all under the same policy.
     struct OfRow {
         let policy: JudgedPolicy
         let row: [String?]
@@ -194,7 +195,7 @@ struct AskedQuestions {
 }
 
 extension FilterCheck.Settings {
-    /// Of predicates that are made of policies and memberships.
+    /// Returns the settings for predicates that are made of policies and memberships.
     public static func ofPolicies(_ snapshot: CatalogSnapshot?) -> FilterCheck.Settings {
         FilterCheck.Settings(
             maximumListElements: Limits.maximumMembershipKeys, maximumKeys: Limits.maximumMembershipKeys,

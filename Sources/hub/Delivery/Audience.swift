@@ -4,13 +4,13 @@ import Diagnostics
 import Net
 import Protocol
 
-/// One channel as deliveries see it: how its messages are written.
+/// Channel as deliveries see it: its topic, the form of its messages and the ids of its bindings.
 public struct Listener {
-    /// The channel's place among the loop's channels.
+    /// Index of the channel among the loop's channels.
     public let channel: UInt32
     let form: EnvelopeForm
     let topic: [UInt8]
-    /// The numbers by which the client knows its bindings, by their places.
+    /// Ids by which the client knows its bindings, in the order of the bindings.
     let ids: [UInt32]
 
     public init(channel: UInt32, form: EnvelopeForm, topic: [UInt8], ids: [UInt32]) {
@@ -21,39 +21,40 @@ public struct Listener {
     }
 }
 
-/// What of a listener every delivery looks at. It is plain: copying a listener would count two references, which costs
-/// more than all the rest of a delivery on our side of the kernel.
+/// Fields of a listener that every delivery reads. The type is plain: copying a `Listener` would count two references,
+/// which costs more than all the rest of a delivery outside the kernel.
 public struct Recipient: BitwiseCopyable {
-    /// What is said with each change.
+    /// Information that the hub sends with each change.
     public enum Manner: UInt8, BitwiseCopyable, Sendable {
         case plain
-        /// Where the channel stands.
+        /// Each message contains the channel's position.
         case positioned
-        /// Likewise, in a record of a feed, which gets only so many.
+        /// Each message is a record of a feed and contains the position. A feed gets a limited number of changes.
         case feed
     }
 
-    // What every delivery looks at comes first, close together.
+    // The fields that every delivery reads come first, close together.
     let connection: ConnectionID
-    /// The log's end when the channel was bound first: what is before it is not for the channel. It moves over transactions
-    /// that the channel has in a snapshot.
+    /// Offset from which changes are for the channel: the log's end when the channel was first bound. The offset moves
+    /// past transactions that the channel already has from a snapshot.
     var since: UInt64
     private var soleEnvelopeOrNone = Self.none
-    /// Under which it is recorded what it is sent; `unrecorded` where it is not.
+    /// Number under which sent changes are recorded for this channel; `unrecorded` if they are not recorded.
     var seat = Self.unrecorded
-    /// Bindings to tables. With one, its envelope is known beforehand.
+    /// Number of the channel's bindings to tables. With one binding, the envelope is known beforehand.
     var members: UInt32 = 0
-    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
+    /// True if an earlier delivery waits for PostgreSQL. Later deliveries then wait behind that one.
     var isHeld = false
     let isLegacy: Bool
     let wantsCompression: Bool
-    /// Of rows that leave its view: what it gets of an update depends on all that the update means for it.
+    /// True if the client wants to hear of rows that leave its view. Its message for an update then depends on all that
+    /// the update means for the channel.
     let wantsMoves: Bool
     let manner: Manner
     var touch: UInt32 = 0
-    /// Where it stood when that was said last.
+    /// Offset that the hub last told the client as its position.
     var toldAt: UInt64
-    /// The change for which `touch` is its newest entry in the list of touches.
+    /// Number of the change for which `touch` is the channel's newest entry in `MatchedChannels`.
     var stamp: UInt64 = 0
 
     private static let none = UInt32.max
@@ -78,19 +79,19 @@ public struct Recipient: BitwiseCopyable {
         self.wantsCompression = wantsCompression
     }
 
-    /// Its only binding decides what it gets; nothing has to be collected first.
+    /// True if the channel's only binding decides alone, so that nothing has to be collected before the delivery.
     var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves && manner == .plain }
 }
 
-/// One binding of one channel to one table: what a node of the predicate index points at.
+/// Binding of one channel to one table; nodes of the predicate index point to members.
 struct Member {
     static let noPolicy: UInt32 = .max
 
     var listener: UInt32
     var view: UInt32
-    /// What the listener may see of the table, where that is not every row.
+    /// Number of the policy that limits the rows for the listener; `noPolicy` if the listener may see every row.
     var policy = Member.noPolicy
-    /// The binding's place in its channel.
+    /// Index of the binding in its channel.
     var binding: UInt8
 
     init(listener: UInt32, view: UInt32, policy: UInt32 = Member.noPolicy, binding: UInt8) {
@@ -101,20 +102,20 @@ struct Member {
     }
 }
 
-/// A set of a channel's bindings, by their places.
+/// Set of a channel's bindings, by their indices.
 typealias BindingSet = UInt128
 
-/// Everybody on one loop who hears of changes. Small numbers stand for all of it, so that a delivery follows indices
-/// and counts no references.
+/// All channels on one loop that receive changes. Small indices stand for all objects, so that a delivery follows
+/// indices and counts no references.
 struct Audience {
     private(set) var listeners = Slots<Listener>()
-    /// By the numbers of listeners; meaningless where there is none.
+    /// Recipients by the indices of their listeners; an element without a listener is meaningless.
     var recipients: [Recipient] = []
     private(set) var members = Slots<Member>()
     var envelopes = EnvelopeTable()
-    /// What listeners that are feeds have had and may have.
+    /// Quotas of listeners that are feeds, with the number of changes already sent.
     var feeds: [UInt32: FeedShare] = [:]
-    /// Envelopes of channels with several bindings, by what matched; made when they are first needed.
+    /// Envelopes of channels with several bindings, by the bindings that matched; made when they are first needed.
     private var envelopesOfSets: [UInt32: [SetKey: UInt32]] = [:]
 
     struct SetKey: Hashable {
@@ -135,12 +136,12 @@ struct Audience {
         return index
     }
 
-    /// Whether the change is one of those that the member's channel was there for.
+    /// True if the change is not before the offset from which changes are for the member's channel.
     func wants(_ moment: ChangeRouter.Moment, _ member: Member) -> Bool {
         recipients[Int(member.listener)].since <= moment.offset
     }
 
-    /// Nil when it is gone.
+    /// Returns the recipient of a listener; nil if the listener was removed.
     func recipient(_ listener: UInt32) -> Recipient? {
         listeners.contains(listener) ? recipients[Int(listener)] : nil
     }
@@ -184,7 +185,7 @@ struct Audience {
         for envelope in all.values { envelopes.release(envelope) }
     }
 
-    /// For the only member of a channel.
+    /// Returns the envelope for the only binding of a channel.
     mutating func envelope(ofSole member: Member) -> UInt32 {
         assert(recipients[Int(member.listener)].members == 1, "it is the only binding of its channel")
         if let known = recipients[Int(member.listener)].soleEnvelope { return known }
@@ -193,7 +194,7 @@ struct Audience {
         return made
     }
 
-    /// For several of a channel's bindings.
+    /// Returns the envelope for several of a channel's bindings.
     mutating func envelope(of listener: UInt32, _ key: SetKey) -> UInt32 {
         precondition(key.bindings != 0, "a change is for some binding of the channel")
         if let known = envelopesOfSets[listener]?[key] { return known }

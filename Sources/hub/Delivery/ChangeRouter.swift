@@ -11,20 +11,20 @@ import Protocol
 import System
 import WebSocket
 
-/// Changes in, frames at sockets out: who wants a change, what they may see of it, and in which envelope.
+/// Router from changes to frames: decides who gets a change, with which columns and in which envelope.
 ///
-/// One loop owns it. A body is written once for all who see the same columns, a frame once for all who also have the same
-/// envelope.
+/// One loop owns the router. The router writes a body once for all who see the same columns, and a frame once for all
+/// who also have the same envelope.
 struct ChangeRouter: ~Copyable {
     var audience = Audience()
     var views: ViewTable
-    /// Who wants a row as a change leaves it, or of a row that goes as it was …
+    /// Index of bindings by the row as a change leaves it, or as it was before a delete.
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
-    /// … and who wants to know of rows that updates take out of their view.
+    /// Index of bindings whose clients want to hear of rows that updates take out of their view.
     var departures = PredicateIndex(
         judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     var policies = ActivePolicies()
-    /// What rows were whose deletes do not say it.
+    /// Earlier versions of rows that deletes do not contain.
     var recall: RowRecall
     private var matches = MatchBatch()
     private var recalled = MatchBatch()
@@ -33,24 +33,24 @@ struct ChangeRouter: ~Copyable {
     private var departedFormer = MatchBatch()
     private var desk: FrameWriter
     private var touches = MatchedChannels()
-    /// Where deliveries are recorded one by one.
+    /// Record of single deliveries, for channels that have a seat.
     var sent = SentChanges()
     private var waiting: [UInt32: WaitingQueue] = [:]
     private let total: WaitingTotal
-    /// Bodies of the change at hand that somebody waits with, by view.
+    /// Bodies of the current change that waiting deliveries hold, by view.
     private var waitingBodies: [UInt32: WaitingBody] = [:]
-    /// Listeners that were told first what rows there were, until the log has come to all that was in that.
+    /// Transactions in the snapshot with which a listener began, until the log has passed all of them.
     private var snapshots: [UInt32: SeenTransactions] = [:]
-    /// Listeners of whom much waits.
+    /// Listeners for which much data waits.
     private var burdened: Set<UInt32> = []
-    /// Since when too much waits; nil when it does not.
+    /// Time at which too much data began to wait; nil if that is not so.
     private var crowdedSince: UInt64?
-    /// Deliveries that had to wait, ever.
+    /// Number of deliveries that ever had to wait.
     private(set) var heldCount = 0
     private var asked = AskedQuestions()
-    /// Members that see the change at hand, and for whom it is to be found out whether they saw the row before.
+    /// Members that see the current change, for which the hub must find out if they may see the old row.
     private var withPast: [UInt32] = []
-    /// Members of the node at hand.
+    /// Members of the current node.
     private var nodeMembers: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
@@ -68,12 +68,12 @@ struct ChangeRouter: ~Copyable {
         desk = FrameWriter(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
     }
 
-    /// Channels whose waiting deliveries became too many: to be closed.
+    /// Channels with too many waiting deliveries, which the hub closes.
     private(set) var overfull: [UInt32] = []
-    /// Channels that miss something because a question was not answered, or could not even be asked: to be told.
+    /// Channels that miss something because a question was not answered or could not be asked. The hub tells them.
     private(set) var unanswered: Set<UInt32> = []
 
-    /// Feeds that were told of changes since the last time.
+    /// Feeds that received changes since the last `takeFed`.
     private var fed: Set<UInt32> = []
     private let fedChanges: Counter
 
@@ -82,16 +82,16 @@ struct ChangeRouter: ~Copyable {
         return fed.isEmpty ? [] : fed.sorted()
     }
 
-    /// What tables were asked about decisions.
+    /// Checks of the hub's decisions against the tables themselves.
     var opinions: SecondOpinions
 
-    /// Changes were not looked at, or may be missing: rows may be others by now than what is remembered of them.
+    /// Forgets remembered rows, because changes were skipped or may be missing and the rows may differ by now.
     mutating func forgetRows() {
         recall.forgetAll()
         opinions.forgetAll()
     }
 
-    /// Policies of which PostgreSQL said something else than was decided without it.
+    /// Policies on which PostgreSQL decided differently from the hub.
     var contradicted: [UInt32] = []
 
     mutating func takeContradicted() -> [UInt32] {
@@ -99,13 +99,14 @@ struct ChangeRouter: ~Copyable {
         return contradicted
     }
 
-    /// Channels that got an update without values that it left unchanged, because the log does not have them: to be told.
+    /// Channels that got an update without its unchanged values, because the log does not have those. The hub tells
+    /// them.
     private var lacking: Set<UInt32> = []
 
-    /// Tables from whose view rows may have gone that nobody knows, and where in the log the last of them did.
+    /// Tables from whose views unknown rows may have gone, with the offset of the last such change.
     private var unknownDepartures: [UInt32: UInt64] = [:]
 
-    /// Channels that were left out because to try somebody's filter would have taken more than there was for that.
+    /// Channels that were left out because trying some filter would have taken more work than the allowance.
     private var skipped: SkippedListeners
 
     mutating func takeLosses() -> DeliveryLosses {
@@ -145,7 +146,7 @@ struct ChangeRouter: ~Copyable {
         departures.forget(table: oid)
     }
 
-    /// Forgets what the columns of stored schemas mean, so that it is read again.
+    /// Forgets the meaning of the columns of stored schemas, so that the hub reads it again.
     mutating func forgetRelations() {
         index.forgetRelations()
         departures.forgetRelations()
@@ -173,7 +174,8 @@ struct ChangeRouter: ~Copyable {
         return try Self.match(&part, by: &index, into: &matches, audience, &skipped, leavingPartial: true)
     }
 
-    /// Nothing is matched but by this: whoever is left out for what it would take is noted, to be told.
+    /// Matches changes; all matching goes through this function. Notes listeners that were left out because of the
+    /// work, so that the hub can tell them.
     @_lifetime(part: copy part)
     private static func match(
         _ part: inout TransactionPart, by index: inout PredicateIndex, into batch: inout MatchBatch,
@@ -200,8 +202,8 @@ struct ChangeRouter: ~Copyable {
         }
     }
 
-    /// Whether the row has to be known whole before the change is delivered: somebody looks at what its image lacks, or
-    /// would get it without values that did not change.
+    /// True if the hub must know the whole row before it delivers the change. Some client looks at a value that the
+    /// image lacks, or would get the row without its unchanged values.
     func needsRow(at place: Int, _ change: borrowing Change) throws(ByteError) -> Bool {
         assert(place < matches.changeCount, "a change is looked at after it was judged")
         if matches.isLeft(place) { return true }
@@ -210,7 +212,7 @@ struct ChangeRouter: ~Copyable {
         return try new.isPartial()
     }
 
-    /// How many changes `match` judged.
+    /// Number of changes that `match` judged.
     var matchedChanges: Int { matches.changeCount }
 
     func hasMatches(at place: Int) -> Bool {
@@ -227,10 +229,10 @@ struct ChangeRouter: ~Copyable {
     struct Moment {
         let commitTime: Int64
         let commitLSN: LSN
-        /// The change's place in the log.
+        /// Position of the change in the log.
         let position: EventLogPosition
         fileprivate(set) var number: UInt64 = 0
-        /// An update that says what the row was: not everybody who sees the new row may see the old one.
+        /// True for an update that contains the old row. Not every client that sees the new row may see the old one.
         fileprivate(set) var hasPast = false
 
         init(commitTime: Int64, commitLSN: LSN, _ position: EventLogPosition) {
@@ -241,7 +243,7 @@ struct ChangeRouter: ~Copyable {
 
         var offset: UInt64 { position.offset }
 
-        /// Where whoever was told of the change stands.
+        /// Position of a client that has received the change.
         var behind: EventLogPosition { EventLogPosition(epoch: position.epoch, offset: position.offset + 1) }
 
         fileprivate func of(_ change: borrowing Change) -> Moment {
@@ -251,7 +253,7 @@ struct ChangeRouter: ~Copyable {
         }
     }
 
-    /// Delivers one of the changes that were judged, or what it was completed to; says how many channels got it now.
+    /// Delivers one of the judged changes, or its completion. Returns the number of channels that got it now.
     mutating func deliver(
         _ place: Int, _ change: borrowing ReadableChange, _ completion: Completion? = nil, _ moment: Moment,
         on loop: SocketLoop
@@ -271,7 +273,7 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// The same for a change that stands by itself. Of a delete nobody gets more than the delete has.
+    /// Delivers a completed change. For a delete, no client gets more than the delete in the log contains.
     private mutating func deliver(
         _ change: borrowing ReadableChange, _ whole: WholeChange, _ former: [UInt8]?, _ moment: Moment,
         on loop: SocketLoop
@@ -295,14 +297,14 @@ struct ChangeRouter: ~Copyable {
         if try judged.change.new?.isPartial() == true, change.change.oldImage != .full {
             try noteLacking(judged, moment)
         }
-        // A row of the schema that was says nothing in another one.
+        // A row in an old schema has no meaning in another one.
         let past = whole.fingerprint == change.change.relation ? former : nil
         let delivered = try distribute(0, judged, past, moment, on: loop)
         if departures.count > 0 { try addDepartures(of: 0, judged, past, moment) }
         return try delivered + deliverTouched(judged, moment, on: loop)
     }
 
-    /// Those who are shown a column that is still absent.
+    /// Notes the listeners that see a column whose value is still absent.
     private mutating func noteLacking(_ change: borrowing ReadableChange, _ moment: Moment) throws(ByteError) {
         guard let new = change.change.new else { return }
         var names: [String] = []
@@ -322,7 +324,7 @@ struct ChangeRouter: ~Copyable {
         }
     }
 
-    /// What is still absent is asked about.
+    /// Matches a completed change. PostgreSQL is asked about values that are still absent.
     private mutating func matchWhole(_ part: TransactionPart, _ whole: WholeChange) throws(ByteError) {
         var same = part
         if case .unknownRelation = try Self.match(&same, by: &index, into: &recalled, audience, &skipped) {
@@ -348,7 +350,7 @@ struct ChangeRouter: ~Copyable {
         return try distribute(place, judging: change, change, former: former, moment, on: loop)
     }
 
-    /// The change with the whole row that it only names.
+    /// Returns the change with the whole old row in place of the key.
     private static func part(of change: borrowing Change, asItWas tuple: [UInt8]) -> [UInt8] {
         let new = if let new = change.new { new.bytes } else { RawSpan() }
         var writer = ByteWriter(capacity: tuple.count + new.byteCount + 128)
@@ -360,7 +362,7 @@ struct ChangeRouter: ~Copyable {
         return writer.copied()
     }
 
-    /// To those who matched; `judged` is what they matched, `change` what they get, and `former` says what the row was.
+    /// Delivers to the members that matched `judged`. They get `change`; `former` contains the old row.
     private mutating func distribute(
         _ place: Int, judging judged: borrowing ReadableChange, _ change: borrowing ReadableChange,
         former: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
@@ -381,13 +383,13 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
-    /// the old row, perhaps, are left for afterwards.
+    /// Serves members that are the only binding of their channel, and collects the others. Members that perhaps may not
+    /// see the old row go to `withPast`.
     private mutating func deliver(
         to node: Int, of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
-        // Neighbours most often get the same frame, which then need not be looked for again.
+        // Neighbours most often get the same frame, which then need not be looked up again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
         Self.copyMembers(of: node, of: place, matches, index, to: &nodeMembers)
         for number in nodeMembers {
@@ -423,7 +425,7 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Those who certainly matched, out of the index, so that it is not held while they are served.
+    /// Copies the members that certainly matched out of the index, so that the index is not held while they are served.
     private static func copyMembers(
         of node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
         to numbers: inout [UInt32]
@@ -436,7 +438,7 @@ struct ChangeRouter: ~Copyable {
 
     // MARK: Asking
 
-    /// The members of a node whose predicate PostgreSQL has to decide.
+    /// Asks PostgreSQL for the members of a node whose predicate only PostgreSQL can decide.
     private mutating func ask(
         _ node: Int, of place: Int, _ change: borrowing ReadableChange, former: borrowing ReadableChange,
         _ moment: Moment
@@ -461,19 +463,19 @@ struct ChangeRouter: ~Copyable {
         }
     }
 
-    /// What is left to find out about a member.
+    /// Result of asking about a member.
     private enum Inquiry {
-        /// The change is not for it.
+        /// The change is not for the member.
         case nobody
         case pending(PendingQuestion)
-        /// A value that it depends on is absent: PostgreSQL could not tell either.
+        /// A value that the decision depends on is absent: PostgreSQL could not tell either.
         case unanswerable
-        /// The answer depends on memberships of that time, which are not known any more.
+        /// The answer depends on memberships at that time, which are no longer known.
         case unknown
     }
 
-    /// A change that may have been for the member. Of deletes that do not tell their row its channel was told when it
-    /// subscribed.
+    /// Notes that the member may miss a change. If a table's deletes do not contain the row, the hub told the client
+    /// when it subscribed.
     private mutating func miss(_ member: Member, _ change: borrowing Change) {
         if change.operation == .delete, change.oldImage == .full || knowsOfPartialRows(member) {
             return absent.add()
@@ -481,16 +483,17 @@ struct ChangeRouter: ~Copyable {
         unanswered.insert(member.listener)
     }
 
-    /// The channel was told when it subscribed that changes do not keep whole old rows. Where it was not, the identity was
-    /// another for a while.
+    /// True if the client was told on subscribing that changes do not keep whole old rows. If not, the table had
+    /// another replica identity for a while.
     private func knowsOfPartialRows(_ member: Member) -> Bool {
         views.views[member.view]?.key.table.identity != .full
     }
 
-    /// A table that keeps whole old rows did not keep this one, and nobody knows it: whoever asked for moves may miss one.
+    /// Notes that an old row is unknown, although the table keeps whole old rows. Clients that asked for moves may miss
+    /// one.
     mutating func missDeparture(from table: UInt32, at offset: UInt64) { unknownDepartures[table] = offset }
 
-    /// Tells everybody who listens to the tables that changes may be missing.
+    /// Notes for every listener of the tables that changes may be missing.
     mutating func missChanges(of tables: Set<UInt32>) {
         for number in audience.members.indices {
             guard let member = audience.members[number], let table = views.views[member.view]?.key.table.oid,
@@ -512,9 +515,9 @@ struct ChangeRouter: ~Copyable {
         unknownDepartures = [:]
     }
 
-    /// Asks what a member's predicate left open: its filter, its holder's policy, or both.
+    /// Asks about the open parts of a member's predicate: its filter, its holder's policy, or both.
     ///
-    /// Each is looked at by itself: that both together are open does not say that either of them is.
+    /// Each part is judged by itself: if both together are open, one of them may still be decided.
     private mutating func question(
         _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image, _ moment: Moment
@@ -529,7 +532,7 @@ struct ChangeRouter: ~Copyable {
         }
     }
 
-    /// The same for all of the node whose policies leave nothing open.
+    /// Returns the question of the filter, shared by all members of the node whose policies leave nothing open.
     private mutating func filterQuestion(
         _ questions: inout NodeQuestions, _ change: borrowing Change, _ image: RowTexts.Image
     ) throws(ByteError) -> Inquiry {
@@ -558,7 +561,7 @@ struct ChangeRouter: ~Copyable {
             if let filter = questions.filter, let question = try judged(filter, change.change, image) {
                 asked.add(pending, question)
             } else {
-                // Whether there was anything to miss is the policy's to say.
+                // Only the policy can say if there was anything to miss.
                 pending.take(nil)
             }
         }
@@ -566,7 +569,7 @@ struct ChangeRouter: ~Copyable {
         return .pending(pending)
     }
 
-    /// Nil where a value is absent that it asks about.
+    /// Returns the filter's question about a row; nil if a value is absent that the question needs.
     private mutating func judged(
         _ filter: Question, _ change: borrowing Change, _ image: RowTexts.Image
     ) throws(ByteError) -> JudgedQuestion? {
@@ -596,7 +599,8 @@ struct ChangeRouter: ~Copyable {
         try addDepartures(of: 0, ReadableChange(whole, change.relation), moment, isComposed: true)
     }
 
-    /// `isComposed`: the change says what the row was, which the one in the log does not.
+    /// Adds the departures that a change caused. `isComposed` is true if the old row was added to the change, because
+    /// the log does not have it there.
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, isComposed: Bool = false
     ) throws(ByteError) {
@@ -620,7 +624,7 @@ struct ChangeRouter: ~Copyable {
                 case .nobody: continue
                 case .pending(let pending):
                     try depart(number, pending, change, moment, isComposed: isComposed)
-                // Of moves whoever wants to hear of them needs the whole old row.
+                // A client that wants to hear of moves needs the whole old row.
                 case .unanswerable:
                     if change.change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change.change) }
                 case .unknown: if audience.wants(moment, member) { unanswered.insert(member.listener) }
@@ -640,7 +644,7 @@ struct ChangeRouter: ~Copyable {
         touches.depart(member, view, pending, &audience.recipients, changeNumber)
     }
 
-    // MARK: Those with several bindings
+    // MARK: Channels with several bindings
 
     private mutating func deliverTouched(
         _ change: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
@@ -678,7 +682,7 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// The envelope as the listener gets it, which stands there now; nil where it has had as many as it may.
+    /// Moves the listener to the position and returns its envelope; nil if the feed has had as many changes as it may.
     private mutating func positioned(
         _ envelope: UInt32, _ listener: UInt32, _ position: EventLogPosition
     ) -> ChangeEnvelope? {
@@ -744,10 +748,11 @@ struct ChangeRouter: ~Copyable {
         return made
     }
 
-    /// So much waits for answers that whoever need not keep up with the log should wait for them.
+    /// True if so much waits for answers that a follower which need not keep up with the log should wait.
     var isBurdened: Bool { !burdened.isEmpty || total.bytes > Limits.maximumWaitingTotalBytes / 4 }
 
-    /// So much waits that the log should wait too; not for longer than for a while, and not again before most went out.
+    /// True if so much waits that reading the log should wait too. This is limited in time, and does not recur before
+    /// most of the data has gone out.
     mutating func isCrowded(_ now: UInt64) -> Bool {
         if total.bytes <= Limits.maximumWaitingTotalBytes / 4 {
             crowdedSince = nil
@@ -757,9 +762,9 @@ struct ChangeRouter: ~Copyable {
         return crowdedSince.map { now - $0 < Limits.crowdPatience.wholeNanoseconds } ?? false
     }
 
-    /// PostgreSQL has answered a part of a question: everything that waited for it goes on.
+    /// Takes PostgreSQL's answer to a part of a question. Everything that waited for it goes on.
     ///
-    /// - Parameter hasFailed: PostgreSQL failed on the row, as it would for whoever selects it.
+    /// - Parameter hasFailed: PostgreSQL failed on the row, as it would for any client that selects it.
     mutating func settle(
         _ pending: PendingQuestion, _ answer: Bool?, hasFailed: Bool = false, on loop: SocketLoop
     ) -> Int {
@@ -771,7 +776,7 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Asks a table, of nobody's delivery.
+    /// Queues a question to a table, on which no delivery waits.
     mutating func ask(_ sight: TableSight, _ ticket: UInt64) { asked.add(sight, ticket) }
 
     private mutating func release(_ index: UInt32, on loop: SocketLoop) -> Int {
@@ -801,29 +806,29 @@ struct ChangeRouter: ~Copyable {
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
         guard let own = positioned(envelope, index, delivery.position) else { return false }
         desk.send(body: shown.body.bytes, in: own, to: recipient, on: loop)
-        // Its position is the one behind the change.
+        // The delivery's position is the one behind the change.
         sent.add(recipient.seat, delivery.position.offset - 1)
         return true
     }
 
     var holdsAnybody: Bool { !waiting.isEmpty }
 
-    /// Something of it waits for an answer.
+    /// True if a delivery to the listener waits for an answer.
     func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
 
-    /// The offset of the first change that waits for it.
+    /// Returns the offset of the first change that waits for the listener; nil if none does.
     func firstHeld(_ listener: UInt32) -> UInt64? { waiting[listener]?.next.map { $0.position.offset - 1 } }
 
-    /// Whoever waits, nobody waits for what is before it.
+    /// Offset of the first change that waits for any listener; nil if none does.
     var firstHeld: UInt64? { waiting.values.compactMap { $0.next.map { $0.position.offset - 1 } }.min() }
 
-    /// The position that it was told last.
+    /// Returns the position that the hub last told the listener's client.
     func toldAt(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.toldAt }
 
-    /// Nil of who is no feed.
+    /// Returns the quota of a feed; nil if the listener is not a feed.
     func share(_ listener: UInt32) -> FeedShare? { audience.feeds[listener] }
 
-    /// What waits was judged for somebody else; true when there was anything.
+    /// Drops the listener's waiting deliveries, which were judged for another holder. True if there were any.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {
         guard let queue = waiting.removeValue(forKey: listener) else { return false }
         burdened.remove(listener)
@@ -832,16 +837,16 @@ struct ChangeRouter: ~Copyable {
         return true
     }
 
-    /// A channel is gone: nothing waits for it any more.
-    // MARK: Those who began with a snapshot
+    // MARK: Listeners that began with a snapshot
 
-    /// What was seen is not told to the listener once more.
+    /// Skips the transactions in `seen` for the listener, which already has them.
     mutating func leaveOut(_ seen: SeenTransactions, for listener: UInt32) {
         assert(audience.listeners.contains(listener), "who is told less is there")
         snapshots[listener] = seen
     }
 
-    /// A transaction, or a part of one, begins, and ends before that offset: it is not for those who have it already.
+    /// Begins a transaction or a part of one, which ends before offset `end`. Listeners that already have the
+    /// transaction skip it.
     mutating func begin(_ info: TransactionInfo, endingBefore end: UInt64) {
         if snapshots.isEmpty { return }
         for (listener, seen) in snapshots {
@@ -853,7 +858,7 @@ struct ChangeRouter: ~Copyable {
         }
     }
 
-    /// What is before it is not for the listener.
+    /// Returns the offset from which changes are for the listener.
     func since(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.since }
 
     mutating func forget(_ listener: UInt32) {
@@ -863,7 +868,7 @@ struct ChangeRouter: ~Copyable {
     }
 }
 
-/// Listeners that were left out of a change, and how many bindings were.
+/// Listeners that were left out of changes, with a counter of their bindings.
 private struct SkippedListeners {
     private var listeners: Set<UInt32> = []
     let drops: Counter
@@ -879,12 +884,12 @@ private struct SkippedListeners {
 }
 
 public enum PostgresMoment {
-    /// Microseconds since the beginning of 2000, from which PostgreSQL counts.
+    /// Returns the microseconds since the beginning of 2000, from which PostgreSQL counts.
     public static func of(_ unixMicroseconds: Int64) -> Int64 { unixMicroseconds - 946_684_800_000_000 }
 }
 
 extension Allowance {
-    /// What filters that are tried one by one may take of a loop.
+    /// Work allowance of a loop for filters that are tried one by one.
     fileprivate static let ofFilters = Allowance(
         ofChange: Limits.filterWorkOfChange, ofAccount: Limits.filterWorkOfConnection, most: Limits.filterWorkReserve,
         perMicrosecond: Limits.filterWorkPerMicrosecond)

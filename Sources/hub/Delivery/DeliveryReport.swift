@@ -1,29 +1,30 @@
 import Catalog
 
-/// What delivery found out beside frames, for its loop to act on: all of it each time, so that nothing is forgotten.
+/// Results of delivery besides frames, on which the loop acts. A report always contains all of them, so that none is
+/// forgotten.
 public struct DeliveryReport {
-    /// Memberships that are others than they were, or are filled anew.
+    /// Membership sets that changed or are being filled again.
     public let changedSets: [LiveSet]
-    /// Memberships that PostgreSQL is to be asked for.
+    /// Membership sets for which the loop must ask PostgreSQL.
     public let unfilledSets: [LiveSet]
     /// Tables whose rows wait until PostgreSQL shows a transaction, for longer than usual, or that nobody here waited for.
     public let held: [HeldTable]
-    /// The catalog has been waited for as long as clients are made to: once each time that is so.
+    /// True once each time the hub has waited for the catalog as long as clients may be made to wait.
     public let isTiredOfWaiting: Bool
-    /// Policies that their table itself contradicts.
+    /// Policies on which the table itself contradicts the hub's decision.
     public let contradicted: [PolicyBinding]
-    /// Columns that could not be computed of some row, by table.
+    /// Columns that could not be computed for some row, by table.
     public let uncomputed: [UInt32: Set<String>]
     public let losses: DeliveryLosses
-    /// Tables of which all rows are gone at once, and where the log says so last.
+    /// Tables that lost all rows at once, with the last offset at which the log says so.
     public let truncated: [UInt32: UInt64]
-    /// Tables of which changes were met whose values were removed from the log, and where the last of each is.
+    /// Tables with changes whose values were removed from the log, with the offset of the last such change.
     public let forgotten: [UInt32: UInt64]
-    /// Messages to topics were among them.
+    /// True if messages to topics were among the changes with removed values.
     public let hasForgottenMessages: Bool
-    /// Holes in history, in words.
+    /// Gaps in history, described in words.
     public let gaps: [String]
-    /// Listeners that are feeds and were told of changes.
+    /// Listeners of feeds that received changes.
     public let fed: [UInt32]
 }
 
@@ -33,16 +34,16 @@ public struct HeldTable: Sendable, Hashable {
     public let xid: UInt32
 }
 
-/// What could not be delivered, by the listeners that miss it.
+/// Listeners that missed changes, by reason.
 public struct DeliveryLosses {
-    /// They got an update without values that it left unchanged, because the log does not have them.
+    /// Listeners that got an update without its unchanged values, because the log does not have those.
     public let lacking: [UInt32]
-    /// More waits for answers than may.
+    /// Listeners for which more waits for answers than is allowed.
     public let overfull: [UInt32]
-    /// Something may have been for them: it could not be found out.
+    /// Listeners that may have missed a change, because the hub could not find out if the change was for them.
     public let unanswered: [UInt32]
-    /// To try somebody's filter would have taken more than there was for that: whose, by their accounts …
+    /// Accounts whose filters were not tried, because that would have taken more work than the allowance.
     public let stopped: [UInt32]
-    /// … and who was left out with them.
+    /// Listeners that were left out together with the accounts in `stopped`.
     public let skipped: [UInt32]
 }

@@ -6,13 +6,13 @@ import EventLog
 import Judging
 import System
 
-/// The event log as those see it who are served from it, from any thread.
+/// Event log as its readers see it. Any thread may use it.
 public struct LogSource: Sendable {
-    /// Opens its files: a loop has a descriptor table of its own, so each opens them itself.
+    /// Opens the log's directory. A loop has its own descriptor table, so each loop opens the files itself.
     public let open: @Sendable () throws(SystemError) -> any StorageDirectory
-    /// Nil until the log has begun.
+    /// Returns the log's end; nil until the log has begun.
     public let end: @Sendable () -> EventLogEnd?
-    /// Whatever was committed before this position is in the log.
+    /// Returns the position before which the log contains all that was committed.
     public let covered: @Sendable () -> LSN
 
     public init(
@@ -25,7 +25,7 @@ public struct LogSource: Sendable {
     }
 }
 
-/// Whom delivery asks, each with threads of its own.
+/// Services that delivery asks, each with threads of its own.
 public struct DeliveryAsking: Sendable {
     public let catalog: any CatalogSource
     public let filterEvaluator: any FilterEvaluating
@@ -43,15 +43,15 @@ public struct DeliveryAsking: Sendable {
     }
 }
 
-/// What delivery reads and asks: the same for all loops of a project, and safe to use from any thread.
+/// Log, services and settings of delivery: the same for all loops of a project, and safe to use from any thread.
 public struct DeliverySources: Sendable {
     public let log: LogSource
     public let asking: DeliveryAsking
     public let maximumBodyBytes: Int
-    /// Where a table has policies, of a deleted row only those are told who could see it.
+    /// True if, on a table with policies, the hub tells a delete only to clients that could see the row.
     public let deletesAreStrict: Bool
     public let time: any TimeSource
-    /// Told of each event and of what delivery was at then; nil but in a simulation.
+    /// Observer of each event and of the delivery's stage at that time; nil except in a simulation.
     public let watcher: DeliveryWatcher?
     public let metrics: ProjectMetrics
 
@@ -70,7 +70,7 @@ public struct DeliverySources: Sendable {
 
     var catalog: any CatalogSource { asking.catalog }
 
-    /// There is a login that may run what tables' owners wrote, as far as is known.
+    /// True if, as far as is known, there is a login that may run expressions that owners of tables wrote.
     public var mayCompute: Bool {
         if case .refused = asking.policyEvaluator.availability { false } else { true }
     }
@@ -78,21 +78,21 @@ public struct DeliverySources: Sendable {
 
 public typealias DeliveryWatcher = @Sendable (_ stage: String, _ event: String) -> Void
 
-/// Answers to what delivery asked, in the order in which they came.
+/// Answers to the delivery's questions, in the order of their arrival.
 public enum DeliveryEvent: Sendable {
-    /// The snapshot that was waited for can be seen, or cannot be had now.
+    /// The awaited catalog snapshot is available (true), or cannot be had now (false).
     case refreshed(ticket: UInt64, Bool)
     /// PostgreSQL's answers to a batch of questions about rows.
     case judged(ticket: UInt64, [Bool?])
-    /// The same of questions whether holders may see rows.
+    /// PostgreSQL's answers to a batch of questions whether holders may see rows.
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
-    /// What a table itself shows of a row that was decided on; nil where it could not be asked.
+    /// Row as the table itself shows it, to check a decision; nil if the table could not be asked.
     case looked(ticket: UInt64, SeenInTable?)
-    /// What the log says of deleted rows.
+    /// The log's answers about deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])
     /// The values of generated columns.
     case computed(ticket: UInt64, [[[GeneratedValue]]])
-    /// Values in the types that their columns have now.
+    /// Values converted to the types that their columns have now.
     case converted(ticket: UInt64, [ColumnText])
 
     var name: String {

@@ -1,19 +1,20 @@
 import Change
 
-/// What delivery on a loop does: it reads, or it waits for one thing that the entry at hand needs.
+/// Stage of delivery on a loop: it reads, or it waits for one thing that the current entry needs.
 enum DeliveryStage {
     typealias Recalled = (request: RecallRequest, answers: [RecallAnswer])
 
     case reading
-    /// A catalog that shows what this transaction did; a fresh one, where none is named. So often it was read, and did not.
+    /// Waits for a catalog that shows transaction `seeing`, or for a fresh one if that is nil. `unseen` counts the
+    /// reads of the catalog that did not show the transaction.
     case awaitingCatalog(seeing: UInt32?, unseen: Int)
-    /// A catalog with policies that could be read.
+    /// Waits for a catalog with policies that could be read.
     case heldByPolicies
-    /// What the log says of rows that changes only name.
+    /// Waits for the log's answer about rows of which changes contain only the key.
     case recalling(ticket: UInt64, RecallRequest)
-    /// The values of generated columns, of rows of the entry at hand or of what the log said.
+    /// Waits for values of generated columns, in rows of the current entry or in rows that the log returned.
     case computing(ticket: UInt64, GeneratedColumns.Batch, for: Recalled?)
-    /// Values in the types that their columns have now.
+    /// Waits for values in the types that their columns have now.
     case converting(ticket: UInt64, ConversionRequest)
     /// The log cannot be read.
     case failed
@@ -38,34 +39,34 @@ enum DeliveryStage {
     }
 }
 
-/// How far the entry at hand is done with: with the next one it begins anew.
+/// Progress on the current entry. The next entry begins with a new value.
 struct EntryProgress {
     enum Composition {
-        /// It was not looked through for generated columns yet.
+        /// The hub has not looked for generated columns in the entry yet.
         case unknown
         case asItIs
-        /// It is this, with their values.
+        /// The entry's bytes, rewritten with the values of the generated columns.
         case composed([UInt8])
     }
 
-    /// Changes that are done with.
+    /// Number of the entry's changes that are done.
     var done: UInt32 = 0
-    /// Its messages to topics have been gathered.
+    /// True if the entry's messages to topics have been gathered.
     var hasGathered = false
-    /// What it does to memberships has been applied.
+    /// True if the entry's effect on memberships has been applied.
     var hasAppliedMemberships = false
     /// … for this transaction.
     var begun: TransactionInfo?
-    /// The catalog was read for it.
+    /// True if the catalog was read for this entry.
     var hasCatalog = false
-    /// Since when it waits for a catalog.
+    /// Time at which the entry began to wait for a catalog; nil if it has not waited.
     var waitingSince: UInt64?
     /// Tables whose rows must wait for the transaction; empty if all rows wait.
     var heldTables: Set<UInt32> = []
-    /// The change for whose row the log was asked last.
+    /// Index of the change for whose row the hub last asked the log.
     var recalledAt: UInt32?
     var composition = Composition.unknown
-    /// Values of its rows in the types that their columns have now.
+    /// Values of the entry's rows in the types that their columns have now.
     var converted: ConvertedRows?
 
     mutating func isWaiting(since now: UInt64) {

@@ -1,22 +1,23 @@
 import Diagnostics
 
-/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+/// Tunings of time and memory for this module, which no document promises. Its limits are in
+/// `Diagnostics/Limits.swift`.
 extension Limits {
     /// Time that all changes wait until PostgreSQL shows a transaction that concerns one table. After that, only the table's
     /// listeners wait.
     static let heldTablePatience = Duration.seconds(5)
-    /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again. Queueing a delivery is
-    /// little work beside sending it, and what is queued together for a socket is sent by one call: the more the better,
-    /// until it is a matter of milliseconds.
+    /// Bytes that a loop takes from the log, and deliveries that it hands to sockets, before it looks at its sockets
+    /// again. Queueing a delivery is little work compared with sending, and one call sends all that is queued for a
+    /// socket. So more is better, until a turn takes milliseconds.
     static let turnLogBytes = 1 << 20
     static let turnDeliveries = 250_000
-    /// What part of that those take who catch up, so that those at the log's end hardly wait for them.
+    /// Divisor of these amounts for a catch-up, so that clients at the log's end hardly wait for clients that catch up.
     static let catchUpShare = 8
 
-    /// What it takes of a turn to find that a segment has nothing for anybody, beside so many bytes that are read.
+    /// Bytes charged to a turn for finding that a segment has nothing for any client.
     static let passedSegmentBytes = 32 << 10
 
-    /// What a delivery that waits takes beside its body.
+    /// Bytes that a waiting delivery takes besides its body.
     static let waitingDeliveryBytes = 160
 
     /// Pauses before the log is read again after the kernel refused a read: the first one, and the longest.
@@ -25,50 +26,53 @@ extension Limits {
     /// Time that a client that catches up waits for a readable log before the hub tells it to fetch.
     static let pastReadingPatience = Duration.seconds(30)
 
-    /// Time that rows are looked for in a log that the kernel refuses to read.
+    /// Longest time that the hub looks for rows in a log that the kernel refuses to read.
     static let recallReadingPatience = Duration.seconds(3)
 
-    /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.
+    /// Number of changes after which the hub asks PostgreSQL again whether it agrees with the hub's own decision.
     static let shadowInterval: UInt64 = 1000
 
-    /// What a generated value takes that is remembered, beside its texts and those it was made of.
+    /// Bytes that a remembered generated value takes besides its text and the texts it was computed from.
     static let generatedValueBytes = 128
 
-    /// Rows whose generated columns are asked for together: those of the entry at hand, which may be more, and of entries up
-    /// to this far behind it.
+    /// Rows whose generated columns are asked for together: the rows of the current entry, which may be more, and rows
+    /// of entries up to `generationAheadBytes` behind it.
     static let generationBatchRows = 4096
     static let generationAheadBytes = 1 << 20
 
-    /// What a recalled row that is remembered takes beside its values.
+    /// Bytes that a remembered recalled row takes besides its values.
     static let recalledRowBytes = 96
 
-    /// Rows looked for in the log together: those of the change at hand and of changes up to this far behind it.
+    /// Rows looked for in the log together: those of the current change and of changes up to `recallAheadBytes` behind
+    /// it.
     static let recallBatchRows = 16_384
     static let recallAheadBytes = 4 << 20
 
-    /// How much of the log is read for such rows, and for how long; what is not found then counts as not there.
+    /// Bytes of the log that are read for such rows, and the time that this may take. A row not found by then counts as
+    /// absent.
     static let recallReadBytes: UInt64 = 1 << 30
     static let recallPatience = Duration.seconds(2)
 
-    /// Rows of a table of which one was needed are remembered for so many of its changes.
+    /// Number of a table's changes for which the hub remembers the table's rows after it needed one of them.
     static let recallFollowedChanges = 100_000
 
-    /// What is remembered of the log's segments, to find out quickly that a row is not in them.
+    /// Memory for outlines of the log's segments, which show quickly that a row is not in a segment.
     static let recallOutlineBytes = 64 << 20
 
-    // What filters that are tried one by one may take of a loop, in steps of about half a nanosecond.
+    // Allowances of a loop for filters that are tried one by one, in steps of about half a nanosecond.
 
-    /// Of each change.
+    /// Steps for each change.
     static let filterWorkOfChange = 200_000
-    /// Of each connection beside that: a condition takes some dozens, one that searches in 5 KB some ten thousands.
+    /// Steps for each connection in addition. A condition takes some dozens; one that searches in 5 KB takes some ten
+    /// thousands.
     static let filterWorkOfConnection = 100_000
-    /// Of all connections together beside that: a tenth of the time, and some milliseconds at once.
+    /// Steps for all connections together in addition: a tenth of the time, and some milliseconds at once.
     static let filterWorkPerMicrosecond = 200
     static let filterWorkReserve = 20_000_000
 
-    /// A connection whose filters took more than that is left out of changes for so long, and twice as long each time that it
-    /// does so again.
+    /// Time for which changes leave out a connection whose filters took more than that. The time doubles on each
+    /// repetition.
     static let filterRest = Duration.seconds(2)
-    /// A connection whose filters took no more than that for so long is treated as if they never had.
+    /// Time after which a connection whose filters took no more than that is treated as if they never had.
     static let filterRestForgotten = Duration.seconds(300)
 }

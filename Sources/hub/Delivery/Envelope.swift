@@ -3,13 +3,13 @@ import Change
 import Net
 import Protocol
 
-/// What surrounds a change's body on its way to some channels: all that have the same topic, form and ids, and see the same
-/// columns, share one, and so share each frame.
+/// Key of an envelope, which is the text around a change's body. All channels with the same topic, form and ids that
+/// see the same columns share one envelope, and so share each frame.
 struct EnvelopeKey: Hashable {
     var form: EnvelopeForm
     var topic: [UInt8]
     var ids: [UInt32]
-    /// For channels joined in the old form, whose event names the operation.
+    /// Operation that the event names, for channels joined in the old form of the protocol; nil for others.
     var legacy: Operation?
     var view: UInt32
 
@@ -27,20 +27,21 @@ struct EnvelopeKey: Hashable {
     }
 }
 
-/// A frame as the loop shares it: one piece, or three when its body is large enough to be shared by itself.
+/// Frame in the form in which the loop shares it: one piece, or three if the body is large enough to be shared by
+/// itself.
 struct FramePieces {
     var head: Piece
     var body: Piece?
     var tail: Piece?
 }
 
-/// The envelopes in use on one loop, and the frames that each made last.
+/// Envelopes in use on one loop, each with the frames last made from it.
 struct EnvelopeTable {
     struct Entry {
         let key: EnvelopeKey
         let envelope: ChangeEnvelope
         var users: UInt32 = 1
-        /// The body for which `plain` and `compressed` hold frames.
+        /// Number of the body in the frame `plain`. `compressedBody` is the number of the body in `compressed`.
         var plainBody: UInt64 = 0
         var compressedBody: UInt64 = 0
         var plain: FramePieces?
@@ -75,7 +76,7 @@ struct EnvelopeTable {
         }
     }
 
-    /// The frame that was made for this body, if it was.
+    /// Returns the frame already made for this body; nil if there is none.
     func pieces(_ index: UInt32, for body: UInt64, compressed: Bool) -> FramePieces? {
         guard let entry = entries[index] else { return nil }
         if compressed { return entry.compressedBody == body ? entry.compressed : nil }

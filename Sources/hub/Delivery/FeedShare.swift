@@ -1,6 +1,6 @@
-/// How many changes a feed was told, and how many it may be.
+/// Number of changes that a feed received, and its limit.
 public struct FeedShare: Sendable, Equatable {
-    /// Nil: as many as there are.
+    /// Maximum number of changes; nil if there is no limit.
     public let limit: UInt64?
     public private(set) var told: UInt64 = 0
 
@@ -8,7 +8,7 @@ public struct FeedShare: Sendable, Equatable {
 
     public var isFull: Bool { limit.map { told >= $0 } ?? false }
 
-    /// One more, unless it is full.
+    /// Counts one more change. False if the feed is full.
     mutating func take() -> Bool {
         if isFull { return false }
         told += 1

@@ -3,8 +3,8 @@ import Net
 import Protocol
 
 extension HolderBudget.Rules {
-    /// Of conditions and the values that they name, each of which is something in the index to be found by. They are
-    /// counted in the texts that joins bring, before anything is made of them.
+    /// Budget for the conditions and values of filters, each of which has an entry in the predicate index. The hub
+    /// counts them in the text of a join, before it builds anything from the text.
     public static let filterParts = HolderBudget.Rules(
         limit: Limits.filterParts, ofHolder: Limits.filterPartsOfConnection, few: Limits.fewFilterParts,
         timesForFew: Limits.filterPartsForFew)
@@ -24,14 +24,14 @@ extension HolderBudget.Refusal {
     }
 }
 
-/// The time for which a connection's filters are left out of changes: longer each time.
+/// Period for which changes leave out a connection's filters. Each repetition makes the period longer.
 public struct FilterRest {
     private var until: UInt64 = 0
     private var length = Duration.zero
 
     public init() {}
 
-    /// Nil when it does not rest.
+    /// Returns the seconds that are left; nil if no period is running.
     public func secondsLeft(_ now: UInt64) -> Int? { until > now ? Int((until - now) / 1_000_000_000) + 1 : nil }
 
     public mutating func begin(_ now: UInt64) -> Duration {

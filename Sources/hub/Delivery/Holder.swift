@@ -4,7 +4,7 @@ import Catalog
 import Matching
 import Policy
 
-/// Somebody whom policies judge: all channels of a loop with the same role and claims are one holder's.
+/// Role and claims that policies judge. All channels of a loop with the same role and claims share one holder.
 public final class Holder {
     public struct Key: Hashable {
         public var role: [UInt8]
@@ -17,18 +17,18 @@ public final class Holder {
     }
 
     public let key: Key
-    /// Its number on the loop.
+    /// Number of the holder on the loop.
     public let number: UInt32
     public let claimant: Claimant
-    /// Channels.
+    /// Number of channels that use the holder.
     var users = 0
-    /// What PostgreSQL said of terms that speak of the claims alone.
+    /// PostgreSQL's answers about terms that depend on the claims alone.
     public var answers: [AskedTerm: AskedAnswer] = [:]
-    /// Policies by what they were bound as, ready or waiting for their memberships.
+    /// Active policies by the identity of their `PolicyBinding`; they are ready or wait for their memberships.
     public var policies: [ObjectIdentifier: ActivePolicy] = [:]
-    /// The same in an order that does not differ between runs.
+    /// Policies of the holder, in an order that does not differ between runs.
     public var heldInOrder: [ActivePolicy] { policies.values.sorted { $0.number < $1.number } }
-    /// The question about the claims that is under way, and the channels that wait for its answer.
+    /// Ticket of the question about the claims that is under way. `waiters` are the channels that wait for its answer.
     public var ticket: UInt64 = 0
     public var waiters: Set<UInt32> = []
 
@@ -39,20 +39,20 @@ public final class Holder {
     }
 }
 
-/// A policy as it is for one holder.
+/// Policy as it applies to one holder.
 public final class ActivePolicy {
     public let binding: PolicyBinding
     let residual: Residual
     public let sets: [LiveSet]
-    /// Among the loop's policies.
+    /// Number of the policy among the loop's policies.
     public let number: UInt32
-    /// What rows are held against; nil until the memberships are known.
+    /// Predicate that rows are matched against; nil until the memberships are known.
     public var predicate: Predicate?
-    /// Its holder is gone, or has another in its place: it goes with its last binding.
+    /// True if the holder is gone or another policy has replaced this one. The policy is removed with its last binding.
     public var isRetired = false
-    /// A channel waits until its memberships are known.
+    /// True if a channel waits until the policy's memberships are known.
     public var isAwaited: Bool { sets.contains { !$0.waiters.isEmpty } }
-    /// The channels that are bound by it, with the number of their bindings.
+    /// Channels that are bound by the policy, with the number of their bindings.
     public var places: [UInt32: Int] = [:]
 
     public init(_ binding: PolicyBinding, _ residual: Residual, _ sets: [LiveSet], number: UInt32) {
@@ -79,7 +79,7 @@ public final class ActivePolicy {
     }
 }
 
-/// The holders on one loop.
+/// Holders on one loop.
 public struct HolderTable {
     public private(set) var holders = Slots<Holder>()
 
@@ -101,7 +101,8 @@ public struct HolderTable {
         return holder
     }
 
-    /// True when it was its last channel's: what it holds is to be let go of.
+    /// Gives the holder back for one channel. True if that was the last channel: the caller then releases what the
+    /// holder has.
     public mutating func release(_ holder: Holder) -> Bool {
         assert(holder.users > 0 && holders.contains(holder.number), "a holder is given back by its channels")
         holder.users -= 1

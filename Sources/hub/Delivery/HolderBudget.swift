@@ -1,20 +1,20 @@
 import Diagnostics
 import Synchronization
 
-/// What connections may hold together of something that takes room for as long as they hold it.
+/// Budget for objects that take memory for as long as a connection holds them: filter conditions or presence.
 ///
-/// A project has its share of the process's, and a connection its own limit. Connections that hold little share more than
-/// those that hold much, and neither uses up what the others have: the many who ask for a little do not pay for the few
-/// who ask for a lot.
+/// A project has its share of the process's budget, and a connection has a limit of its own. Connections that hold
+/// little have a larger common budget than those that hold much, and neither group uses up the other's. The many with
+/// small needs do not pay for the few with large ones.
 public final class HolderBudget: Sendable {
     public struct Rules: Sendable {
-        /// Of those that hold much.
+        /// Budget of all connections that hold much, together.
         var limit: Int
-        /// Of one connection.
+        /// Limit of one connection.
         var ofHolder: Int
-        /// What is little.
+        /// Largest amount that counts as little.
         var few: Int
-        /// Those that hold little may hold so many times the limit.
+        /// Factor: all connections that hold little may together hold this many times `limit`.
         var timesForFew: Int
 
         public init(limit: Int, ofHolder: Int, few: Int, timesForFew: Int) {
@@ -41,14 +41,14 @@ public final class HolderBudget: Sendable {
         self.refusals = refusals
     }
 
-    /// One project's half of it.
+    /// Returns the budget of one project: half of this one, on which it also draws.
     public func share() -> HolderBudget {
         var rules = rules
         rules.limit /= 2
         return HolderBudget(rules, of: self, held, refusals)
     }
 
-    /// Takes more for a connection that has taken `held`.
+    /// Reserves `count` more for a connection that already holds `held`.
     public func take(_ count: Int, of held: Int) throws(Refusal) {
         assert(held >= 0, "nobody holds less than nothing")
         guard count > 0 else { return }
@@ -61,7 +61,7 @@ public final class HolderBudget: Sendable {
         self.held.add(Int64(count))
     }
 
-    /// Of a connection that had `held` until now.
+    /// Gives back `count` of a connection that held `held` until now.
     public func give(back count: Int, of held: Int) {
         guard count > 0 else { return }
         assert(count <= held, "nobody gives back more than was taken")

@@ -6,10 +6,10 @@ import Judging
 import Matching
 import Policy
 
-/// The memberships that holders on one loop are judged by, and how the log's changes concern them.
+/// Memberships by which holders on one loop are judged, kept current from the log's changes.
 ///
-/// Each holder's membership is a predicate over the membership's table, in an index of its own: a change of that table
-/// finds the sets it concerns as any change finds its subscribers.
+/// Each holder's membership is a predicate over the membership's table, in an index of its own. A change of that table
+/// finds the sets that it concerns as any change finds its subscribers.
 public struct LiveMemberships: ~Copyable {
     public private(set) var sets = Slots<LiveSet>()
     private var numbers: [SetKey: UInt32] = [:]
@@ -17,30 +17,31 @@ public struct LiveMemberships: ~Copyable {
     private var users: [UInt32: Int] = [:]
     private var fillings = MembershipFilling.Desk()
     private var tables: [UInt32: CatalogTable] = [:]
-    /// Rows as changes leave them, and rows as changes found them.
+    /// Index of sets by rows as changes leave them; `departures` is the index by rows as changes found them.
     private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
     private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var passed = PassedTransactions()
-    /// A table took the place of what it was before.
+    /// True if a table has changed so that a set of it is no longer valid.
     private var hasReplaced = false
-    /// To be asked of PostgreSQL.
+    /// Sets for which the loop must ask PostgreSQL.
     private var unfilled: [UInt32] = []
-    /// Other than when their holders' predicates were made.
+    /// Sets that changed since the predicates of their holders were made.
     private var changed: Set<UInt32> = []
     /// Sets that were filled with more than the log has shown.
     private var mayBeAhead: Set<UInt32> = []
-    /// Sets whose answers wait until the log has all that is in them.
+    /// Sets whose answers wait until the log has everything that is in them.
     private var unwinding: Set<UInt32> = []
 
-    /// What of the catalog concerns a set: nothing else of it makes another one.
+    /// Parts of the catalog that concern a set. Only a change of these makes another set.
     private struct SetKey: Hashable {
         var role: String
         var table: UInt32
         var columns: [CatalogColumn]
         var held: HeldMembership
-        /// What is committed while the table is not published never comes: behind that it is another set.
+        /// Position from which the table is followed. Changes committed while the table is not published never come, so
+        /// that another set is needed after that.
         var followedSince: UInt64
 
         init(_ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: UInt64) {
@@ -70,7 +71,7 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Sets
 
-    /// The set of a holder; a new one is to be filled. `table` is the membership's table as the catalog has it.
+    /// Returns the set of a holder; a new one must be filled. `table` is the membership's table as the catalog has it.
     public mutating func take(
         _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: LSN,
         unknownPast: UnknownPast = .none
@@ -93,7 +94,7 @@ public struct LiveMemberships: ~Copyable {
         return set
     }
 
-    /// Puts a set where its table's changes find it.
+    /// Adds a set to the indexes, so that changes of its table find the set.
     private mutating func enlist(_ set: LiveSet) {
         let (table, rows) = (set.table.oid, set.held.rows)
         assert(handles[set.number] == nil, "a set is listed once")
@@ -139,8 +140,8 @@ public struct LiveMemberships: ~Copyable {
         if known != nil { enlistAgain(table) }
     }
 
-    /// The table has other columns. Sets that do not read them go on; the others match nothing any more, so their holders
-    /// are to be looked at before anything is read.
+    /// Adds the table's sets to the indexes again, because the table has other columns. Sets that do not read those
+    /// continue. The others match nothing any more, so their holders must be checked before anything is read.
     private mutating func enlistAgain(_ table: CatalogTable) {
         for number in sets.indices {
             guard let set = sets[number], set.table.oid == table.oid else { continue }
@@ -160,18 +161,19 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Filling
 
-    /// Somebody waits for sets that nobody was asked for yet.
+    /// True if somebody waits for a set that PostgreSQL has not been asked for yet.
     public var hasUnfilled: Bool { !unfilled.isEmpty }
 
     mutating func takeUnfilled() -> [LiveSet] {
         defer { unfilled = [] }
-        // Who was discarded twice meanwhile is asked for once: a second answer would be to nothing that was asked.
+        // A set that was discarded twice meanwhile is asked for once: no question would match a second answer.
         var taken: Set<UInt32> = []
         return unfilled.compactMap { taken.insert($0).inserted ? sets[$0] : nil }
             .filter { $0.state == .filling && !$0.isUnwound }
     }
 
-    /// PostgreSQL's answer to some sets of one reading. Those that have settled; the others are asked for again.
+    /// Takes PostgreSQL's answer to some sets of one reading. Returns the sets that are settled; the hub asks again for
+    /// the others.
     public mutating func fill(
         _ answers: [(filling: MembershipFilling, answer: MembershipFill)], at now: UInt64
     ) -> [LiveSet] {
@@ -198,27 +200,27 @@ public struct LiveMemberships: ~Copyable {
         return settled
     }
 
-    /// An answer did not come: the set, which will be asked for again when somebody wants it.
+    /// Notes that an answer did not come. Returns the set; the hub asks for it again when it is needed.
     public func unanswered(_ filling: MembershipFilling) -> LiveSet? {
         guard let set = set(awaiting: filling) else { return nil }
         set.isAsked = false
         return set
     }
 
-    /// The set that the answer to this is for; nil where nobody waits for it any more.
+    /// Returns the set that this answer is for; nil if no set waits for the answer any more.
     public func set(awaiting filling: MembershipFilling) -> LiveSet? {
         guard let set = sets[filling.set], set.filling == filling, set.state == .filling else { return nil }
         return set
     }
 
-    /// Somebody waits for the set.
+    /// Puts the set among those to ask PostgreSQL for, because somebody waits for it.
     public mutating func want(_ set: LiveSet) {
         guard !set.isSettled, !set.isAsked else { return }
         set.isAsked = true
         unfilled.append(set.number)
     }
 
-    /// Who comes is promised what the log comes to next, of which the set says nothing yet.
+    /// Reopens the set for a channel that is promised the log's next transactions, of which the set says nothing yet.
     public mutating func reopen(_ set: LiveSet, for place: UInt32, at now: UInt64) {
         assert(sets[set.number] === set, "what is reopened is on the desk")
         set.reopen(for: place, at: now)
@@ -234,12 +236,12 @@ public struct LiveMemberships: ~Copyable {
         metrics.membershipRefills.add()
     }
 
-    /// The log has a hole: nothing that was counted can be trusted.
+    /// Fills all sets again, because the log has a gap and no count can be trusted.
     mutating func discardAll() {
         for number in sets.indices { if let set = sets[number] { refill(set) } }
     }
 
-    /// The sets that are others now, or are being filled anew: whoever judges by them needs another predicate.
+    /// Returns the sets that changed or are being filled again. Policies that judge by them need new predicates.
     mutating func takeChanged() -> [LiveSet] {
         defer { changed = [] }
         return changed.sorted().compactMap { sets[$0] }
@@ -261,7 +263,7 @@ public struct LiveMemberships: ~Copyable {
 
     mutating func pass(_ xid: UInt32) { passed.note(xid) }
 
-    /// A transaction begins: sets that were filled with more than it are no measure for its rows.
+    /// Begins a transaction. Sets that were filled with newer rows cannot judge its rows.
     mutating func begin(_ info: TransactionInfo) {
         guard !mayBeAhead.isEmpty else { return }
         for number in mayBeAhead.sorted() {
@@ -271,7 +273,8 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
-    /// Applies what is left of a part. The fingerprint of a schema that was not told: `noteRelation`, and go on from there.
+    /// Applies the rest of a part. Returns the fingerprint of a schema that is not known: the caller then calls
+    /// `noteRelation` and goes on from there.
     @_lifetime(part: copy part)
     mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
@@ -288,11 +291,11 @@ public struct LiveMemberships: ~Copyable {
         return unknown
     }
 
-    /// What changes of a membership's table do to sets.
+    /// Effect on sets of a change of a membership's table.
     private enum Effect {
-        /// A row that gives the key is there (1) or is gone (-1).
+        /// A row that gives the key was added (1) or removed (-1).
         case row(set: UInt32, key: [UInt8]?, Int)
-        /// It does not say what it does.
+        /// The change does not show its effect.
         case unreadable(set: UInt32)
         case truncated(table: UInt32?)
     }
@@ -321,7 +324,7 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
-    /// What it did to memberships of the table is not known any more: they are filled anew.
+    /// Returns effects that fill the table's sets again, because the log has lost the values of one of its changes.
     private static func forgotten(_ table: UInt32?, _ sets: Slots<LiveSet>) -> [Effect] {
         sets.indices.filter { sets[$0]?.held.membership.table == table }.map { .unreadable(set: $0) }
     }
@@ -331,7 +334,7 @@ public struct LiveMemberships: ~Copyable {
             || !arrived.asking(of: place).isEmpty || !departed.asking(of: place).isEmpty
     }
 
-    /// First what goes, then what comes: a row that stays a member's leaves no trace.
+    /// Gathers rows that go before rows that come: a row that stays a member's leaves no trace.
     private func gather(
         _ change: borrowing Change, _ relation: Relation, at place: Int, into effects: inout [Effect]
     ) throws(ByteError) {
@@ -395,14 +398,14 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Unwinding
 
-    /// Whether the log has to be looked through: it has all that some answers hold.
+    /// True if the hub must look through the log now, because the log has everything that some answers contain.
     func mayUnwind(coveredUpTo position: LSN) -> Bool {
         unwinding.contains { sets[$0]?.mayUnwind(coveredUpTo: position.rawValue) ?? false }
     }
 
     public var isUnwinding: Bool { !unwinding.isEmpty }
 
-    /// True if some waiters have waited for as long as any may.
+    /// True if some channels have waited for as long as any may.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
     }
@@ -411,7 +414,8 @@ public struct LiveMemberships: ~Copyable {
         for number in unwinding { sets[number]?.beginUnwinding() }
     }
 
-    /// Takes what a later transaction did out of the answers that hold it. As with `apply`.
+    /// Takes the effect of a later transaction out of the answers that contain it. Returns a fingerprint as `apply`
+    /// does.
     @_lifetime(part: copy part)
     mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
@@ -430,7 +434,7 @@ public struct LiveMemberships: ~Copyable {
         return unknown
     }
 
-    /// The log has been looked through (`isLost`: it could not be). Those that have settled.
+    /// Ends the look through the log (`isLost` if that was impossible). Returns the sets that are settled.
     mutating func unwound(coveredUpTo position: LSN, _ now: UInt64, isLost: Bool) -> [LiveSet] {
         var settled: [LiveSet] = []
         for number in unwinding.sorted() {

@@ -5,13 +5,13 @@ import Judging
 import Policy
 import System
 
-/// One asking of PostgreSQL which rows there are for a set. None is like another for as long as the loop lives, while sets
-/// take the numbers of those that went: an answer that comes late is nobody else's.
+/// Identity of one question to PostgreSQL for the rows of a set. It stays unique while the loop lives, although a new
+/// set may reuse the number of a removed one. So a late answer never goes to another set.
 public struct MembershipFilling: Hashable, Sendable {
     let set: UInt32
     private let serial: UInt64
 
-    /// Hands them out.
+    /// Generator of these identities.
     struct Desk {
         private var last: UInt64 = 0
 
@@ -27,39 +27,41 @@ public struct MembershipFilling: Hashable, Sendable {
     }
 }
 
-/// The keys one holder has by a membership: filled by PostgreSQL, then kept from the log, transaction by transaction.
+/// Keys that one holder has by a membership: PostgreSQL fills the set, then the log keeps it current, transaction by
+/// transaction.
 ///
-/// It counts rows, so that a key stays for as long as one row gives it.
+/// The set counts rows, so that a key stays for as long as one row gives it.
 public final class LiveSet {
     public enum State: Equatable {
-        /// PostgreSQL has not said yet which rows there are: nobody may be judged by it.
+        /// PostgreSQL has not said yet which rows there are: no decision may use the set.
         case filling
         case live
-        /// Reading the rows failed, and would again: whoever depends on it sees nothing.
+        /// Reading the rows failed, and would fail again: a holder that depends on the set sees nothing.
         case failed
-        /// Its keys are too many to keep, or cannot be read here: PostgreSQL decides on each row.
+        /// The keys are too many to keep, or the hub cannot read them: PostgreSQL decides on each row.
         case left
     }
 
     public let held: HeldMembership
     public let claimant: Claimant
-    /// The membership's table as the catalog had it.
+    /// Table of the membership, as the catalog had it.
     public let table: CatalogTable
-    /// Its number on the desk.
+    /// Index of this set in `LiveMemberships`.
     public let number: UInt32
-    /// Tells one filling from the next: an answer to an older one is of no use. Nil where nobody is asked for it.
+    /// Identity of the current filling, so that answers to older ones are ignored; nil if PostgreSQL is not asked for
+    /// the set.
     public private(set) var filling: MembershipFilling?
-    /// How many transactions the log had shown when the filling began: they are not among the deltas.
+    /// Number of transactions that the log had shown when the filling began. `deltas` does not contain them.
     private var passed = 0
     private(set) var state = State.filling
-    /// PostgreSQL is being asked.
+    /// True while PostgreSQL is being asked.
     var isAsked = false
     private var counts: [[UInt8]: Int] = [:]
     private var nullCount = 0
     private var rowCount = 0
-    /// What transactions did while PostgreSQL was asked.
+    /// Effects of transactions that the log showed while PostgreSQL was being asked.
     private var deltas: [Delta] = []
-    /// PostgreSQL's answer, until the log has all that is in it.
+    /// PostgreSQL's answer, until the log has everything that is in the answer.
     private var answer: Answer?
     /// The log has every change of the table from here on.
     public let followedSince: UInt64
@@ -68,25 +70,28 @@ public final class LiveSet {
     /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
     private var seen: SeenTransactions?
     public private(set) var measure = Measure.exact
-    /// What the log had ahead was taken out of the answer, or it was found that this cannot be done.
+    /// True if the transactions that the log had ahead were taken out of the answer, or it was found that this is
+    /// impossible.
     private var wasUnwound = false
 
-    /// What the set is for the transaction at hand.
+    /// Validity of the set for the current transaction.
     public enum Measure {
         case exact
-        /// That one was committed before the log had all of the membership's table: PostgreSQL decides, as it does where
-        /// tables are not followed.
+        /// The transaction was committed before the log had all of the membership's table. PostgreSQL decides, as for
+        /// tables that are not followed.
         case notYetFollowed
-        /// That one is older than what the set was filled with, and who was a member then is not known any more.
+        /// The transaction is older than the rows that filled the set, and the members at that time are no longer
+        /// known.
         case tooNew
     }
-    /// Channels that were served before the set was filled, and so are to be told of what it cannot say.
+    /// Channels that were served before the set was filled. The hub must tell them about changes that the set cannot
+    /// decide.
     public var owed: Set<UInt32> = []
-    /// Who judges by it, by number.
+    /// Policies that judge by the set, by number.
     public var users: [UInt32: ActivePolicy] = [:]
-    /// The same in an order that does not differ between runs.
+    /// Policies that judge by the set, in an order that does not differ between runs.
     public var usersInOrder: [ActivePolicy] { users.keys.sorted().compactMap { users[$0] } }
-    /// Channels that wait for it, by place.
+    /// Channels that wait for the set, by index.
     public var waiters: Set<UInt32> = []
 
     private struct Delta {
@@ -95,11 +100,11 @@ public final class LiveSet {
         var change: Int
     }
 
-    /// What PostgreSQL said, and what of it the log has still to come to.
+    /// PostgreSQL's answer, and the effects in it that the log has still ahead.
     private struct Answer {
         let rows: FilledMembership
         var ahead: [(key: [UInt8]?, change: Int)] = []
-        /// What the log has ahead does not say what was before.
+        /// True if a change that the log has ahead does not say what the row was before.
         var isBlurred = false
         let since: UInt64
     }
@@ -123,15 +128,15 @@ public final class LiveSet {
         MembershipKeys(
             keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nullCount > 0,
             hasRows: rowCount > 0,
-            // Where it is too new asking would not help: PostgreSQL knows who is a member now.
+            // If the set is too new, asking would not help: PostgreSQL only knows the members of now.
             hasFailed: state == .failed || measure == .tooNew,
             isUnknown: state == .left || state == .filling || measure == .notYetFollowed)
     }
 
-    /// What it reads of its table, as the catalog had that.
+    /// Columns that the set reads of its table, as the catalog had them.
     var columns: [CatalogColumn] { LiveSet.columns(held, of: table) }
 
-    /// Whether the table, as the catalog has it now, gives the same keys.
+    /// True if the table, as the catalog has it now, gives the same keys.
     public func stands(on other: CatalogTable) -> Bool {
         table === other || table.oid == other.oid && columns == LiveSet.columns(held, of: other)
     }
@@ -141,14 +146,14 @@ public final class LiveSet {
         return slots.sorted().compactMap { table.columns.indices.contains($0) ? table.columns[$0] : nil }
     }
 
-    /// Whether a judgement can be made with it.
+    /// True if decisions can use the set.
     public var isSettled: Bool { state != .filling }
 
     func keyColumn(_ slot: Int) -> RowTexts.Wanted { RowTexts.Wanted(table.columns[slot]) }
 
     // MARK: Filling
 
-    /// Forgets everything; to be filled anew.
+    /// Forgets all contents, so that PostgreSQL can fill the set again.
     func discard(passed: Int, for filling: MembershipFilling) {
         forget()
         self.filling = filling
@@ -170,8 +175,8 @@ public final class LiveSet {
         owed = []
     }
 
-    /// False when PostgreSQL is to be asked again: it did not see what the log had already shown. `firstUnseen` is the
-    /// number of the first transaction of which that is so.
+    /// Takes PostgreSQL's answer. False if the hub must ask again, because PostgreSQL did not see a transaction that
+    /// the log had already shown. `firstUnseen` is the number of the first such transaction.
     public func fill(_ rows: FilledMembership, firstUnseen: Int, at now: UInt64) -> Bool {
         assert(state == .filling && answer == nil, "an answer is to what is being asked")
         guard passed <= firstUnseen else { return false }
@@ -179,7 +184,7 @@ public final class LiveSet {
             giveUp(.left)
             return true
         }
-        // Who is served already is to be judged on as before, and not by what comes only later.
+        // Channels that are already served are judged as before, and not by rows that come only later.
         if !owed.isEmpty {
             answer = Answer(rows: rows, since: now)
             return true
@@ -207,7 +212,7 @@ public final class LiveSet {
 
     // MARK: Unwinding
 
-    /// Whether an answer waits until the log has all that is in it.
+    /// True if an answer waits until the log has everything that is in the answer.
     var isUnwound: Bool { answer != nil }
 
     func mayUnwind(coveredUpTo covered: UInt64) -> Bool { answer.map { $0.rows.position.rawValue <= covered } ?? false }
@@ -216,14 +221,14 @@ public final class LiveSet {
         answer.map { now > $0.since + Limits.membershipUnwindPatience.wholeNanoseconds } ?? false
     }
 
-    /// The log is looked through from the transaction at hand on.
+    /// Begins to look through the log from the current transaction on.
     func beginUnwinding() {
         answer?.ahead = []
         answer?.isBlurred = false
     }
 
-    /// A transaction that the log has yet to come to is in the answer: what it did is taken out again. Nil: it did something
-    /// that does not say what was before.
+    /// Takes the effect of a transaction that the log has still ahead out of the answer, if the answer contains it. A
+    /// `change` of nil means that the transaction does not say what the row was before.
     func unwind(_ change: (key: [UInt8]?, change: Int)?, xid: UInt32, at lsn: UInt64) {
         assert(change.map { abs($0.change) == 1 } ?? true, "a row comes or goes")
         guard let answer, lsn >= followedSince, answer.rows.snapshot.contains(xid) else { return }
@@ -234,8 +239,8 @@ public final class LiveSet {
         self.answer?.ahead.append((change.key, -change.change))
     }
 
-    /// The log has been looked through: the set is as it was at the transaction at hand, or, where that cannot be known
-    /// (`isLost`), it is a measure only for what comes when the log has come as far as the answer.
+    /// Ends the look through the log: the set is as it was at the current transaction. If that cannot be known
+    /// (`isLost`), the set decides only from the position of PostgreSQL's answer on.
     func unwound(isLost: Bool) {
         guard let answer else { return }
         wasUnwound = true
@@ -245,12 +250,14 @@ public final class LiveSet {
         if !isSound { state = .filling }
     }
 
-    /// It was filled for those who are promised nothing of what the log comes to next, and says nothing of that.
+    /// True if the set was filled for channels that are promised none of the log's next transactions, and says nothing
+    /// about those.
     public var isOfLaterOnly: Bool {
         state == .live && !wasUnwound && seen.map { $0.end > followedSince } ?? false
     }
 
-    /// Somebody comes who is promised it: what the set holds is an answer again, of which is taken out what the log has ahead.
+    /// Prepares the set for a channel that is promised the log's next transactions. The contents become an answer
+    /// again, from which the transactions that the log has ahead are taken out.
     func reopen(for place: UInt32, at now: UInt64) {
         guard let seen, isOfLaterOnly else { return }
         var keys = counts.keys.sorted { $0.lexicographicallyPrecedes($1) }.map {
@@ -269,8 +276,8 @@ public final class LiveSet {
 
     // MARK: Following
 
-    /// A transaction begins. True where rows have to be judged otherwise from here on: what PostgreSQL had seen when it
-    /// filled the set may hold more than this transaction, and says nothing of who was a member at it.
+    /// Begins a transaction. True if rows must be judged differently from here on: the rows that filled the set may be
+    /// newer than this transaction, and do not say who was a member at that time.
     func begin(xid: UInt32, at lsn: UInt64) -> Bool {
         guard let seen else { return false }
         assert(state != .filling || measure == .exact, "what is being asked is a measure of nothing")
@@ -287,10 +294,10 @@ public final class LiveSet {
         return measure != before
     }
 
-    /// Whether the log may still come to transactions that the set was filled with.
+    /// True if the log may still come to transactions that the set was filled with.
     var mayBeAhead: Bool { seen != nil }
 
-    /// Takes what one row of a transaction adds or takes away; true when the set is another now.
+    /// Applies a row that a transaction adds or removes. True if the set has changed.
     func apply(_ key: [UInt8]?, _ change: Int, xid: UInt32, at lsn: UInt64) -> Bool {
         switch state {
         case .failed, .left: return false
@@ -309,10 +316,10 @@ public final class LiveSet {
         }
     }
 
-    /// So many changes wait to be applied that asking anew is cheaper.
+    /// True if so many changes wait to be applied that asking anew is cheaper.
     var hasTooManyDeltas: Bool { deltas.count > Limits.maximumMembershipDeltas }
 
-    /// All rows are gone.
+    /// Removes all rows, because the table was truncated. True if the set had rows.
     func truncate(xid: UInt32, at lsn: UInt64) -> Bool {
         if let seen, !seen.isBehind(lsn), seen.contains(xid) { return false }
         guard state == .live else { return false }
@@ -323,7 +330,7 @@ public final class LiveSet {
         return hadRows
     }
 
-    /// Not if a row was taken away that was never there: what is counted is wrong then.
+    /// False if a row was removed that was never there: the counts are wrong then.
     private var isSound: Bool { rowCount >= 0 && nullCount >= 0 && !counts.values.contains { $0 < 0 } }
 
     func isSound(at key: [UInt8]?) -> Bool {
@@ -348,10 +355,10 @@ public final class LiveSet {
     }
 }
 
-/// The transactions that the log has shown lately: PostgreSQL may still not show what they did.
+/// Transactions that the log has shown lately. PostgreSQL may not show their effects yet.
 struct PassedTransactions {
     private var xids: [UInt32] = []
-    /// How many there ever were.
+    /// Number of transactions ever noted.
     private(set) var count = 0
     private static let kept = 65_536
 
@@ -365,7 +372,8 @@ struct PassedTransactions {
         assert(xids.count == min(count, Self.kept), "it remembers the last ones")
     }
 
-    /// The number of the first one whose work was not seen; that of the next one where all was.
+    /// Returns the number of the first transaction that `seen` does not contain; the next transaction's number if it
+    /// contains all.
     func firstUnseen(in seen: VisibleTransactions) -> Int {
         var first = count
         for place in xids.indices where !seen.contains(xids[place]) {

@@ -3,8 +3,8 @@ import Diagnostics
 import EventLog
 import System
 
-/// The log's new entries as one loop reads them. It stands on an entry until it is told to go on, so
-/// that a change can wait for the catalog.
+/// Reader of the log's new entries for one loop. The reader stays on an entry until `finish`, so that a change can wait
+/// for the catalog.
 struct LogFeed: ~Copyable {
     private var reader: EventLogReader
     private let directory: any StorageDirectory
@@ -21,15 +21,15 @@ struct LogFeed: ~Copyable {
         waker = end.addWaker { bell.ring() }
     }
 
-    /// Another reader, from a transaction's first entry on.
+    /// Returns another reader, which starts at a transaction's first entry.
     func reader(at entry: EventLogEntry) throws(EventLogError) -> EventLogReader {
         try EventLogReader(directory: directory, end: end, from: .offset(entry.offset))
     }
 
-    /// Another reader, of what comes behind the entry at hand.
+    /// Returns another reader, for the entries behind the current one.
     func ahead() -> EventLogReader { reader.ahead() }
 
-    /// What comes next, where it stands between entries.
+    /// Position of the next entry, if the feed is between entries.
     var position: EventLogPosition { reader.position }
 
     /// Number of the segment that is being read.
@@ -39,19 +39,19 @@ struct LogFeed: ~Copyable {
 
     enum Step {
         case entry(EventLogEntry)
-        /// There is none for now.
+        /// There is no further entry for now.
         case none
-        /// A segment has nothing for anybody.
+        /// The feed has skipped a segment that has nothing for any client.
         case passedOver
     }
 
-    /// The entry to deal with; the same one again until `finish`.
+    /// Returns the entry to process, which stays the same until `finish`.
     mutating func next() throws(EventLogError) -> Step {
         if !isOnEntry { isOnEntry = try reader.next() }
         return isOnEntry ? .entry(reader.entry) : .none
     }
 
-    /// The same, passing over segments of which that says so.
+    /// Returns the entry to process; skips segments for which `isUseless` returns true.
     mutating func next(passingOver isUseless: (SealedSegment) -> Bool) throws(EventLogError) -> Step {
         if isOnEntry { return .entry(reader.entry) }
         switch try reader.next(passingOver: isUseless) {
@@ -65,7 +65,7 @@ struct LogFeed: ~Copyable {
 
     mutating func finish() { isOnEntry = false }
 
-    /// The entry that is being dealt with.
+    /// Entry that is being processed; nil between entries.
     var atHand: EventLogEntry? { isOnEntry ? reader.entry : nil }
 
     var payload: RawSpan {
@@ -75,7 +75,7 @@ struct LogFeed: ~Copyable {
 }
 
 extension EventLogReader {
-    /// Moves a reader that looks ahead to the next entry. False also if the log does not read there now: the entry is read when
-    /// its turn comes.
+    /// Moves a reader that looks ahead to the next entry. Returns false also if the log cannot be read there now: the
+    /// entry is read when its turn comes.
     mutating func looksAhead() -> Bool { (try? next()) ?? false }
 }

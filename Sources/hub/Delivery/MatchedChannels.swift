@@ -1,25 +1,25 @@
-/// In what form a member sees a change.
+/// Form in which a member sees a change.
 struct Seen {
     let view: UInt32
-    /// The view without the old row, where it is asked whether that may be seen.
+    /// View without the old row, if `question` asks whether the member may see the old row.
     var masked: UInt32?
     var question: PendingQuestion?
 
     func isSame(as other: Seen) -> Bool { view == other.view && question === other.question }
 }
 
-/// What a change means for one channel that has several bindings, or waits: collected before it is delivered.
+/// Matches of one change for a channel that has several bindings or waits, collected before the delivery.
 struct Touch {
     let listener: UInt32
     let seen: Seen
     var isDeparture = false
     var certain: BindingSet = 0
     var provisos: [Proviso] = []
-    /// The channel's touch before this one, in another form.
+    /// Index of the channel's previous touch, which has another form.
     let earlier: UInt32?
 }
 
-/// The channels that the change at hand touches, each once for each form in which it sees it.
+/// Channels that the current change touches, each once for each form in which it sees the change.
 struct MatchedChannels {
     private(set) var all: [Touch] = []
 
@@ -39,7 +39,8 @@ struct MatchedChannels {
         assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
-    /// The row was in the member's view: it is told, unless the row still is. All arrivals have been added before.
+    /// Records that the row was in the member's view. The member hears of this unless the row is still there. The
+    /// caller has added all arrivals before.
     mutating func depart(
         _ member: Member, _ view: UInt32, _ question: PendingQuestion?, _ recipients: inout [Recipient],
         _ change: UInt64

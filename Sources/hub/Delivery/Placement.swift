@@ -5,18 +5,18 @@ import Matching
 import Policy
 import Protocol
 
-/// A binding that is to be found by changes of its table.
+/// Binding that the hub must place so that changes of its table find it.
 public struct PlacementRequest {
     let binding: TableBinding
-    /// What its holder may see of the table, where that is not for the privileges alone to say.
+    /// Policy that limits the rows that the holder may see; nil if the privileges alone decide.
     let policy: ActivePolicy?
     let listener: UInt32
-    /// Among the listener's bindings.
+    /// Index of the binding among the listener's bindings.
     let place: Int
     let wantsMoves: Bool
-    /// As whom generated columns of the table are computed for it, among others.
+    /// Role with which PostgreSQL computes the table's generated columns for the binding, among others.
     let role: String
-    /// Who answers for what its filter takes.
+    /// Account that is charged for the work of the binding's filter.
     let account: UInt32
 
     public init(
@@ -33,37 +33,37 @@ public struct PlacementRequest {
     }
 }
 
-/// A binding on a table, where deliveries find it.
+/// Binding on a table, placed so that deliveries find it.
 public struct Placement {
-    /// Without its filter, which the index has, unless it may have to be placed again.
+    /// Binding without its filter, which is in the index. The filter stays if the binding may have to be placed again.
     public fileprivate(set) var binding: TableBinding
     public let policy: ActivePolicy?
-    /// As what the table stood in the index then.
+    /// Number of the table's declaration in the index at the time of the placement.
     fileprivate let declaration: UInt64
     fileprivate let account: UInt32
     fileprivate let wantsMoves: Bool
     fileprivate let member: UInt32
     fileprivate let view: UInt32
     fileprivate var handle: PredicateIndex.Handle?
-    /// Among those who hear of rows that move out of their view.
+    /// Handle in the index for rows that move out of a view.
     fileprivate var departure: PredicateIndex.Handle?
     fileprivate var openDeletes: OpenDeletes?
-    /// Changes that name the row that was by its key only are judged on what it was.
+    /// True if changes that have only the key of the old row are judged on the recalled row.
     fileprivate var isRecalled = false
-    /// … and for who wants to hear of rows that updates take away.
+    /// True if the row is also recalled to tell the client of rows that updates take out of its view.
     fileprivate var recallsDepartures = false
-    /// The role by which generated columns of the table are computed for it, among others.
+    /// Role with which PostgreSQL computes the table's generated columns for the binding, among others.
     fileprivate var computedAs: String?
 }
 
-/// Deletes that are told whoever may have seen the row.
+/// Deletes that the hub sends no matter who could see the row.
 private struct OpenDeletes {
     let member: UInt32
     let view: UInt32
     let handle: PredicateIndex.Handle
 }
 
-/// Where bindings are found by changes.
+/// Placement of bindings, so that changes find them.
 extension Pipeline {
     public mutating func place(_ request: PlacementRequest) -> Placement {
         let (binding, policy) = (request.binding, request.policy)
@@ -71,7 +71,7 @@ extension Pipeline {
         precondition(policy.map { $0.binding.table == binding.table.oid } ?? true, "a policy is its own table's")
         let declaration = declare(binding.table)
         let view = router.views.take(binding.viewKey)
-        // Who may see every row may see every old one.
+        // A holder that may see every row may see every old row.
         let judged = policy.flatMap { $0.predicate == .always ? nil : $0.number }
         let member = router.audience.add(
             Member(
@@ -85,7 +85,8 @@ extension Pipeline {
             placement.computedAs = request.role
         }
         enlist(&placement)
-        // The index has it. Only where a policy changes is it placed again, and there are as many filters as clients.
+        // The index has the filter. Only a changed policy places a binding again, and there are as many filters as
+        // clients.
         if policy == nil { placement.binding.predicate = nil }
         if policy != nil, !binding.isKeptSecret, !deletesAreStrict, binding.operations.contains(.delete) {
             placement.openDeletes = placeOpenDeletes(request)
@@ -93,14 +94,14 @@ extension Pipeline {
         return placement
     }
 
-    /// Whether it is found by changes, and as it should be.
+    /// True if changes find the placement, and it is still right for this binding and policy.
     public func stands(_ placement: Placement, as binding: TableBinding, _ policy: ActivePolicy?) -> Bool {
         placement.policy === policy && placement.binding.isSame(as: binding)
             && holds(placement.declaration, of: binding.table)
     }
 
-    /// Its policy is another for the holder: it is found by other keys. Where its table is another by now, for whose columns
-    /// it was not made, it stays as it is: it is placed anew before anything is read.
+    /// Places the binding again by the keys of the holder's changed policy. If the table has other columns by now, the
+    /// placement stays as it is: it is replaced before anything is read.
     public mutating func judgeAnew(_ placement: inout Placement) {
         guard let policy = placement.policy, holds(placement.declaration, of: placement.binding.table) else { return }
         delist(placement)
@@ -123,16 +124,16 @@ extension Pipeline {
         router.views.release(open.view)
     }
 
-    /// Puts it where changes find it.
+    /// Adds the placement to the indexes, so that changes find it.
     private mutating func enlist(_ placement: inout Placement) {
         let binding = placement.binding
         var operations = OperationSet(binding.operations)
-        // As the reference has it, everybody who asked for deletes hears of all of them.
+        // As in the reference server, every client that asked for deletes gets all of them.
         if placement.policy != nil, !deletesAreStrict { operations.remove(.delete) }
         let filter = binding.predicate ?? .always
         var predicate = placement.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
-        // A predicate says what it says by the places of the columns that it was made for.
+        // A predicate refers to columns by their indices in the table that it was made for.
         if !holds(placement.declaration, of: binding.table) {
             Impossible.happened("a binding is placed in the index of its own table", in: .delivery)
             predicate = .never
@@ -155,7 +156,7 @@ extension Pipeline {
         placement.departure = router.departures.add(
             table: table.oid, operations: .update, predicate: predicate, member: placement.member,
             account: placement.account)
-        // Whatever its identity is now: changes on their way may be of another.
+        // The table's present replica identity does not matter: changes on their way may have another one.
         guard table.isRecallable else { return }
         placement.recallsDepartures = true
         router.recall.watchDepartures(table.oid)
@@ -186,10 +187,10 @@ extension Pipeline {
     }
 }
 
-// MARK: Who listens
+// MARK: Listeners
 
 extension Pipeline {
-    /// - Parameter share: of a feed.
+    /// - Parameter share: quota of a feed; nil for every other listener.
     public mutating func add(_ listener: Listener, _ recipient: Recipient, _ share: FeedShare? = nil) -> UInt32 {
         precondition((recipient.manner == .feed) == (share != nil), "a feed has its share, and nobody else has one")
         let index = router.audience.add(listener, recipient)
@@ -197,49 +198,49 @@ extension Pipeline {
         return index
     }
 
-    /// Nil of who is no feed.
+    /// Returns the quota of a feed; nil if the listener is not a feed.
     public func share(_ listener: UInt32) -> FeedShare? { router.share(listener) }
 
-    /// A channel is gone: nothing waits for it any more.
+    /// Removes the listener of a channel that is gone, with everything that waits for it.
     public mutating func forget(_ listener: UInt32) { router.forget(listener) }
 
-    /// The channel's place among the loop's channels.
+    /// Returns the index of the listener's channel among the loop's channels.
     public func channel(of listener: UInt32) -> UInt32? { router.audience.listeners[listener]?.channel }
 
-    /// Something of it waits for an answer.
+    /// True if a delivery to the listener waits for an answer.
     public func isHeld(_ listener: UInt32) -> Bool { router.isHeld(listener) }
 
-    /// The offset of the first change that waits for it.
+    /// Returns the offset of the first change that waits for the listener; nil if none does.
     public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
 
-    /// From there on changes may still be judged: those that wait for answers, and those behind them.
+    /// Offset from which changes may still be judged: changes that wait for answers, and the changes behind them.
     public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
 
-    /// The position that the listener's client was told last.
+    /// Returns the position that the hub last told the listener's client.
     public func toldAt(_ listener: UInt32) -> UInt64? { router.toldAt(listener) }
 
-    /// It has what was seen there, and is not told of it.
+    /// Skips the transactions in `seen` for the listener, which already has them.
     public mutating func leaveOut(_ seen: SeenTransactions, for listener: UInt32) {
         router.leaveOut(seen, for: listener)
     }
 
-    /// The change that was passed last is not for the listener.
+    /// True if the log's last passed change is before the offset from which changes are for the listener.
     public func hasMissedNothing(_ listener: UInt32) -> Bool { router.since(listener).map { $0 >= frontier } ?? false }
 
-    /// Somebody waits for PostgreSQL's answers.
+    /// True if any delivery waits for PostgreSQL's answers.
     public var holdsAnybody: Bool { router.holdsAnybody }
 
-    /// What waits was judged for somebody else; true when there was anything.
+    /// Drops the listener's waiting deliveries, which were judged for another holder. True if there were any.
     public mutating func dropWaiting(_ listener: UInt32) -> Bool { router.dropWaiting(listener) }
 
-    /// More waits for answers than should.
+    /// True if more deliveries wait for answers than should.
     public mutating func isCrowded(_ now: UInt64) -> Bool { router.isCrowded(now) }
 }
 
 // MARK: Policies
 
 extension Pipeline {
-    /// A policy as it is for a holder whose memberships are the sets, which need not be filled yet.
+    /// Adds a policy for a holder. `sets` are the holder's sets of its memberships, which need not be filled yet.
     public mutating func hold(
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [LiveSet]
     ) -> ActivePolicy {
@@ -267,7 +268,7 @@ extension Pipeline {
 }
 
 extension TableBinding {
-    /// Whether it stands in the index as it is.
+    /// True if the binding's entry in the index serves the other binding too.
     ///
     /// A channel's binding has one filter for ever, which on the same table means the same.
     func isSame(as other: TableBinding) -> Bool {
@@ -275,7 +276,7 @@ extension TableBinding {
             && operations == other.operations && access == other.access && policy == other.policy
     }
 
-    /// Who asks for rows that updates take away may be told of them: as deletes.
+    /// True if the client may hear of rows that updates take out of its view. The hub sends those as deletes.
     public var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
 
     fileprivate var viewKey: ViewKey {

@@ -1,6 +1,6 @@
 import Change
 
-/// A change with the schema by which its rows are read.
+/// Change with the schema by which its rows are read.
 struct ReadableChange: ~Escapable {
     let change: Change
     let relation: Relation

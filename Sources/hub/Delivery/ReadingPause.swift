@@ -28,7 +28,7 @@ enum LostPlace {
     /// The entry behind this segment, whose rest does not read.
     case segment(UInt64)
 
-    /// Words for those who are told that changes may be missing.
+    /// Reason that the hub gives to clients when it tells them that changes may be missing.
     var reason: String {
         switch self {
         case .end: "the hub was too slow"

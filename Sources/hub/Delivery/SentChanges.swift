@@ -1,5 +1,6 @@
-/// Which changes were sent to whom since that was taken, where it is recorded. Noting a delivery is an append to an array that
-/// keeps its room: a loop's turn makes so many of them at most, and it is taken at the turn's end.
+/// Changes sent since the last `removeAll`, and their recipients, where deliveries are recorded. Noting a delivery
+/// appends to an array that keeps its capacity. A loop takes the record at the end of its turn, which limits the number
+/// of deliveries.
 struct SentChanges {
     private(set) var seats: [UInt32] = []
     private(set) var changes: [(offset: UInt64, count: Int)] = []
@@ -21,10 +22,10 @@ struct SentChanges {
 }
 
 extension Pipeline {
-    /// Of how many changes deliveries were recorded since they were taken.
+    /// Number of changes whose deliveries were recorded since the last `takeSent`.
     public var sentCount: Int { router.sent.changes.count }
 
-    /// Gives each of those changes and the seats of whom it was sent to.
+    /// Calls `visit` with each recorded change and the seats of its recipients.
     public mutating func takeSent(_ visit: (_ offset: UInt64, _ seats: Span<UInt32>) -> Void) {
         var next = 0
         for (offset, count) in router.sent.changes {
