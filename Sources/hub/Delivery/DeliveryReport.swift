@@ -7,7 +7,8 @@ public struct DeliveryReport {
     public let changedSets: [LiveSet]
     /// Membership sets for which the loop must ask PostgreSQL.
     public let unfilledSets: [LiveSet]
-    /// Tables whose rows wait until PostgreSQL shows a transaction, for longer than usual, or that nobody here waited for.
+    /// Tables whose rows wait longer than usual until PostgreSQL shows a transaction, or that the loop passed without
+    /// waiting, because nobody listens to them here.
     public let held: [HeldTable]
     /// True once each time the hub has waited for the catalog as long as clients may be made to wait.
     public let isTiredOfWaiting: Bool

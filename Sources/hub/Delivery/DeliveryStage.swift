@@ -55,7 +55,7 @@ struct EntryProgress {
     var hasGathered = false
     /// True if the entry's effect on memberships has been applied.
     var hasAppliedMemberships = false
-    /// … for this transaction.
+    /// Transaction whose effect on memberships has been applied; nil before that.
     var begun: TransactionInfo?
     /// True if the catalog was read for this entry.
     var hasCatalog = false

@@ -3,8 +3,8 @@ import Diagnostics
 /// Tunings of time and memory for this module, which no document promises. Its limits are in
 /// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Time that all changes wait until PostgreSQL shows a transaction that concerns one table. After that, only the table's
-    /// listeners wait.
+    /// Time that all changes wait until PostgreSQL shows a transaction that concerns one table. After that, only the
+    /// table's listeners wait.
     static let heldTablePatience = Duration.seconds(5)
     /// Bytes that a loop takes from the log, and deliveries that it hands to sockets, before it looks at its sockets
     /// again. Queueing a delivery is little work compared with sending, and one call sends all that is queued for a

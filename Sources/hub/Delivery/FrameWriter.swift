@@ -5,10 +5,10 @@ import Net
 import Protocol
 import WebSocket
 
-/// Where bodies and frames are written and handed to the loop.
+/// Writer of bodies and frames, which it hands to the loop.
 struct FrameWriter: ~Copyable {
     private let encoder: ChangeEncoder
-    /// The bodies of the change at hand, one for each view that was needed.
+    /// Bodies of the current change, one for each view that was needed.
     private var bodies = ByteWriter(capacity: 64 << 10)
     private var framer: BodyFramer
     private var bodyNumber: UInt64 = 0
@@ -18,14 +18,14 @@ struct FrameWriter: ~Copyable {
         framer = BodyFramer(deflater: deflater)
     }
 
-    /// The bodies of the change before are done with.
+    /// Begins a change: discards the bodies of the one before.
     mutating func begin() {
         bodies.removeAll()
         bodies.shrink(to: Limits.keptWriterBytes)
         framer.shrink()
     }
 
-    /// Makes the body that a view has of the change, if it is not there yet.
+    /// Writes the body of the change in a view, if there is none yet.
     mutating func write(
         _ readable: borrowing ReadableChange, _ moment: ChangeRouter.Moment, _ index: UInt32,
         _ views: inout ViewTable
@@ -53,12 +53,12 @@ struct FrameWriter: ~Copyable {
         return bodies.bytes.extracting(body).copied()
     }
 
-    /// The frame around the body that a view has of the change at hand; made for the first who gets it.
+    /// Returns the frame around the view's body of the current change, which is made for the first recipient.
     mutating func frame(
         _ envelope: UInt32, _ index: UInt32, compressed: Bool, _ views: inout ViewTable,
         _ envelopes: inout EnvelopeTable, on loop: SocketLoop
     ) -> FramePieces {
-        // One by one, for a copy of the view would count its references.
+        // The fields are read one by one, because a copy of the view would count its references.
         guard let body = views.views[index]?.body, let number = views.views[index]?.bodyNumber else {
             preconditionFailure("a frame of a view that is gone")
         }
@@ -72,7 +72,7 @@ struct FrameWriter: ~Copyable {
         return pieces
     }
 
-    /// A frame for one alone, in an envelope of its own, around the body that a view has of the change at hand.
+    /// Sends a frame to a single recipient, in its own envelope, around the view's body of the current change.
     mutating func send(
         _ index: UInt32, _ views: borrowing ViewTable, in envelope: ChangeEnvelope, to recipient: Recipient,
         on loop: SocketLoop
@@ -83,7 +83,7 @@ struct FrameWriter: ~Copyable {
         Self.send(pieces, to: recipient.connection, on: loop)
     }
 
-    /// Sends a body that waited. It takes the place of those of the change at hand.
+    /// Sends a body that waited. The body replaces those of the current change.
     mutating func send(
         body: [UInt8], in envelope: ChangeEnvelope, to recipient: Recipient, on loop: SocketLoop
     ) {
@@ -102,7 +102,7 @@ struct FrameWriter: ~Copyable {
     }
 }
 
-/// Frames around bodies.
+/// Builder of frames around bodies.
 struct BodyFramer: ~Copyable {
     private let deflater: Deflater?
     private var frame = ByteWriter(capacity: 64 << 10)
@@ -111,7 +111,7 @@ struct BodyFramer: ~Copyable {
 
     mutating func shrink() { frame.shrink(to: Limits.keptWriterBytes) }
 
-    /// The frame around one of the bodies; `shared` is the body where the loop has it already.
+    /// Returns the frame around one of the bodies. `shared` is the body if the loop has it already.
     mutating func frame(
         _ place: Range<Int>, of bodies: borrowing ByteWriter, shared: Piece?, _ envelope: ChangeEnvelope,
         compressed: Bool, on loop: SocketLoop

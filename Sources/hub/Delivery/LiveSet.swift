@@ -63,11 +63,11 @@ public final class LiveSet {
     private var deltas: [Delta] = []
     /// PostgreSQL's answer, until the log has everything that is in the answer.
     private var answer: Answer?
-    /// The log has every change of the table from here on.
+    /// Position from which the log has every change of the table.
     public let followedSince: UInt64
-    /// Earlier positions at which the log had every change, before that was interrupted.
+    /// Positions at which the members can no longer be determined.
     private let unknownPast: UnknownPast
-    /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
+    /// Transactions that PostgreSQL had seen when it filled the set; nil once the log has passed all of them.
     private var seen: SeenTransactions?
     public private(set) var measure = Measure.exact
     /// True if the transactions that the log had ahead were taken out of the answer, or it was found that this is

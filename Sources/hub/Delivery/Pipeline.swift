@@ -12,27 +12,29 @@ import Protocol
 import System
 import WebSocket
 
-/// The way of a change on one loop: log, schema, predicate index, body, frame, socket. Live delivery is a replay whose
+/// Pipeline of changes on one loop: log, schema, predicate index, body, frame, socket. Live delivery is a replay whose
 /// position is the log's end.
 ///
-/// Where the catalog does not know the schema of the change at hand, it waits there: the log keeps what comes.
+/// If the catalog does not know the schema of the current change, the pipeline waits there; the log keeps later
+/// changes.
 public struct Pipeline: ~Copyable {
     private let sources: DeliverySources
     private let post: @Sendable (DeliveryEvent) -> Void
-    /// From when the log has begun.
+    /// Reader of the log; nil until the log has begun.
     private var feed: LogFeed?
     private var stage = DeliveryStage.reading
-    /// How far the entry at hand is done with.
+    /// Progress on the current entry.
     private var entry = EntryProgress()
-    /// The first change behind what is done with.
+    /// Offset of the first change behind those that are done.
     private var passed: UInt64 = 0
-    /// Of history up to there: where it has a gap, another one begins, at the same offset. Nil before it is opened.
+    /// Epoch of history at `passed`. Where history has a gap, another epoch begins at the same offset. Nil until the
+    /// epoch is known.
     public private(set) var epoch: UInt64?
-    /// The log had not begun when it was looked for first.
+    /// True if the log had not begun at the first attempt to open it.
     private var isEarly = false
-    /// Where it begins to read; nil for one that serves those who are at the log's end.
+    /// Position at which reading begins; nil for the live follower at the log's end.
     private let start: EventLogPosition?
-    /// Where the entry begins that is read and not done with.
+    /// Offset of the entry that is read and not done; nil between entries.
     private var entryAt: UInt64?
     /// Place where the reader continues, if the log no longer has the next entry or does not read there.
     private var lostPlace: LostPlace?
@@ -40,27 +42,28 @@ public struct Pipeline: ~Copyable {
     private var pause: ReadingPause?
     /// End of the log at the first attempt to read it, if the log could not be opened.
     private var refusedAt: EventLogPosition?
-    /// Words for the operator while commits do not reach clients because the log does not read; without paths.
+    /// Text for the operator while commits do not reach clients because the log cannot be read; the text contains no
+    /// paths.
     public private(set) var unreadable: String?
-    /// True if a client that catches up can no longer be given its past, because the log does not read, or will not for long.
-    /// The catch-up must be given up.
+    /// True if the catch-up must be given up. The client can no longer be given its past, because the log cannot be
+    /// read, or has not been readable for long.
     public private(set) var hasLostPast = false
-    /// Unix microseconds, as they were when the turn began or something was delivered last.
+    /// Time in Unix microseconds, taken when the turn began or something was delivered last.
     private var moment: Int64 = 0
     private var schemas = SchemaRegistry()
     var router: ChangeRouter
     public var memberships: LiveMemberships
-    /// What the later parts of the transaction at hand do to memberships has been applied.
+    /// True if the effects of the current transaction's later parts on memberships have been applied.
     private var isAheadOfParts = false
-    /// Number of the last question to the catalog, and whether its answer is under way.
+    /// Number of the last question to the catalog. `isRefreshing` is true while its answer is under way.
     private var lastRefresh: UInt64 = 0
     private var isRefreshing = false
-    /// Tables without listeners here, while PostgreSQL does not show one of their transactions. A catalog that may be older
-    /// than their rows judges nobody.
+    /// Tables without listeners here, while PostgreSQL does not show one of their transactions. The loop does not wait
+    /// for these: nobody here is judged by a catalog that may be older than their rows.
     public var unheardTables: Set<UInt32> = []
-    /// Tables among `unheardTables` that were passed without waiting, still to be reported.
+    /// Tables among `unheardTables` that the loop passed without waiting, still to be reported.
     private var passedTables: [HeldTable] = []
-    /// The version of the snapshot that was heard of last.
+    /// Version of the catalog snapshot that the loop last heard of.
     private var heardOf: UInt64 = 0
     private var generation: GeneratedColumns
     private var batches: [UInt64: [PendingQuestion]] = [:]
@@ -69,20 +72,20 @@ public struct Pipeline: ~Copyable {
     private var hasForgottenMessages = false
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
-    /// Messages to topics that the entry at hand has.
+    /// Messages to topics in the current entry.
     private var messages = BroadcastGathering()
     private var flaws: FlawLog
     private var tables: TableDelays
-    /// Gaps that were met, to be told.
+    /// Gaps that the pipeline met, of which clients must be told.
     private var gaps: [String] = []
-    /// What of the log is wanted at all, where there may be much of it; nil for one that is at its end.
+    /// Record of which segments of the log are needed, for a catch-up that may have much to read; nil at the log's end.
     var needs: SegmentNeeds?
-    /// Messages before this offset have been told.
+    /// Offset before which messages to topics have been told.
     private var gathered: UInt64 = 0
 
     /// - Parameters:
-    ///   - start: where it begins, which the log has; nil for the log's end.
-    ///   - post: takes the answers to what it asks, from any thread; the loop hands them to `take`.
+    ///   - start: position at which reading begins, which the log must have; nil for the log's end.
+    ///   - post: takes the answers to the pipeline's questions, from any thread; the loop hands them to `take`.
     public init(
         _ sources: DeliverySources, _ deflater: Deflater?, from start: EventLogPosition? = nil,
         post: @escaping @Sendable (DeliveryEvent) -> Void
@@ -102,10 +105,10 @@ public struct Pipeline: ~Copyable {
 
     var deletesAreStrict: Bool { sources.deletesAreStrict }
 
-    /// What is committed from now on will be seen.
+    /// True if the log is open: everything committed from now on will be seen.
     public var isOpen: Bool { feed != nil }
 
-    /// What there is to act on since the last time: after each turn, and after each event.
+    /// Returns the results since the last report, on which the loop must act after each turn and after each event.
     public mutating func report() -> DeliveryReport {
         defer {
             truncated = [:]
@@ -128,27 +131,28 @@ public struct Pipeline: ~Copyable {
     private var isReading: Bool { if case .reading = stage { true } else { false } }
     /// True if a rule of the hub's own was broken, so that nobody can be served any more.
     public var hasFailed: Bool { if case .failed = stage { true } else { false } }
-    /// A catalog is waited for with policies that could be read.
+    /// True if the pipeline waits for a catalog with policies that could be read.
     public var isHeldByPolicies: Bool { if case .heldByPolicies = stage { true } else { false } }
 
-    /// Nothing is read until what is waited for has come: only one thing at a time.
+    /// Stops reading until the awaited thing has come. The pipeline waits for only one thing at a time.
     private mutating func wait(_ waiting: DeliveryStage) {
         stage = isReading ? waiting : impossible("an entry waits for one thing at a time")
     }
 
-    /// Clients of this loop are sent away rather than told something that may be wrong.
+    /// Returns the stage that ends delivery, because a rule was broken. The hub sends this loop's clients away rather
+    /// than tell them something that may be wrong.
     private func impossible(_ rule: StaticString) -> DeliveryStage {
         assertionFailure("\(rule)")
         Impossible.happened(rule, in: .delivery)
         return .failed
     }
 
-    /// Who catches up is in no hurry: no more is asked about than may wait.
+    /// True if a catch-up must wait for answers. A catch-up is in no hurry, so its pipeline asks no more than may wait.
     private var isWaitingForAnswers: Bool { start != nil && router.isBurdened }
 
-    /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
-    /// told in their places among the changes. From `expiry` on, in Unix seconds, nothing more is read: somebody's token
-    /// has come to its end.
+    /// Reads and delivers for one turn. True if there is more to do at once. Messages to topics that somebody hears are
+    /// told at their places among the changes. From `expiry` on, in Unix seconds, nothing more is read, because a
+    /// channel's token expires then.
     public mutating func run(
         on loop: SocketLoop, until expiry: Int64,
         hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool, tell: (TurnBroadcasts) -> Void
@@ -171,9 +175,9 @@ public struct Pipeline: ~Copyable {
 
     private var isPausing: Bool { pause.map { sources.time.monotonicNanoseconds() < $0.until } ?? false }
 
-    /// Opens the log at its end; at its beginning where that was waited for, as joins have been answered meanwhile. Those
-    /// are told: nobody knows what was committed before the log began. Bindings wait for this, so it must not wait for
-    /// them.
+    /// Opens the log at its end. If the hub had to wait for the log, opens it at its beginning, because joins have been
+    /// answered meanwhile. Those clients are told: nobody knows what was committed before the log began. Bindings wait
+    /// for this call, so it must not wait for bindings.
     public mutating func openIfBegun(on loop: SocketLoop) {
         guard !isOpen, !hasFailed, !hasLostPast, !isPausing else { return }
         guard let end = sources.log.end() else {
@@ -190,16 +194,17 @@ public struct Pipeline: ~Copyable {
             let isAtEnd = first == nil && beginning == .end
             let place = first ?? (isAtEnd ? end.state.position : opened.position)
             passed = place.offset
-            // A position that was noted before a gap may have the epoch that is known behind it: then the next entry tells.
+            // The epochs can differ if a gap lies between the noted position and the log: then the next entry shows the
+            // epoch.
             epoch = first == nil || opened.position.epoch == place.epoch ? place.epoch : nil
             feed = consume opened
             entryAt = nil
-            // What was begun with the feed before says nothing of this one's entries.
+            // Progress on an entry of an earlier feed does not apply to the entries of this feed.
             entry = EntryProgress()
             isAheadOfParts = false
             generation.settle()
             if isEarly { gaps.append(Self.logHasBegun) }
-            // Not before: what comes into the log until then is left out, too.
+            // This is told only now, because entries that came into the log until now are left out, too.
             if let lostPlace { gaps.append(lostPlace.reason) }
             (isEarly, lostPlace) = (false, nil)
             hasRead()
@@ -223,16 +228,16 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// Whatever is before this offset has been delivered, or waits for an answer; nothing from there on.
+    /// Offset before which every change has been delivered or waits for an answer. No later change has.
     public var frontier: UInt64 { max(passed, entryAt.map { $0 + UInt64(entry.done) } ?? 0) }
 
-    /// The same of messages to topics, which an entry's changes follow.
+    /// Offset before which all messages to topics have been told. The messages of an entry come before its changes.
     public var messageFrontier: UInt64 { max(frontier, gathered) }
 
-    /// It stands between entries, and nothing keeps it from going on.
+    /// True if the pipeline is between entries and nothing keeps it from going on.
     public var isBetweenEntries: Bool { isOpen && isReading && entryAt == nil }
 
-    /// There are changes in the log that were not looked at yet.
+    /// True if the log has changes that the pipeline has not looked at yet.
     public var isBehind: Bool { isOpen && sources.log.end().map { passed < $0.state.position.offset } ?? false }
 
     private mutating func read(
@@ -252,7 +257,7 @@ public struct Pipeline: ~Copyable {
                 passOver(to: feed.position, &budget)
                 continue
             }
-            // It is told before what follows.
+            // Clients are told of the new epoch before what follows.
             if entry.kind != .gap, enters(entry.epoch) { return true }
             if entryAt == nil { hasRead() }
             entryAt = entry.offset
@@ -262,10 +267,10 @@ public struct Pipeline: ~Copyable {
             case .gap:
                 memberships.discardAll()
                 router.forgetRows()
-                // Who begins behind it knows of it: it takes no offset.
+                // A client that begins behind the gap knows of the gap, which takes no offset.
                 if let begun = start ?? refusedAt, entry.offset <= begun.offset, entry.epoch == begun.epoch { break }
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
-                // It is told before what follows.
+                // Clients are told of the gap before what follows.
                 budget.end()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
@@ -277,28 +282,28 @@ public struct Pipeline: ~Copyable {
             }
             budget.spend(entry: feed.payload.byteCount)
             assert(isReading, "nothing is passed while something is awaited")
-            // A feed is given first what describes its rows, which stands further back.
+            // A reader first gets the schemas of its rows, which are further back in the log.
             passed = max(passed, entry.offset + UInt64(entry.changeCount))
             epoch = entry.epoch
             feed.finish()
             entryAt = nil
             self.entry = EntryProgress()
             generation.settle()
-            // Those who are judged by what just changed are judged anew before anything else is read.
+            // Holders whose memberships just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
         }
         return true
     }
 
-    /// Who follows memberships has to see every transaction, whatever it is about.
+    /// Returns the next entry, if any. A follower with memberships must see every transaction, whatever its tables.
     private mutating func next(_ feed: inout LogFeed) throws(EventLogError) -> LogFeed.Step {
         guard var wanted = needs, memberships.isEmpty else { return try feed.next() }
         defer { needs = wanted }
         return try feed.next { wanted.isUseless($0) }
     }
 
-    /// True if another epoch continues without its gap. A gap takes no offset, so retention may have deleted the gap and
-    /// nothing else that was to come.
+    /// True if the entry is of another epoch and the gap between is missing. A gap takes no offset, so retention may
+    /// have deleted the gap and nothing else that was to come.
     private mutating func enters(_ epoch: UInt64) -> Bool {
         guard let before = self.epoch, before != epoch else { return false }
         self.epoch = epoch
@@ -308,19 +313,19 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
-    /// Nothing up to there is for anybody.
+    /// Passes over a segment, because nothing before the position is for any client.
     private mutating func passOver(to position: EventLogPosition, _ budget: inout TurnBudget) {
         assert(entryAt == nil, "a segment is passed over between entries")
         if enters(position.epoch) { budget.end() }
         assert(position.offset >= passed, "what is passed over lies ahead")
         passed = max(passed, position.offset)
-        // Rows that are remembered may be others by now.
+        // Remembered rows may differ by now.
         router.forgetRows()
         sources.metrics.segmentsPassedOver.add()
         budget.spend(entry: Limits.passedSegmentBytes)
     }
 
-    /// What the entry has for topics. Nobody is judged for it, so it does not wait for the catalog.
+    /// Gathers the entry's messages to topics. No policy judges messages here, so they do not wait for the catalog.
     private mutating func gatherMessages(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
     ) throws {
@@ -355,7 +360,8 @@ public struct Pipeline: ~Copyable {
         messages.add(broadcast, topic: message.topic, isPrivate: message.isPrivate, offset: offset)
     }
 
-    /// False when the entry is not done with: the budget is spent, the catalog is missing, or memberships have changed.
+    /// Delivers the entry. False if it is not done: the budget is spent, the catalog is missing, or memberships have
+    /// changed.
     private mutating func deliver(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
         _ budget: inout TurnBudget
@@ -382,7 +388,7 @@ public struct Pipeline: ~Copyable {
         return try match(composed.asBytes, feed, entry, on: loop, &budget)
     }
 
-    /// Begins a transaction: names and labels have the meaning that they had when it was committed.
+    /// Begins a transaction. Names and labels have the meaning that they had when the transaction was committed.
     private mutating func beginReading(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws(ByteError) {
         let isOfThisHistory = sources.log.end().map { $0.state.position.epoch == entry.epoch } ?? true
         let lsn = try TransactionPart(feed.payload).commitLSN
@@ -433,7 +439,8 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Memberships
 
-    /// Everybody is judged by the memberships as the whole transaction leaves them, so they come before its rows.
+    /// Applies an entry's effect on memberships before its rows, because every holder is judged by the memberships as
+    /// the whole transaction leaves them.
     private mutating func applyMemberships(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         self.entry.hasAppliedMemberships = true
         var part = try TransactionPart(feed.payload)
@@ -448,7 +455,8 @@ public struct Pipeline: ~Copyable {
         do {
             try applyLaterParts(feed, of: entry)
         } catch {
-            // The memberships have half of the transaction: they are filled again, and taken back to before it.
+            // Only half of the transaction is applied: PostgreSQL fills the sets again, and they are unwound to before
+            // it.
             memberships.discardAll()
             (self.entry.hasAppliedMemberships, isAheadOfParts) = (false, false)
             throw error
@@ -463,7 +471,7 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// A transaction of several parts is read twice: first for what it does to memberships.
+    /// Applies the later parts of a transaction to memberships. The parts are read again afterwards for their rows.
     private mutating func applyLaterParts(_ feed: borrowing LogFeed, of first: EventLogEntry) throws {
         var reader = try feed.reader(at: first)
         while try reader.next() {
@@ -478,8 +486,8 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// Sets that PostgreSQL filled with more than the log has come to are made what they were at the transaction at hand,
-    /// once the log has all of it. Those that have settled.
+    /// Unwinds sets that PostgreSQL filled with more than the log has come to, once the log has all of it. The sets are
+    /// then as they were at the current transaction. Returns the sets that are settled.
     public mutating func settleFills(_ now: UInt64) -> [LiveSet] {
         defer { measureAtHand() }
         guard memberships.isUnwinding else { return [] }
@@ -499,12 +507,13 @@ public struct Pipeline: ~Copyable {
         return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
     }
 
-    /// A transaction that is being delivered began before the sets were filled, and they may hold more than it.
+    /// Judges the current transaction by sets that were filled after it began, because they may contain newer rows.
     private mutating func measureAtHand() {
         if let info = entry.begun { memberships.begin(info) }
     }
 
-    /// False where the log ahead is too long, or has a hole.
+    /// Takes the effects of the log's later transactions out of the sets. False if the log ahead is too long or has a
+    /// gap.
     private mutating func unwind(_ feed: borrowing LogFeed) throws -> Bool {
         memberships.beginUnwinding()
         var left = Limits.membershipUnwindBytes
@@ -540,17 +549,16 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// What has to be found out before the change at hand can be delivered.
+    /// Data that the hub must get before it can deliver the current change.
     private enum Missing {
         case nothing
-        /// What the log says of its row.
+        /// The row of the change, as the log has it.
         case row
-        /// Values that are of another type than their columns have now.
+        /// Values of another type than their columns have now.
         case values
     }
 
-    /// Goes through the changes that were judged, as far as the budget reaches, and up to one of whose row something is
-    /// missing.
+    /// Delivers the judged changes, as far as the budget reaches and up to the first one whose row lacks something.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
         _ part: inout TransactionPart, _ info: TransactionInfo, of whole: EventLogEntry, on loop: SocketLoop,
@@ -597,7 +605,7 @@ public struct Pipeline: ~Copyable {
                 schemas.isDeclared(table)
             {
                 truncated[table] = whole.offset + UInt64(entry.done)
-                // It is told before what follows.
+                // Clients are told of the truncation before what follows.
                 budget.end()
             }
             entry.done += 1
@@ -605,15 +613,17 @@ public struct Pipeline: ~Copyable {
         return (delivered, .nothing)
     }
 
-    /// Who hears of the table may miss something, and nobody can say who; it is told before what follows.
+    /// Notes a change whose values were removed from the log. Any listener of the table may miss something, and is told
+    /// before what follows.
     private mutating func noteForgotten(_ fingerprint: UInt64, at offset: UInt64) throws(ByteError) {
-        // Rows that are remembered may be others by now.
+        // Remembered rows may differ by now.
         router.forgetRows()
         let table = try relation(fingerprint).oid
         if schemas.isDeclared(table) { forgotten[table] = offset }
     }
 
-    /// The identity may have been another for a while, of which nobody was told.
+    /// Notes an update without its whole old row. The table's replica identity may have been another for a while, of
+    /// which no client was told.
     private mutating func noteUnknownDeparture(
         _ change: borrowing Change, _ completion: Completion?, at offset: UInt64
     ) throws(ByteError) {
@@ -622,7 +632,7 @@ public struct Pipeline: ~Copyable {
         if schemas.promisesWholeRows(table) { router.missDeparture(from: table, at: offset) }
     }
 
-    /// Finds what the change's images lack of its row, where somebody looks at it.
+    /// Finds the values that the change's images lack, if some client looks at them.
     private mutating func complete(
         _ place: Int, _ change: borrowing Change, isWanted: Bool, _ completion: inout Completion?
     ) throws(ByteError) -> Missing {
@@ -651,8 +661,8 @@ public struct Pipeline: ~Copyable {
         return .nothing
     }
 
-    /// Told to everybody who asked, whoever could see the row: then a filter is held against what the delete says, and tells
-    /// nothing more of the row.
+    /// True if the hub sends this delete to every client that asked for deletes, no matter who could see the row.
+    /// Filters are then tried on the delete's own values, and reveal nothing more of the row.
     private func isOpenDelete(_ change: borrowing Change) -> Bool {
         guard change.operation == .delete, !sources.deletesAreStrict else { return false }
         guard let oid = schemas.relation(change.relation)?.oid, let table = sources.catalog.snapshot?.table(oid) else {
@@ -686,7 +696,7 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Values of other types
 
-    /// Asks for the values of the change at hand, and of those behind it in its entry.
+    /// Asks PostgreSQL for the converted values of the current change, and of those behind it in its entry.
     private mutating func convert(_ payload: RawSpan) throws {
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(payload, doubting: doubted.span)
@@ -710,7 +720,7 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Rows that were
 
-    /// Asks for the row at hand, and for those that the changes behind it name by their keys only.
+    /// Asks the log for the row of the current change, and for rows of which the changes behind it have only the keys.
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         var request = RecallRequest(
             segment: entry.segment, position: entry.position,
@@ -761,7 +771,7 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// Tells the listeners of tables whose rows the log did not give: changes of these rows may not be for nobody.
+    /// Tells the listeners of tables whose rows the log did not give, because some may miss changes of these rows.
     private mutating func missUnread(_ request: RecallRequest, _ answers: [RecallAnswer]) {
         var tables: Set<UInt32> = []
         for (row, answer) in zip(request.rows, answers) {
@@ -787,18 +797,18 @@ public struct Pipeline: ~Copyable {
 
     mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
 
-    /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
+    /// Has the entry looked through for generated columns again. The number of its changes stays the same.
     private mutating func forgetComposed() {
         entry.composition = .unknown
     }
 
-    /// What generated columns are computed by; nil where there is nothing to be computed, or nobody to do it.
+    /// Snapshot that defines the generated columns; nil if there is nothing to compute, or no login that may do so.
     private var generationSnapshot: CatalogSnapshot? {
         guard generation.isWatching, sources.mayCompute else { return nil }
         return sources.catalog.snapshot
     }
 
-    /// False when values of generated columns have to be waited for.
+    /// Puts the values of generated columns into the entry. False if the hub must wait for values.
     private mutating func compose(_ feed: borrowing LogFeed) throws -> Bool {
         guard case .unknown = entry.composition, let snapshot = generationSnapshot else { return true }
         let schemas = schemas
@@ -820,7 +830,7 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
-    /// What the entries behind the one at hand will need, up to where definitions may change.
+    /// Collects the rows of entries behind the current one that need values, up to where definitions may change.
     private mutating func collectAhead(
         _ feed: borrowing LogFeed, _ snapshot: CatalogSnapshot, into batch: inout GeneratedColumns.Batch
     ) throws {
@@ -864,7 +874,7 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// False when values of rows that the log was searched for have to be waited for.
+    /// False if the hub must wait for generated values of rows that the log was searched for.
     private mutating func isComputed(_ request: RecallRequest, _ answers: [RecallAnswer]) throws(ByteError) -> Bool {
         guard let snapshot = generationSnapshot else { return true }
         var batch = GeneratedColumns.Batch()
@@ -879,7 +889,7 @@ public struct Pipeline: ~Copyable {
         return try generation.composed(answers, snapshot)
     }
 
-    /// False when the catalog has to be read again before changes of this schema can be judged.
+    /// False if the catalog must be read again before changes of this schema can be judged.
     private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
         schemas.isReady(fingerprint, try relation(fingerprint), sources.catalog.snapshot, &router)
     }
@@ -900,7 +910,7 @@ public struct Pipeline: ~Copyable {
         tables.tell(after: UInt64(microseconds) * 1000)
     }
 
-    /// Records that the log is read again: the earlier trouble is over.
+    /// Records that the log can be read again: the earlier trouble is over.
     private mutating func hasRead() {
         unreadable = nil
         guard let pause = pause.take() else { return }
@@ -908,8 +918,8 @@ public struct Pipeline: ~Copyable {
         Log.shared.info("the event log is read again", [.duration(.nanoseconds(Int64(clamping: lasted)))])
     }
 
-    /// Gives up as little as possible after an error. It gives up nothing if the kernel refuses only for now, the deleted part
-    /// if retention was faster, and the rest of a damaged segment. Clients that miss something are told.
+    /// Gives up as little as possible after an error: nothing if the kernel refuses only for now, the deleted part if
+    /// retention was faster, or the rest of a damaged segment. The hub tells clients that miss something.
     private mutating func failed(_ error: any Error, in segment: UInt64) {
         sources.watcher?(stage.name, "log error")
         switch ReadingTrouble(error) {
@@ -953,7 +963,7 @@ public struct Pipeline: ~Copyable {
         unreadable = Self.words(for: error)
     }
 
-    /// Returns the words without a path, as they go to whoever can reach the port.
+    /// Returns a text without a path, because everyone who can reach the port sees the text.
     private static func words(for error: any Error) -> String {
         let code: Int32? =
             switch error {
@@ -967,13 +977,14 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Waiting for the catalog
 
-    /// The entry has rows of tables whose policies could not be read for the moment.
+    /// True if the entry has rows of tables whose policies could not be read for the moment.
     private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
         try !tables(feed, among: sources.catalog.snapshot?.policies.unsettled ?? []).isEmpty
     }
 
-    /// The transaction of the entry at hand, where it has rows of a table whose policies may have changed before it without
-    /// a word in the stream, and the catalog has not seen it yet. One look serves all that it showed.
+    /// Returns the current transaction if the catalog has not seen it, and it has rows of a table whose policies may
+    /// have changed earlier without a record in the stream. One read of the catalog serves all transactions that it
+    /// showed.
     private mutating func unseen(_ feed: borrowing LogFeed) throws(ByteError) -> UInt32? {
         guard !entry.hasCatalog else { return nil }
         let tables = try tables(feed, among: sources.catalog.unannounced)
@@ -982,7 +993,7 @@ public struct Pipeline: ~Copyable {
         return hasSeen(xid) || isUnheard(tables, xid) ? nil : xid
     }
 
-    /// True if the tables concern nobody here. Otherwise notes them as tables whose rows wait.
+    /// True if the tables concern nobody here. Otherwise notes the tables, whose rows then wait.
     private mutating func isUnheard(_ tables: Set<UInt32>, _ xid: UInt32) -> Bool {
         guard tables.isSubset(of: unheardTables) else {
             entry.heldTables = tables
@@ -1026,7 +1037,8 @@ public struct Pipeline: ~Copyable {
         return found
     }
 
-    /// The catalog is read again by itself until they can be read; whatever comes of it is a new snapshot.
+    /// Waits until policies can be read. The catalog is read again by itself until then, and each result is a new
+    /// snapshot.
     private mutating func holdForPolicies() -> Bool {
         wait(.heldByPolicies)
         entry.isWaiting(since: sources.time.monotonicNanoseconds())
@@ -1034,16 +1046,16 @@ public struct Pipeline: ~Copyable {
         return false
     }
 
-    /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
-    /// and all marks of transactions that it showed.
+    /// False if the catalog must be read before anything behind the mark is judged. One read serves all loops, and all
+    /// marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark) -> Bool {
         if entry.hasCatalog || mark.xid != 0 && hasSeen(mark.xid) { return true }
         if mark.xid != 0, mark.table != 0, isUnheard([mark.table], mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid)
     }
 
-    /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
-    /// may still be on its way here.
+    /// True if the loop has heard of the newest snapshot, and that snapshot shows the transaction. The order of the
+    /// checks matters: news of a snapshot may still be on its way to the loop.
     public func hasSeen(_ xid: UInt32) -> Bool {
         let catalog = sources.catalog
         return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
@@ -1064,9 +1076,10 @@ public struct Pipeline: ~Copyable {
         sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(ticket: ticket, snapshot != nil)) }
     }
 
-    /// Without a snapshot it stays where it is; the loop asks again after a while.
+    /// Continues reading if the catalog has answered. Without a snapshot the pipeline stays, and the loop asks again
+    /// later.
     private mutating func catalogRefreshed(_ ticket: UInt64, _ isKnown: Bool) {
-        // An answer to what was asked for an earlier entry says nothing of this one.
+        // An answer to a question for an earlier entry says nothing about this entry.
         guard ticket == lastRefresh else { return }
         assert(isRefreshing, "each question has one answer")
         isRefreshing = false
@@ -1076,7 +1089,7 @@ public struct Pipeline: ~Copyable {
         entry.waitingSince = nil
     }
 
-    /// Clients have waited for the catalog for as long as they are made to; once each time that is so.
+    /// True once each time clients have waited for the catalog for as long as they may be made to.
     private mutating func hasTiredOfWaiting() -> Bool {
         let now = sources.time.monotonicNanoseconds()
         guard stage.awaitsCatalog, let since = entry.waitingSince,
@@ -1092,7 +1105,8 @@ public struct Pipeline: ~Copyable {
         guard case .awaitingCatalog(let xid, var unseen) = stage, !isRefreshing else { return }
         if sources.catalog.isCurrent { unseen += 1 }
         guard unseen < Limits.maximumVisibilityWaits else {
-            // A transaction of the log that the server does not know: it went back in time, or waits for its standby.
+            // The server does not know a transaction of the log: the server went back in time, or waits for its
+            // standby.
             gaps.append("the catalog does not show what was committed")
             stage = .awaitingCatalog(seeing: nil, unseen: 0)
             return refresh(seeing: nil)
@@ -1101,11 +1115,11 @@ public struct Pipeline: ~Copyable {
         refresh(seeing: xid)
     }
 
-    /// A new snapshot: tables that are others now match nothing until they are declared again.
+    /// Takes a new snapshot. Tables that differ in it match nothing until they are declared again.
     public mutating func take(_ snapshot: CatalogSnapshot) {
         sources.watcher?(stage.name, "new catalog")
         heardOf = snapshot.version
-        // Values are of the types that columns had in the catalog before; what is under way, too.
+        // Converted values have the types of the earlier catalog, and so have those that are under way.
         switch stage {
         case .heldByPolicies, .converting: stage = .reading
         case .reading, .awaitingCatalog, .recalling, .computing, .failed: break
@@ -1121,7 +1135,7 @@ public struct Pipeline: ~Copyable {
 
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
-    /// Whether a table took another's place since the last time: all bindings are to be looked at then.
+    /// True if a table was replaced since the last call: the caller must then check all bindings.
     public mutating func takeReplacement() -> Bool {
         let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
         return ofTable || ofMembership
@@ -1153,7 +1167,7 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// What was asked for has come.
+    /// Takes the answer to a question of the pipeline.
     public mutating func take(_ event: DeliveryEvent, on loop: SocketLoop) {
         sources.watcher?(stage.name, event.name)
         switch event {
@@ -1201,14 +1215,14 @@ public struct Pipeline: ~Copyable {
     private func count(_ delivered: Int) { sources.metrics.deliveries.add(delivered) }
 }
 
-/// What one turn of a loop may do before its sockets get theirs.
+/// Limits of one turn of a loop, after which the loop serves its sockets.
 struct TurnBudget {
     private var bytes = Limits.turnLogBytes
     private var deliveries = Limits.turnDeliveries
-    /// Unix seconds.
+    /// Time at which the first token expires, in Unix seconds.
     private let expiry: Int64
 
-    /// Who catches up leaves most of the time to those who are at the log's end.
+    /// Creates the budget of a turn. A catch-up (`sharing`) leaves most of the time to clients at the log's end.
     init(until expiry: Int64, sharing: Bool) {
         self.expiry = expiry
         guard sharing else { return }
@@ -1216,7 +1230,7 @@ struct TurnBudget {
         deliveries /= Limits.catchUpShare
     }
 
-    /// Every token of a channel is still good.
+    /// True if the tokens of all channels are still valid.
     func isBeforeExpiry(_ now: Int64) -> Bool { now < expiry }
 
     func isLeft(on loop: SocketLoop) -> Bool {

@@ -1,7 +1,7 @@
 import Diagnostics
 
-/// Pause of a reader of the event log while the kernel refuses to read. The reader keeps its place and tries again, first soon,
-/// then less often.
+/// Pause of a reader of the event log while the kernel refuses to read. The reader keeps its place and tries again,
+/// first soon, then less often.
 struct ReadingPause {
     /// Time at which the kernel first refused, in monotonic nanoseconds.
     let began: UInt64

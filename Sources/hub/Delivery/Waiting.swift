@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import EventLog
 
-/// One question about one row, until PostgreSQL has answered all parts of it.
+/// Question about one row, until PostgreSQL has answered all parts of it.
 final class PendingQuestion {
     enum Answer {
         case none
@@ -12,13 +12,14 @@ final class PendingQuestion {
     }
 
     private(set) var answer = Answer.none
-    /// A filter's part and a policy's: what one of them denies need not wait for the other.
+    /// Number of parts that have no answer yet: a filter's and a policy's. If one denies, the other need not be waited
+    /// for.
     private var missing: Int
     private var hasFailedPart = false
     /// True if a policy's failure counts as a denial. A subscriber that was told of a failure on rows that its filter matches
     /// would learn about rows that it may not see.
     private let hidesFailures: Bool
-    /// Those whose first waiting delivery may go on when it is answered.
+    /// Listeners whose first waiting delivery may go on when the question is answered.
     var listeners: [UInt32] = []
 
     init(parts: Int = 1, hidesFailures: Bool = false) {
@@ -31,10 +32,10 @@ final class PendingQuestion {
     /// for rows that the filter excludes.
     func fail() { take(hidesFailures ? false : nil) }
 
-    /// A part's answer; nil when it could not be found out.
+    /// Takes the answer to one part; nil if the answer could not be found out.
     ///
-    /// What the policy denies is denied whatever became of the filter: nobody is told of a filter's failure on a row that
-    /// he may not see.
+    /// A policy's denial holds whatever became of the filter: no client is told that a filter failed on a row that the
+    /// client may not see.
     func take(_ part: Bool?) {
         guard case .none = answer else { return }
         precondition(missing > 0, "a question has no more answers than parts")
@@ -49,19 +50,20 @@ final class PendingQuestion {
     }
 }
 
-/// What has to turn out for a binding to be among those that a delivery is for.
+/// Condition that decides if a binding is among those that a delivery is for.
 struct Proviso {
     let binding: UInt8
     let question: PendingQuestion
-    /// The answer that is wanted: a row that moved out of view is told where it is not seen any more.
+    /// Answer that fulfils the condition. It is false for a row that moved out of view: the client is told if it no
+    /// longer sees the row.
     var wanted = true
 }
 
-/// How much waits on one loop.
+/// Number of bytes that wait on one loop.
 final class WaitingTotal {
     private let held: Gauge
 
-    /// - Parameter held: the same of all loops.
+    /// - Parameter held: gauge that all loops share.
     init(_ held: Gauge) { self.held = held }
 
     var bytes = 0 {
@@ -69,7 +71,7 @@ final class WaitingTotal {
     }
 }
 
-/// A body that waits, for one or many; counted for as long as somebody waits with it.
+/// Body that one or many deliveries wait with. Its bytes count for as long as a delivery holds it.
 final class WaitingBody {
     let bytes: [UInt8]
     private let total: WaitingTotal
@@ -83,22 +85,23 @@ final class WaitingBody {
     deinit { total.bytes -= bytes.count }
 }
 
-/// A body as some see it.
+/// Body of a change in one view.
 struct SeenBody {
-    /// Shared by all who see the same of the change.
+    /// Body that all deliveries of this change with the same view share.
     let body: WaitingBody
     let view: UInt32
 }
 
-/// A delivery that waits: for an answer, or behind one that does.
+/// Delivery that waits for an answer, or behind another that does.
 struct WaitingDelivery {
     let seen: SeenBody
-    /// Where the old row's visibility is asked for as well, and what is sent if it may not be seen.
+    /// Question whether the old row may be seen, and the body that is sent if not; nil if nothing is asked about the
+    /// old row.
     let past: (question: PendingQuestion, masked: SeenBody)?
     let operation: Operation
     let bindings: BindingSet
     let provisos: [Proviso]
-    /// Where a channel stands that it was told to.
+    /// Position of a channel that has received the delivery.
     let position: EventLogPosition
 
     var isAnswered: Bool {
@@ -107,14 +110,15 @@ struct WaitingDelivery {
         return true
     }
 
-    /// All that it may be for.
+    /// Bindings that the delivery may be for.
     var asked: BindingSet { provisos.reduce(bindings) { $0 | 1 << BindingSet($1.binding) } }
 
     var byteCount: Int {
         seen.body.bytes.count + (past?.masked.body.bytes.count ?? 0) + Limits.waitingDeliveryBytes
     }
 
-    /// Whom it is for, and whether that could not be found out for some.
+    /// Returns the bindings that the delivery is for. `isUncertain` is true if that could not be found out for some
+    /// bindings.
     func outcome() -> (bindings: BindingSet, isUncertain: Bool) {
         precondition(isAnswered, "a delivery goes out when all that it depends on is known")
         var (bindings, refused, isUncertain) = (self.bindings, BindingSet(0), false)
@@ -130,7 +134,7 @@ struct WaitingDelivery {
         return (bindings & ~refused | self.bindings, isUncertain)
     }
 
-    /// What of the row is shown: with any doubt about the old row only its keys.
+    /// Body that is sent: with any doubt about the old row, one that shows only its keys.
     var shown: SeenBody {
         guard let past else { return seen }
         if case .given(true) = past.question.answer { return seen }
@@ -139,7 +143,7 @@ struct WaitingDelivery {
     }
 }
 
-/// What waits for one channel, in order.
+/// Deliveries that wait for one channel, in order.
 struct WaitingQueue {
     var deliveries: [WaitingDelivery] = []
     private var first = 0
@@ -155,7 +159,7 @@ struct WaitingQueue {
         bytes += delivery.byteCount
     }
 
-    /// The next one if every question of it is answered.
+    /// Removes and returns the next delivery, if all its questions are answered.
     mutating func popAnswered() -> WaitingDelivery? {
         guard first < deliveries.count, deliveries[first].isAnswered else { return nil }
         let delivery = deliveries[first]

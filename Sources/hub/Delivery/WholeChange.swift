@@ -1,12 +1,13 @@
 import Bytes
 import Change
 
-/// What was found of a change's row beside its images. Few changes need that, and the others should not pay for it.
+/// Data found about a change's row besides its images. It is a separate object because few changes need it, and the
+/// others should not pay for it.
 final class Completion {
-    /// The change with all of its row: everybody is judged on that.
+    /// Change with its whole row, on which all members are judged.
     let whole: WholeChange?
-    /// The row that an update tells at most the key of: whether somebody hears what the key was, and from whom the update
-    /// takes the row away, is judged on that.
+    /// Old row of an update that contains at most the key. The hub judges on this row who hears the old key, and whose
+    /// view the row leaves.
     let former: [UInt8]?
 
     init(_ whole: WholeChange?, former: [UInt8]?) {
@@ -15,17 +16,17 @@ final class Completion {
     }
 }
 
-/// A change of one row that stands by itself, with as much of the row as could be found: what the stored change lacks is
-/// from the log or from PostgreSQL.
+/// Change of one row that stands by itself, with as much of the row as could be found. The log or PostgreSQL gave the
+/// values that the stored change lacks.
 struct WholeChange {
-    /// A part of a transaction with this change alone.
+    /// Part of a transaction with this change alone.
     let part: [UInt8]
-    /// The schema that its images have.
+    /// Schema of the change's images.
     let relation: Relation
     let fingerprint: UInt64
 
-    /// `row` is the image that is judged: the row after an insert or update, or as it was before a delete. `schema` is its
-    /// relation's fingerprint.
+    /// Creates a change with the image `row`, which is judged: the row after an insert or update, or as it was before a
+    /// delete. `schema` is the fingerprint of the relation.
     init(
         _ change: borrowing Change, row: [UInt8], old: [UInt8]? = nil, _ relation: Relation, _ schema: UInt64
     ) {
@@ -37,14 +38,14 @@ struct WholeChange {
             new: change.operation == .delete ? [] : row)
     }
 
-    /// As it is: nothing more could be found.
+    /// Creates a change with its stored images, because nothing more could be found.
     init(asIs change: borrowing Change, _ relation: Relation) {
         self.init(
             change, images: change.old?.bytes.copied() ?? [], change.new?.bytes.copied() ?? [], relation,
             change.relation)
     }
 
-    /// With these images in the place of its own.
+    /// Creates a change with the given images in place of its stored ones.
     init(_ change: borrowing Change, images old: [UInt8], _ new: [UInt8], _ relation: Relation, _ schema: UInt64) {
         self.relation = relation
         fingerprint = schema
