@@ -1,8 +1,8 @@
 import Catalog
 import Change
 
-/// Ranges of PostgreSQL's log in which stored rows have one meaning. A range ends where definitions changed, or where it became
-/// certain that they had not changed.
+/// Ranges of PostgreSQL's log in which stored rows have one meaning. A range ends where definitions changed, or where
+/// it became certain that they had not changed.
 struct DefinitionEras {
     private let points: [LSN]
 
@@ -12,15 +12,15 @@ struct DefinitionEras {
 
     /// Returns the number of the era in which a transaction was committed.
     func number(at lsn: LSN) -> Int {
-        // Almost always the last one.
+        // The last era is almost always the right one.
         if let last = points.last, lsn > last { return points.count }
         return points.firstIndex { lsn <= $0 } ?? 0
     }
 }
 
 extension Relation {
-    /// Returns the schema with the present names of its columns. A column that no longer exists, or that cannot be identified,
-    /// gets a name that no column has.
+    /// Returns the schema with the present names of its columns. A column that no longer exists, or that cannot be
+    /// identified, gets a name that no column has.
     func renamed(_ identities: ColumnIdentities, in table: CatalogTable, _ fingerprint: UInt64) -> Relation {
         var renamed = self
         var hasUnknownKey = false

@@ -3,22 +3,22 @@ import Catalog
 import Change
 import Diagnostics
 
-/// The columns of a stored schema that had another type then than the table has now, and the schema that its rows have
-/// once their values are converted.
+/// Columns of a stored schema that had another type than the table has now. `converted` is the schema of its rows once
+/// their values are converted.
 struct ForeignColumns {
-    /// By place: what they are now …
+    /// Present columns, by their index in the stored schema.
     let columns: [Int: CatalogColumn]
-    /// … and what they were.
+    /// Types that the values had when they were stored, by index.
     let formerTypes: [Int: UInt32]
-    /// Places whose values must not be taken for any column's.
+    /// Indices whose values must not be taken for any column's values.
     private let unknown: Set<Int>
-    /// Places of enumerations' values whose labels may have had other texts.
+    /// Indices of enumeration columns whose labels may have had other texts.
     private let relabelled: Set<Int>
     private let moment: LSN
     let converted: Relation
     let fingerprint: UInt64
 
-    /// Nil where there are none. A column that the table lacks is nobody's concern.
+    /// Returns nil if the schema has no such columns. A column that the table does not have is ignored.
     init?(
         _ relation: Relation, _ places: Set<Int>, of table: CatalogTable, _ identities: ColumnIdentities? = nil,
         at moment: LSN = .zero
@@ -54,13 +54,13 @@ struct ForeignColumns {
         self.converted = converted
         var writer = ByteWriter()
         RelationCodec.encode(converted, to: &writer)
-        // Rows with present labels are not rows of the stored schema, though their schema reads the same.
+        // Rows with present labels are not rows of the stored schema, although both schemas read the same.
         if !unknown.isEmpty || !relabelled.isEmpty { writer.append("as of now") }
         fingerprint = RelationCodec.fingerprint(of: writer.bytes)
     }
 
-    /// An image with the values of these columns converted; those that could not be are left out, like such as did not
-    /// change.
+    /// Returns an image with the values of these columns converted. Values that could not be converted are left out,
+    /// like values that did not change.
     func rewritten(_ tuple: borrowing Tuple, _ values: [Int: ColumnText]) throws(ByteError) -> [UInt8] {
         var writer = ByteWriter(capacity: tuple.bytes.byteCount + 64)
         writer.append(big: UInt16(truncatingIfNeeded: tuple.columnCount))
@@ -94,27 +94,27 @@ struct ForeignColumns {
     }
 }
 
-/// Values of one entry's changes that are converted, for the change at hand and some behind it.
+/// Request to convert values of one entry's changes: the current change and some behind it.
 struct ConversionRequest {
     private struct Place {
         let change: UInt32
         let isOld: Bool
         let column: Int
-        /// Where its answer is; nil where it is not asked for.
+        /// Index of the value's question; nil if nothing is asked.
         let question: Int?
     }
 
     private(set) var questions: [ValueConversion] = []
     private var places: [Place] = []
     private var bytes = 0
-    /// Changes before this one have all of their values in it.
+    /// Index of the change behind those whose values are all in the request.
     private(set) var end: UInt32
 
     init(from change: UInt32) { end = change }
 
     var isFull: Bool { questions.count >= Limits.questionBatch || bytes >= Limits.questionBatchBytes }
 
-    /// The next change; `foreign` is what of its schema is.
+    /// Adds the next change. `foreign` contains the columns of its schema that need conversion.
     mutating func add(_ change: borrowing Change, _ foreign: ForeignColumns?) throws(ByteError) {
         defer { end += 1 }
         guard let foreign else { return }
@@ -153,9 +153,9 @@ struct ConversionRequest {
     }
 }
 
-/// The converted values of an entry's changes, by change and column.
+/// Converted values of an entry's changes, by change and column.
 struct ConvertedRows {
-    /// Later changes have not been asked about.
+    /// Index of the first change that was not asked about.
     let end: UInt32
     var old: [UInt32: [Int: ColumnText]] = [:]
     var new: [UInt32: [Int: ColumnText]] = [:]

@@ -4,19 +4,19 @@ import Change
 import Diagnostics
 import Judging
 
-/// Generated columns that changes do not carry: PostgreSQL is asked for their values, and changes are written anew with
-/// them before anybody looks at them.
+/// Generated columns that changes do not contain. The hub asks PostgreSQL for their values, and adds these to the
+/// changes before any other code reads them.
 ///
-/// What an expression makes of its inputs is always the same, so values are remembered by expression and inputs. The loop
-/// waits at an entry until all that it needs is known.
+/// An expression always gives the same value for the same inputs, so values are remembered by expression and inputs.
+/// The loop waits at an entry until it knows all values that the entry needs.
 struct GeneratedColumns {
-    /// A value by what makes it.
+    /// Column and inputs that determine a value.
     public struct Key: Hashable {
         var column: GeneratedColumn
         var inputs: [String?]
     }
 
-    /// Values to be asked for.
+    /// Values for which the hub must ask PostgreSQL.
     struct Batch {
         fileprivate var keys: [UInt32: [GeneratedColumn: [Key]]] = [:]
         fileprivate var known: Set<Key> = []
@@ -28,19 +28,20 @@ struct GeneratedColumns {
         }
     }
 
-    /// Tables that somebody follows, with how many do as which role.
+    /// Tables that somebody follows, with the number of bindings for each role.
     private var watched: [UInt32: [String: Int]] = [:]
-    /// By schema; nil where there is nothing to do.
+    /// Plans by schema; nil if there is nothing to compute for a schema.
     private var plans: [UInt64: GenerationPlan?] = [:]
     private var relations: [UInt64: Relation] = [:]
-    /// Two generations of values: what is used lately, and what was before. None goes while an entry needs it.
+    /// Two generations of values: `values` were used lately, `olderValues` before. No value is removed while an entry
+    /// needs it.
     private var values: [Key: GeneratedValue] = [:]
     private var olderValues: [Key: GeneratedValue] = [:]
     private var valueBytes = 0
     private var failed: [Key] = []
-    /// Columns that could not be computed of some row, by table.
+    /// Columns that could not be computed for some row, by table.
     private var missed: [UInt32: Set<String>] = [:]
-    /// The same, those of which a line was logged since the catalog changed.
+    /// Columns that could not be computed and were logged since the catalog changed, by table.
     private var reported: [UInt32: Set<String>] = [:]
     private let metrics: ProjectMetrics
 
@@ -58,14 +59,14 @@ struct GeneratedColumns {
         if watched[table]?.isEmpty == true { watched[table] = nil }
     }
 
-    /// The catalog is another. What was computed stays as true as it was.
+    /// Forgets the plans, because the catalog has changed. Computed values stay valid.
     mutating func forgetPlans() {
         plans = [:]
         relations = [:]
         reported = [:]
     }
 
-    /// The schema of changes that were written anew.
+    /// Returns the schema of changes to which generated columns were added.
     func relation(_ fingerprint: UInt64) -> Relation? { relations[fingerprint] }
 
     private mutating func plan(
@@ -91,7 +92,7 @@ struct GeneratedColumns {
 
     // MARK: What has to be asked
 
-    /// Adds what is not known of the part's rows; false where none of them has anything to be computed.
+    /// Adds the unknown values of the part's rows. False if none of the rows has a generated column to compute.
     @_lifetime(part: copy part)
     mutating func collect(
         _ part: inout TransactionPart, into batch: inout Batch, _ relations: (UInt64) -> Relation?,
@@ -116,7 +117,7 @@ struct GeneratedColumns {
         }
     }
 
-    /// The same of whole rows that the log was searched for.
+    /// Adds the unknown values of whole rows that the log returned.
     mutating func collect(
         _ answers: [RecallAnswer], into batch: inout Batch, _ snapshot: CatalogSnapshot
     ) throws(ByteError) {
@@ -128,7 +129,7 @@ struct GeneratedColumns {
 
     private func value(_ key: Key) -> GeneratedValue? { values[key] ?? olderValues[key] }
 
-    /// In the order in which `fill` takes the answers.
+    /// Returns the questions, in the order in which `fill` takes the answers.
     func requests(_ batch: Batch) -> [GenerationRequest] {
         GeneratedColumns.order(batch).map { table, columns in
             GenerationRequest(
@@ -158,11 +159,11 @@ struct GeneratedColumns {
         values[key] = value
         valueBytes += Limits.generatedValueBytes + PolicyQuestion.bytes(key.inputs)
         if case .text(let text) = value { valueBytes += text.utf8.count }
-        // It may be another time that it can be computed.
+        // PostgreSQL may be able to compute the value at another time.
         if value == .failed { failed.append(key) }
     }
 
-    /// An entry is done with.
+    /// Ends an entry: forgets failed values, and begins a new generation of values if there are too many.
     mutating func settle() {
         for key in failed {
             values[key] = nil
@@ -177,7 +178,7 @@ struct GeneratedColumns {
 
     // MARK: Written anew
 
-    /// The part with the columns that have to be computed, once their values are known: the same changes in the same order.
+    /// Returns the part with its generated columns, once their values are known: the same changes in the same order.
     @_lifetime(part: copy part)
     mutating func compose(
         _ part: inout TransactionPart, _ relations: (UInt64) -> Relation?, _ snapshot: CatalogSnapshot
@@ -206,7 +207,7 @@ struct GeneratedColumns {
         let new = values(inputs, isOld: false, plan)
         var old = inputs.hasWholeOld ? values(inputs, isOld: true, plan) : plan.computed.map { _ in nil }
         if inputs.hasNew {
-            // What is left out of the new row must not be taken from the old one, like a value that did not change.
+            // A value that the new row lacks must not be taken from the old row as if it did not change.
             for (index, value) in new.enumerated() where value == nil { old[index] = nil }
         }
         TransactionCodec.append(
@@ -240,7 +241,7 @@ struct GeneratedColumns {
             ])
     }
 
-    /// The same of rows that the log was searched for.
+    /// Adds generated columns to the rows that the log returned.
     mutating func composed(
         _ answers: [RecallAnswer], _ snapshot: CatalogSnapshot
     ) throws(ByteError) -> [RecallAnswer] {
@@ -259,7 +260,7 @@ struct GeneratedColumns {
         return composed
     }
 
-    /// Columns that could not be computed of some row since the last time, by table.
+    /// Returns the columns that could not be computed for some row since the last call, by table.
     mutating func takeMissed() -> [UInt32: Set<String>] {
         defer { missed = [:] }
         return missed

@@ -4,31 +4,31 @@ import Change
 import Judging
 import Policy
 
-/// How rows of one schema of the log become rows that have the generated columns as well, which it does not carry.
+/// Plan that makes rows with generated columns from rows of one schema of the log, which lack those columns.
 struct GenerationPlan {
     struct Computed {
         let column: GeneratedColumn
-        /// Its inputs' places in rows of the log.
+        /// Indices of the expression's inputs in rows of the log.
         let places: [Int]
     }
 
     enum Part {
-        /// A column of the log's rows, by its place there.
+        /// A column of the log's rows, by its index there.
         case sent(Int)
-        /// One of `computed`.
+        /// A column in `computed`, by its index there.
         case computed(Int)
     }
 
-    /// Of the log's rows …
+    /// Schema of the log's rows.
     let source: Relation
-    /// … and of those that are made of them, with a fingerprint of its own.
+    /// Schema of the rows that the plan makes, with its own `fingerprint`.
     let relation: Relation
     let fingerprint: UInt64
-    /// In the order of `relation`.
+    /// Parts of a row, in the order of the columns of `relation`.
     let parts: [Part]
     let computed: [Computed]
 
-    /// Nil where there is nothing to be computed, or nothing to compute it from.
+    /// Returns nil if there is nothing to compute, or nothing to compute it from.
     ///
     /// `unreadable` are types whose values cannot be given as texts.
     init?(_ source: Relation, fingerprint: UInt64, _ table: CatalogTable, unreadable: Set<UInt32> = []) {
@@ -64,7 +64,7 @@ struct GenerationPlan {
             self.unreadable = unreadable
         }
 
-        /// Each where the table has it: behind the columns that come before it there.
+        /// Adds all columns. Each generated column is placed behind the columns that come before it in the table.
         mutating func addAll() {
             var rest = table.computed.filter { source.column(named: table.columns[$0].name) == nil }[...]
             for (place, column) in source.columns.enumerated() {
@@ -99,7 +99,8 @@ struct GenerationPlan {
                     isComputed: true))
         }
 
-        /// Nil where rows of the schema lack one, or have it as another type.
+        /// Returns the expression's input columns. Nil if the schema lacks one or has it with another type, or if one
+        /// is unreadable.
         private func inputs(of generation: ColumnGeneration) -> [(place: Int, column: CatalogColumn)]? {
             let foreign = table.foreignColumns(of: source)
             var inputs: [(place: Int, column: CatalogColumn)] = []
@@ -114,7 +115,7 @@ struct GenerationPlan {
     }
 }
 
-/// The row images of a change, looked into for what generated columns are made of.
+/// Row images of a change, from which the inputs of generated columns are read.
 struct GenerationInputs {
     private let new: [UInt8]?
     private let old: [UInt8]?
@@ -131,7 +132,7 @@ struct GenerationInputs {
         oldImage = change.oldImage
     }
 
-    /// A row by itself, that is known whole.
+    /// Reads a single row that is known whole.
     init(row: [UInt8]) throws(ByteError) {
         new = row
         old = nil
@@ -140,7 +141,7 @@ struct GenerationInputs {
         oldImage = .none
     }
 
-    /// The texts of a column's inputs in an image, nil is NULL. Nothing where one of them was not sent.
+    /// Returns the texts of a column's inputs in an image, with nil for NULL. Returns nil if one input was not sent.
     func texts(_ computed: GenerationPlan.Computed, _ plan: GenerationPlan, isOld: Bool) -> [String?]? {
         var texts: [String?] = []
         for place in computed.places {
@@ -152,7 +153,7 @@ struct GenerationInputs {
 
     private func newText(_ place: Int, _ plan: GenerationPlan) -> String?? {
         guard let new, place < newPlaces.count else { return .none }
-        // A large value that did not change is in the old image, if that has the column at all.
+        // A large value that did not change is in the old image, if the old image has the column at all.
         return GenerationInputs.text(new, newPlaces[place]) ?? oldText(place, plan)
     }
 
@@ -171,7 +172,7 @@ struct GenerationInputs {
         }
     }
 
-    /// An image as rows of the plan's relation are. A value that is not known is left out, like one that did not change.
+    /// Returns an image as a row of the plan's relation. An unknown value is left out, like one that did not change.
     func image(
         isOld: Bool, _ plan: GenerationPlan, _ values: [GeneratedValue?]
     ) -> [UInt8] {
@@ -202,6 +203,6 @@ struct GenerationInputs {
     }
 
     var hasNew: Bool { new != nil }
-    /// What a row is known by says nothing of what is made of its other columns.
+    /// True if the old row is known whole. A key says nothing about values computed from other columns.
     var hasWholeOld: Bool { old != nil && oldImage == .full }
 }

@@ -219,7 +219,8 @@ public struct Pipeline: ~Copyable {
     /// Reason that clients are told when the log begins after their joins were answered.
     public static let logHasBegun = "the database is followed from now on"
 
-    /// Position at which the log is opened. A reader that was too slow for the log's retention continues at the log's end.
+    /// Position at which the log is opened. A reader that was too slow for the log's retention continues at the log's
+    /// end.
     private var beginning: EventLogStart {
         switch lostPlace {
         case .end: .end

@@ -2,43 +2,45 @@ import Bytes
 import Catalog
 import Change
 
-/// Rows whose last version before a place in the log is wanted.
+/// Request for the last versions of rows before a place in the log.
 public struct RecallRequest: Sendable {
     struct Row: Sendable {
         let id: RowID
-        /// The schema of the delete.
+        /// Fingerprint of the delete's schema.
         let relation: UInt64
-        /// What the delete says of the row.
+        /// Key of the row, as the delete contains it.
         let key: [UInt8]
     }
 
-    /// The entry at hand, and how many of its changes have passed: they and all before them count.
+    /// Place of the current entry. The search covers all entries before it, and as many of its changes as `changes`
+    /// says.
     let segment: UInt64
     let position: UInt64
     let end: UInt64
     let changes: UInt32
 
-    /// Way in which the rows that are found are read.
+    /// Definitions by which found rows are read.
     struct Reading: Sendable {
         var tables: [UInt32: CatalogTable] = [:]
-        /// Position of the transaction at hand; zero where the log's positions are of another history.
+        /// Position of the current transaction; zero if the log's positions are of another history.
         var moment = LSN.zero
     }
 
     var reading = Reading()
     var rows: [Row] = []
     var relations: [UInt64: Relation] = [:]
-    /// Rows that later changes say more about: not to be asked for.
+    /// Rows that changes already collected have touched. They are not asked for again, because their state is known by
+    /// then.
     var touched: Set<RowID> = []
 }
 
-/// What the log says of a row.
+/// Answer of the log about one row.
 public enum RecallAnswer: Sendable {
     case version(UInt64, Relation, [UInt8])
-    /// It is not there, or what is there cannot be trusted.
+    /// The row is not in the log, or what the log has of it cannot be trusted.
     case missing
     /// The log could not be read: the row counts as missing, and the table's listeners are told.
     case unread
-    /// There were too many for one answer.
+    /// There were too many rows for one answer.
     case postponed
 }

@@ -5,30 +5,30 @@ import Diagnostics
 import EventLog
 import System
 
-/// Looks through the log backwards for the last versions of rows.
+/// Search that goes backwards through the log for the last versions of rows.
 ///
-/// A version counts only if nothing is known to have happened to the row, or to all rows of its table, behind it; what the
-/// log cannot tell for sure is missing.
+/// A version counts only if nothing is known to have happened later to the row, or to all rows of its table. If the log
+/// is not certain about a row, the row counts as missing.
 struct RecallSearch {
-    /// The rows of a table that are looked for.
+    /// Rows of a table that the search looks for.
     private struct Wanted {
-        /// By which columns the deletes name them.
+        /// Columns by which the deletes name the rows.
         let names: [String]
-        /// Places in the request.
+        /// Indices of the rows in the request.
         var rows: [RowID: Int] = [:]
     }
 
-    /// What changes of one schema say.
+    /// Reader for changes of one schema.
     private struct Finder {
         let relation: Relation
-        /// Nil where rows of the schema cannot be told apart as the deletes do.
+        /// Columns that identify a row; nil if rows of the schema cannot be identified as in the deletes.
         let columns: RowColumns?
-        /// Values that may not mean what they say.
+        /// Columns whose values may have another meaning than they seem to have.
         var unsure: ForeignColumns?
     }
 
     private enum Event {
-        /// `lacks`: values that an update left as they were, and that an older version of the row has.
+        /// A version of the row. `lacks` is true if an update left out values that an older version has.
         case version(UInt64, Relation, [UInt8], lacks: Bool = false)
         case gone
     }
@@ -36,18 +36,18 @@ struct RecallSearch {
     private let request: RecallRequest
     private var wanted: [UInt32: Wanted] = [:]
     private var finders: [UInt64: Finder] = [:]
-    /// Schemas of the segment at hand, as the log has them.
+    /// Schemas of the current segment, as the log has them.
     private var stored: [UInt64: Relation] = [:]
     private let eras: DefinitionEras
-    /// The era of the transaction at hand, and that of the request.
+    /// Era of the current transaction; `ownEra` is the era of the request.
     private var era: Int
     private let ownEra: Int
     private var brokenTables: Set<UInt32> = []
     private var answers: [RecallAnswer]
-    /// The last that the stretch at hand says of a row.
+    /// Last event of each row in the current stretch.
     private var events: [Int: Event] = [:]
     private var foundBytes = 0
-    /// The newest versions of rows that lack values.
+    /// Newest versions of rows that lack values.
     private var lacking: [Int: ComposedRow.Source] = [:]
     private let time: any TimeSource
     private var deadline: UInt64
@@ -67,12 +67,12 @@ struct RecallSearch {
         }
     }
 
-    /// The answers, in the order of the request's rows.
+    /// Returns the answers, in the order of the request's rows.
     mutating func run(_ outlines: SegmentOutlines) throws -> [RecallAnswer] {
         var log = try LogLookback(outlines, segment: request.segment, before: request.end)
         let epoch = log.segment.epoch
         repeat {
-            // What lies before a gap may have changed in it.
+            // Rows from before a gap may have changed in the gap.
             guard log.segment.epoch == epoch else { break }
             try learn(log.relations)
             guard try mayHave(log) else { continue }
@@ -93,7 +93,7 @@ struct RecallSearch {
         read(at: request.reading.moment)
     }
 
-    /// Reads schemas by their meaning for transactions of the position.
+    /// Reads the schemas by their meaning for transactions at this position.
     private mutating func read(at lsn: LSN) {
         era = eras.number(at: lsn)
         finders = [:]
@@ -110,8 +110,8 @@ struct RecallSearch {
         }
     }
 
-    /// Starts on a transaction. Rows of a table from before its present publication are dropped: they may have been overwritten
-    /// without a trace in the log.
+    /// Begins a transaction. Rows of a table from before its present publication are dropped: they may have been
+    /// overwritten without a trace in the log.
     private mutating func begin(at position: LSN) {
         let lsn = request.reading.moment == .zero ? .zero : position
         if eras.number(at: lsn) != era { read(at: lsn) }
@@ -122,7 +122,7 @@ struct RecallSearch {
 
     // MARK: Segments
 
-    /// Whether the segment may say anything about the rows.
+    /// True if the segment may contain changes of the rows.
     private func mayHave(_ log: borrowing LogLookback) throws(ByteError) -> Bool {
         for finder in finders.values {
             let table = RowKey.table(schema: finder.relation.schema, name: finder.relation.name)
@@ -135,7 +135,8 @@ struct RecallSearch {
         return false
     }
 
-    /// Under what the row is found in segments: all of the table where the delete does not tell the key.
+    /// Returns the hash by which segments list the row; the hash of the whole table if the delete does not contain the
+    /// key.
     private func key(
         _ row: RecallRequest.Row, _ relation: Relation, _ table: UInt64
     ) throws(ByteError) -> UInt64 {
@@ -180,7 +181,7 @@ struct RecallSearch {
         guard change.operation != .truncate, let columns = finder.columns else { return lose(table) }
         if isBroken(table) { return }
         var former: Event?
-        // A row that gets another key is gone under the one it had.
+        // A row that gets another key is gone under its old key.
         if let old = change.old, let place = try place(of: old, columns) {
             former = events.updateValue(.gone, forKey: place)
         }
@@ -196,7 +197,7 @@ struct RecallSearch {
         _ change: borrowing Change, _ former: Event?, at place: Int, _ relation: Relation
     ) throws(ByteError) {
         let tuple = try whole(change, former, relation)
-        // Under another key, or under one that another row had before, it is not known what it was.
+        // If the row had another key, or another row had this key before, an older version is not known.
         let mayBeOlder =
             if case .gone? = former { false } else { change.operation == .update && change.oldImage != .key }
         let lacks = mayBeOlder ? try tuple.isPartialRow() : false
@@ -211,7 +212,7 @@ struct RecallSearch {
         events[place] = .version(row.relation, own, try ComposedRow.compose(own, from: [source]), lacks: lacks)
     }
 
-    /// A large key that did not change is only in the old image.
+    /// Handles an update without the key in its new image: a large key that did not change is only in the old image.
     private mutating func look(
         atPartial change: borrowing Change, _ former: Event?, _ columns: RowColumns, _ relation: Relation
     ) throws(ByteError) {
@@ -222,7 +223,7 @@ struct RecallSearch {
         }
     }
 
-    /// The row after an update, with the values that it left as they were, as far as the stretch has them.
+    /// Returns the row after an update, with the values that did not change as far as the stretch has them.
     private func whole(
         _ change: borrowing Change, _ former: Event?, _ relation: Relation
     ) throws(ByteError) -> [UInt8] {
@@ -239,7 +240,7 @@ struct RecallSearch {
         return try ComposedRow.compose(relation, from: sources)
     }
 
-    /// The row's place among those that are wanted.
+    /// Returns the index of the row in the request; nil if the row is not wanted.
     private func place(of row: borrowing Tuple, _ columns: RowColumns) throws(ByteError) -> Int? {
         guard let id = try columns.id(of: row), let wanted = wanted[columns.table], let place = wanted.rows[id] else {
             return nil
@@ -254,13 +255,13 @@ struct RecallSearch {
 
     private func isBroken(_ table: UInt32) -> Bool { brokenTables.contains(table) }
 
-    /// Nothing that was said of the table's rows up to here holds any more.
+    /// Marks all wanted rows of the table as gone, because what was said of them up to here is no longer valid.
     private mutating func lose(_ table: UInt32) {
         guard let wanted = wanted[table] else { return }
         for place in wanted.rows.values { events[place] = .gone }
     }
 
-    /// What the stretch said is the last word, but for values that it does not have.
+    /// Takes over the stretch's events, which are final except for values that the stretch lacks.
     private mutating func settle() throws(ByteError) {
         for (place, event) in events {
             guard case .version(let fingerprint, let relation, let tuple, let lacks) = event else {
@@ -279,7 +280,7 @@ struct RecallSearch {
         if wanted[id.table]?.rows.isEmpty == true { wanted[id.table] = nil }
     }
 
-    /// A version of a row: the newest one, or an older one that has what that lacks.
+    /// Takes a version of a row: the newest one, or an older one that has values which the newest lacks.
     private mutating func found(
         _ tuple: [UInt8], _ fingerprint: UInt64, _ relation: Relation, at place: Int
     ) throws(ByteError) {
@@ -295,7 +296,7 @@ struct RecallSearch {
 
     private mutating func take(_ tuple: [UInt8], _ fingerprint: UInt64, _ relation: Relation, at place: Int) {
         foundBytes += tuple.count
-        // The first one is waited for, however large it is.
+        // The first row is always taken, however large it is.
         let isTaken = place == 0 || foundBytes <= Limits.recallBatchBytes
         answers[place] = isTaken ? .version(fingerprint, relation, tuple) : .postponed
     }

@@ -3,16 +3,17 @@ import Diagnostics
 import EventLog
 import System
 
-/// Finds in the log what rows were.
+/// Search of the log for earlier versions of rows.
 public protocol RowRecalling: AnyObject, Sendable {
-    /// An answer for each row, in order. `then` is called on any thread, also at once; it must not wait for anything.
+    /// Finds an answer for each row, in order. Calls `then` on any thread, perhaps at once; `then` must not wait for
+    /// anything.
     func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void)
     func stop()
 }
 
-/// Finds the last versions of deleted rows in the log, for all loops.
+/// Service that finds the last versions of deleted rows in the log, for all loops.
 ///
-/// In: requests from any thread. Out: an answer for each row, in order. It owns a thread, because reading blocks.
+/// Any thread may send requests; each row gets an answer, in order. The service owns a thread, because reading blocks.
 public final class RecallService: RowRecalling {
     private let threads: AskingThreads<PlainLine<RecallJob>>
 
@@ -21,18 +22,18 @@ public final class RecallService: RowRecalling {
         threads = try AskingThreads(inbox, [("recall", { RecallWorker(logDirectory, inbox, metrics) })])
     }
 
-    /// `then` is called on the service's thread, or at once on the caller's when too many wait; it must not wait for
-    /// anything.
+    /// Finds an answer for each row. Calls `then` on the service's thread, or at once on the caller's thread if too
+    /// many requests wait. `then` must not wait for anything.
     public func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
         let reply = Reply(in: .delivery, unanswered: request.rows.map { _ in RecallAnswer.unread }, then: then)
         threads.inbox.ask([RecallJob(request: request, reply: reply)])
     }
 
-    /// Ends the thread; for what waits nothing is found. Once, by the owner.
+    /// Ends the thread. Requests that still wait are answered as unread. The owner calls this once.
     public func stop() { threads.stop() }
 }
 
-/// Rows that somebody waits for.
+/// Request for rows, with the reply that somebody waits for.
 private struct RecallJob: AskedJob {
     let request: RecallRequest
     let reply: Reply<[RecallAnswer]>
@@ -40,12 +41,12 @@ private struct RecallJob: AskedJob {
     func giveUp() { reply.giveUp() }
 }
 
-/// The thread: reads, answers.
+/// Worker on the service's thread: reads the log and answers.
 private final class RecallWorker: AskingWorker {
     let inbox: Inbox<PlainLine<RecallJob>>
-    /// Its files are opened here, where their descriptors are used.
+    /// Lookup whose files are opened on this thread, where their descriptors are used.
     private let lookup: RecallLookup
-    /// Times the pauses between tries. No thread beats it, so a wait lasts as long as was asked.
+    /// Timer of the pauses between tries. No thread beats it, so a wait lasts as long as was asked.
     private let pauses = Pulse()
 
     init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>, _ metrics: ProjectMetrics) {
@@ -63,7 +64,7 @@ private final class RecallWorker: AskingWorker {
         }
     }
 
-    /// Tries again for a while if the kernel refuses to read.
+    /// Returns the answers. Tries again for a while if the kernel refuses to read.
     private func answers(_ request: RecallRequest) -> [RecallAnswer] {
         let deadline = Clock.monotonicNanoseconds() + Limits.recallReadingPatience.wholeNanoseconds
         while true {
@@ -74,14 +75,14 @@ private final class RecallWorker: AskingWorker {
     }
 }
 
-/// Reads the log backwards for what rows were. Belongs to one thread.
+/// Reader that goes backwards through the log to find earlier versions of rows. Belongs to one thread.
 public final class RecallLookup {
     private let time: any TimeSource
     private let metrics: ProjectMetrics
     private let openLog: () throws(SystemError) -> any StorageDirectory
     private var outlines: SegmentOutlines?
 
-    /// The log is opened when it is first asked.
+    /// Creates a lookup that opens the log at the first request.
     public init(
         _ time: any TimeSource, _ metrics: ProjectMetrics,
         _ openLog: @escaping () throws(SystemError) -> any StorageDirectory
@@ -91,8 +92,8 @@ public final class RecallLookup {
         self.openLog = openLog
     }
 
-    /// Returns an answer for each row, in order. Nil if the kernel refuses to read for now; on the last try the rows are
-    /// missing.
+    /// Returns an answer for each row, in order. Nil if the kernel refuses to read for now; on the last try the rows
+    /// are missing.
     public func answers(_ request: RecallRequest, isLastTry: Bool) -> [RecallAnswer]? {
         let start = time.monotonicNanoseconds()
         defer { metrics.recallSeconds.record(time.monotonicNanoseconds() - start) }

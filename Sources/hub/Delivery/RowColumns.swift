@@ -1,18 +1,19 @@
 import Bytes
 import Change
 
-/// A row of a table, whatever it holds: a hash of what tells it from others. Who finds one compares the values.
+/// Identity of a row in a table: a hash of its key. Two rows can have the same hash, so the user must compare the
+/// values.
 struct RowID: Hashable, Sendable {
     let table: UInt32
     let hash: UInt64
 }
 
-/// The columns by which a table's deletes name their row, as rows of one schema of the table have them.
+/// Columns by which a table's deletes name their row, as indices in one schema of the table.
 struct RowColumns: Sendable {
     let table: UInt32
     private let places: [Int]
 
-    /// Nil where the schema lacks one of them.
+    /// Returns nil if the schema lacks one of the columns.
     init?(_ names: [String], in relation: Relation) {
         table = relation.oid
         var places: [Int] = []
@@ -23,7 +24,7 @@ struct RowColumns: Sendable {
         self.places = places
     }
 
-    /// Which row it is; nil where the image does not tell.
+    /// Returns the identity of the row; nil if the image does not contain it.
     func id(of row: borrowing Tuple) throws(ByteError) -> RowID? {
         var hash = KeyHash(seed: 7)
         for place in places {
@@ -33,7 +34,7 @@ struct RowColumns: Sendable {
         return RowID(table: table, hash: hash.value)
     }
 
-    /// Whether two images are of the same row.
+    /// True if both images are of the same row.
     func isSame(_ row: borrowing Tuple, as other: borrowing Tuple, _ columns: RowColumns) throws(ByteError) -> Bool {
         for (place, otherPlace) in zip(places, columns.places) {
             guard case .text(let text)? = try row.value(at: place),
@@ -44,17 +45,18 @@ struct RowColumns: Sendable {
     }
 }
 
-/// One image of a row made of several, of which the first that has a column's value gives it.
+/// Image of a row made from several images. Each value comes from the first image that has the column.
 enum ComposedRow {
     struct Source {
         let tuple: [UInt8]
         let relation: Relation
-        /// Only these columns of it mean anything.
+        /// True if only the key columns of the image have a meaning.
         var isKeyOnly = false
     }
 
-    /// As rows of the schema are. A value that none has, or only as another type, is left out like one that did not change.
-    /// A computed one is the first row's or nobody's: that its inputs were not sent does not mean that they stayed.
+    /// Returns a row of the schema. A value that no source has, or that has another type there, is left out like one
+    /// that did not change. A computed value comes from the first source or from none: inputs that were not sent may
+    /// still have changed.
     static func compose(_ relation: Relation, from sources: [Source]) throws(ByteError) -> [UInt8] {
         var prepared: [(places: [Range<Int>], columns: [Int?])] = []
         for source in sources {
@@ -76,7 +78,7 @@ enum ComposedRow {
         return writer.copied()
     }
 
-    /// Where each column's kind and value lie.
+    /// Returns the ranges of the columns' kinds and values.
     static func places(of tuple: [UInt8]) throws(ByteError) -> [Range<Int>] {
         var places: [Range<Int>] = []
         var columns = tuple.asTuple.columns()
@@ -88,7 +90,7 @@ enum ComposedRow {
         return places
     }
 
-    /// Where the schema's columns are in the source's: by name, and of the very same type.
+    /// Returns the index of each of the schema's columns in the source; the name and the exact type must be the same.
     private static func columns(of relation: Relation, in source: Source) -> [Int?] {
         let theirs = Dictionary(
             source.relation.columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
@@ -102,7 +104,7 @@ enum ComposedRow {
 }
 
 extension Tuple {
-    /// Values are left out that the change did not touch.
+    /// True if the image leaves out values that the change did not touch.
     func isPartial() throws(ByteError) -> Bool {
         var columns = columns()
         while let value = try columns.next() { if case .unchanged = value { return true } }
@@ -120,13 +122,13 @@ extension [UInt8] {
         }
     }
 
-    /// Of a row image that was copied: whether values are left out that the change did not touch.
+    /// True if this copied row image leaves out values that the change did not touch.
     func isPartialRow() throws(ByteError) -> Bool {
         let tuple = asTuple
         return try tuple.isPartial()
     }
 
-    /// A row image that was copied.
+    /// Tuple that reads this copied row image.
     var asTuple: Tuple {
         @_lifetime(borrow self)
         get { Tuple(asBytes) }

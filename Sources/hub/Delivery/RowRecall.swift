@@ -2,47 +2,48 @@ import Bytes
 import Change
 import Diagnostics
 
-/// What rows are, for when a change does not say it: the rows of tables that policies guard and whose changes name the row
-/// that was by its key only, and of tables where somebody lately looked at what a delete or an update left out.
+/// Memory of rows, for changes that do not contain the whole row. It serves tables with policies whose changes contain
+/// only the key of the old row. It also serves tables where somebody lately needed values that a delete or an update
+/// left out.
 ///
-/// It passes over changes as the loop does, so that what it knows is how rows are where the loop stands. It need not know
-/// all: what it does not remember is looked for in the log.
+/// The memory passes over changes as the loop does, so its rows are as they are at the loop's position. The memory need
+/// not be complete: the hub looks for other rows in the log.
 struct RowRecall {
-    /// What is known of a row that a change does not tell whole.
+    /// Result of looking for a row that a change does not contain whole.
     enum Past {
-        /// It is of no concern here, or the change itself tells.
+        /// The row is not needed here, or the change itself contains it.
         case untold
-        /// As its schema is at the change.
+        /// The row, in the schema of the change.
         case row(Known)
-        /// Nobody knows.
+        /// Neither the memory nor the log has the row.
         case missing
-        /// The log has to be asked.
+        /// The log must be asked.
         case unknown
     }
 
     struct Known {
-        /// The row that is deleted, or as an update leaves it.
+        /// Row that is deleted, or as an update leaves it.
         var whole: [UInt8]?
-        /// The row as it was before an update that names it by its key only.
+        /// Row as it was before an update that contains only the key of the old row.
         var former: [UInt8]?
     }
 
     private struct Row {
         let relation: UInt64
-        /// Nil where the log does not have it.
+        /// Image of the row; nil if the log does not have the row.
         let tuple: [UInt8]?
         var isFromLog = false
-        /// There are values that nobody has found yet.
+        /// True if some values have not been found yet.
         var isPartial = false
 
         var byteCount: Int { (tuple?.count ?? 0) + Limits.recalledRowBytes }
     }
 
-    /// How a schema of a table tells its rows apart.
+    /// Way in which a schema of a table identifies its rows.
     private struct Plan {
         let relation: Relation
         let names: [String]
-        /// Nil where nothing has to be remembered.
+        /// Columns that identify a row; nil if nothing must be remembered.
         let columns: RowColumns?
 
         init(_ relation: Relation) {
@@ -53,33 +54,36 @@ struct RowRecall {
         }
     }
 
-    /// How many want to hear of a table's deletes.
+    /// Number of bindings that want to hear of a table's deletes, by table.
     private var watched: [UInt32: Int] = [:]
-    /// How many want to hear of a table's rows that updates take away: what those were is looked for.
+    /// Number of bindings that want to hear of rows that updates take out of their view, by table. The hub looks for
+    /// the old versions of these rows.
     private var departing: [UInt32: Int] = [:]
-    /// Tables that are followed because rows were needed, and how many of their changes may pass before one is again.
+    /// Tables that are followed because rows were needed, with the number of changes that may pass before one is needed
+    /// again.
     private var needed: [UInt32: Need] = [:]
 
     private struct Need {
         var changesLeft = Limits.recallFollowedChanges
-        /// Updates left values out: rows are remembered as they come. Where only deletes did, they are looked for in the log.
+        /// True if updates left out values: rows are then remembered as they come. If only deletes did, the hub looks
+        /// in the log.
         var isOfUpdates = false
     }
 
-    /// Two generations: what is used lately, and what was before.
+    /// Two generations of rows: `rows` were used lately, `olderRows` before.
     private var rows: [RowID: Row] = [:]
     private var olderRows: [RowID: Row] = [:]
     private var rowBytes = 0
     private var plans: [UInt64: Plan] = [:]
-    /// By which columns the rows of a table are known.
+    /// Columns by which the rows of a table are identified.
     private var names: [UInt32: [String]] = [:]
-    /// The schema of the change that was passed last, where its changes tell their rows whole: the next one of it most
-    /// often needs no look. Zero where that is not so.
+    /// Schema of the change passed last, if changes of this schema contain whole rows. The next change of the schema
+    /// then most often needs no lookup. Otherwise zero.
     private var tellingAll: UInt64 = 0
 
     private let found: CounterFamily<ProjectMetrics.Recall>
 
-    /// - Parameter found: counts rows by where they were.
+    /// - Parameter found: counts rows by the place where they were found.
     init(_ found: CounterFamily<ProjectMetrics.Recall>) { self.found = found }
 
     // MARK: Which tables
@@ -88,7 +92,8 @@ struct RowRecall {
 
     mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
 
-    /// Rows are kept until the next transaction: who was replaced may come back at once.
+    /// Stops watching for one binding. Rows are kept until the next transaction, because a replaced binding may come
+    /// back at once.
     mutating func leave(_ table: UInt32) {
         assert(watched[table, default: 0] > 0, "a table is left by who watched it")
         watched[table, default: 1] -= 1
@@ -106,7 +111,7 @@ struct RowRecall {
         if departing[table] == 0 { departing[table] = nil }
     }
 
-    /// Nobody follows what happens to the rows of tables that are not watched.
+    /// Forgets the rows of tables that are no longer watched, because nothing follows changes of those rows.
     mutating func settle() {
         guard watched.contains(where: { $0.value == 0 }) else { return }
         for (table, count) in watched where count == 0 {
@@ -117,7 +122,7 @@ struct RowRecall {
 
     private func follows(_ table: UInt32) -> Bool { watched[table] != nil || needed[table] != nil }
 
-    /// The table is followed for a while, whoever watches it.
+    /// Has the table followed for a while if a row was needed, even if no binding watches the table.
     private mutating func note(isNeeded: Bool, by change: borrowing Change, _ table: UInt32) {
         if isNeeded {
             let isOfUpdates = change.operation == .update || needed[table]?.isOfUpdates == true
@@ -153,14 +158,15 @@ struct RowRecall {
 
     // MARK: Passing over changes
 
-    /// Whether there is anything to be noted of changes of a schema.
+    /// True if the memory must take note of changes of the schema.
     func isConcerned(with schema: UInt64) -> Bool {
         isWatching && !(schema == tellingAll && needed.isEmpty)
     }
 
-    /// Takes note of a change, once it is done with; where somebody `isWaiting` for it, tells what the row was that it
-    /// deletes, and where the row `isNeeded`, what an update left alone. Without `mayAsk` what is unknown is missing; where
-    /// the log has to be asked nothing has happened. `isBroken`: the log may lack what happened to the table's rows.
+    /// Takes note of a change and returns the row that the change lacks. If a delivery `isWaiting`, this is the deleted
+    /// row; if the row `isNeeded`, also the values that an update left alone. Without `mayAsk` an unknown row counts as
+    /// missing. If the log must be asked, nothing is noted. `isBroken` is true if the log may lack changes of the
+    /// table's rows.
     mutating func pass(
         _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool, isBroken: Bool
     ) throws(ByteError) -> Past {
@@ -188,7 +194,7 @@ struct RowRecall {
         case .truncate: dropRows(of: relation.oid)
         case .insert: try follow(change, plan, columns)
         case .update:
-            // Who sees the new row may not be told the old one's key.
+            // A client that sees the new row is perhaps not allowed to know the old row's key.
             let isGuarded = isWaiting && watched[relation.oid] != nil && change.oldImage == .key
             let isWanted = isGuarded || departing[relation.oid] != nil
             return try update(change, plan, columns, isNeeded: isLacking, wantsFormer: isWanted, mayAsk: mayAsk)
@@ -237,7 +243,7 @@ struct RowRecall {
         return .row(known)
     }
 
-    /// The row as it was before an update that names it by its key, or leaves its key alone.
+    /// Returns the row as it was before an update that contains the old key, or leaves the key alone.
     private func former(
         of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
     ) throws(ByteError) -> Past {
@@ -263,7 +269,7 @@ struct RowRecall {
         return .row(Known(former: known))
     }
 
-    /// What is remembered of a row, in the schema that the change has; nil where the log does not have it.
+    /// Returns the remembered row in the schema of the change; nil if the log does not have the row.
     private func whole(_ row: Row, _ old: borrowing Tuple, _ plan: Plan) throws(ByteError) -> [UInt8]? {
         guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
             found[.missing].add()
@@ -278,7 +284,7 @@ struct RowRecall {
             ])
     }
 
-    /// What is known of a row is what it is after the change, or nothing.
+    /// Keeps the memory current: a row is remembered as it is after the change, or not at all.
     private mutating func follow(
         _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
     ) throws(ByteError) {
@@ -292,7 +298,7 @@ struct RowRecall {
         }
     }
 
-    /// The row that a change replaces or removes.
+    /// Returns the identity of the row that a change replaces or removes.
     private func formerID(of change: borrowing Change, _ columns: RowColumns) throws(ByteError) -> RowID? {
         if change.oldImage == .key, let old = change.old { return try columns.id(of: old) }
         guard let new = change.new else { return nil }
@@ -310,7 +316,7 @@ struct RowRecall {
 
     private mutating func plan(_ fingerprint: UInt64, _ relation: Relation) -> Plan {
         if let known = plans[fingerprint] { return known }
-        // What is remembered may need the schemas that are forgotten.
+        // Remembered rows may need the schemas that are forgotten.
         if plans.count >= Limits.maximumCachedRelations { forgetAll() }
         let plan = Plan(relation)
         plans[fingerprint] = plan
@@ -323,7 +329,7 @@ struct RowRecall {
         self.names[table] = names
     }
 
-    /// The row as it is after the change.
+    /// Remembers and returns the row as it is after the change.
     private mutating func note(
         _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
     ) throws(ByteError) -> [UInt8]? {
@@ -342,12 +348,12 @@ struct RowRecall {
         }
         let whole = tuple ?? new.bytes.copied()
         guard let id = try columns.id(of: whole.asTuple) else {
-            // Some row is another now, and it cannot be told which.
+            // Some row has changed, and nothing shows which one.
             dropRows(of: plan.relation.oid)
             return whole
         }
         if whole.count <= Limits.maximumRecalledRowBytes {
-            // What the log did not have when it was asked it will not have later.
+            // Values that the log did not have when it was asked will not be there later.
             let isPartial = tuple == nil ? false : try whole.isPartialRow()
             add(
                 Row(
@@ -359,7 +365,7 @@ struct RowRecall {
         return whole
     }
 
-    /// The row after an update, with the values that it left as they were.
+    /// Returns the row after an update, with the values that did not change.
     private func complete(
         _ change: borrowing Change, _ plan: Plan, from former: Row?
     ) throws(ByteError) -> [UInt8] {
@@ -428,7 +434,8 @@ struct RowRecall {
 
     // MARK: Asking the log
 
-    /// What the log said of rows, as they were when it was asked: nothing has been passed since.
+    /// Remembers the rows that the log returned. They are current, because no change has been passed since the
+    /// question.
     mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
         assert(request.rows.count == answers.count, "each row has its answer")
         for (row, answer) in zip(request.rows, answers) where follows(row.id.table) {
@@ -442,7 +449,8 @@ struct RowRecall {
         }
     }
 
-    /// Adds the rows that the part's next changes name by their keys only and that are not known; false when these were enough.
+    /// Adds unknown rows of which the part's next changes contain only the key. False if the request must not take more
+    /// rows.
     @_lifetime(part: copy part)
     mutating func collect(
         _ part: inout TransactionPart, into request: inout RecallRequest, _ relations: (UInt64) -> Relation?
@@ -452,7 +460,8 @@ struct RowRecall {
             guard let relation = relations(change.relation) else { return false }
             guard follows(relation.oid) else { continue }
             let plan = plan(change.relation, relation)
-            // Where rows are told apart otherwise, or all go, what is asked for now says nothing about what follows.
+            // If rows are identified differently, or all are removed, the present answers say nothing about later
+            // changes.
             guard let columns = plan.columns, let known = names[relation.oid] else { continue }
             guard known == plan.names, change.operation != .truncate else { return false }
             try collect(change, columns, relation, into: &request)
@@ -464,7 +473,7 @@ struct RowRecall {
         _ change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
     ) throws(ByteError) {
         let former = try formerID(of: change, columns)
-        // What happened to the row between here and there will be known then.
+        // Later changes of the same row will be known by then.
         let isFirst = former.map { request.touched.insert($0).inserted } ?? false
         if let new = change.new, let id = try columns.id(of: new) { request.touched.insert(id) }
         assert(former.map { $0.table == relation.oid } ?? true, "a row is of its own table")
@@ -474,12 +483,12 @@ struct RowRecall {
         request.rows.append(RecallRequest.Row(id: former, relation: change.relation, key: key.bytes.copied()))
     }
 
-    /// Whether the row that a change names has to be looked for.
+    /// True if the hub must look for the row that a change names.
     private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
         let row = find(former)
         guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
         if change.operation == .update, change.oldImage != .full, departing[former.table] != nil { return true }
-        // Who sees the new row may not be told the old one's key.
+        // A client that sees the new row is perhaps not allowed to know the old row's key.
         if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil {
             return true
         }

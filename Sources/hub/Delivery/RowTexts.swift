@@ -2,18 +2,18 @@ import Bytes
 import Catalog
 import Change
 
-/// The texts of a change's columns, for questions to PostgreSQL and for keys of memberships.
+/// Texts of a change's columns, for questions to PostgreSQL and for keys of memberships.
 enum RowTexts {
     enum Image {
         case new
         case old
     }
 
-    /// A column whose text is wanted, of this type and no other.
+    /// Column whose text is wanted, of exactly this type.
     struct Wanted {
         let name: String
         let typeOID: UInt32
-        /// Nobody looks at the others: where they are not in the image, any value will do.
+        /// True if the value is read. For other columns, any value will do if the image lacks them.
         let isNeeded: Bool
 
         init(_ column: CatalogColumn, isNeeded: Bool = true) {
@@ -23,7 +23,8 @@ enum RowTexts {
         }
     }
 
-    /// In the order of the columns, nil for NULL; nothing at all where a needed one is not in the image.
+    /// Returns the texts in the order of the columns, with nil for NULL. Returns nil if the image lacks a needed
+    /// column.
     static func texts(
         of columns: [Wanted], in change: borrowing Change, _ relation: Relation, _ image: Image
     ) throws(ByteError) -> [String?]? {
@@ -48,13 +49,13 @@ enum RowTexts {
             let value = try value(at: index, of: new)
             if case .absent = value {} else { return value }
         }
-        // What identifies a row is sent once where it stays the same.
+        // A key that stays the same is sent only once.
         if image == .old, change.operation == .update, change.oldImage == .none, relation.columns[index].isIdentity,
             let new = change.new
         {
             return try value(at: index, of: new)
         }
-        // A large value that did not change is in the old image, if that has the column at all.
+        // A large value that did not change is in the old image, if the old image has the column at all.
         guard let old = change.old, change.oldImage == .full || relation.columns[index].isIdentity else {
             return .absent
         }

@@ -3,7 +3,7 @@ import Catalog
 import Change
 import Messages
 
-/// Which schemas the log's rows have, and whether the catalog knows them as they are.
+/// Schemas of the log's rows, compared with the tables that the catalog knows.
 struct SchemaRegistry {
     private struct Declaration {
         let table: CatalogTable
@@ -15,30 +15,30 @@ struct SchemaRegistry {
     /// Relations with the present names of their columns.
     private var relations: [UInt64: Relation] = [:]
     private var identities: [UInt64: ColumnIdentities] = [:]
-    /// Catalog that the policies are judged by.
+    /// Catalog snapshot by which policies are judged.
     private var catalog: CatalogSnapshot?
     private var eras = DefinitionEras([])
     private var era = 0
-    /// Position of the transaction at hand; zero where the log's positions are of another history.
+    /// Position of the current transaction; zero if the log's positions are of another history.
     private var moment = LSN.zero
     private var segment: UInt64 = 0
     private var declared: [UInt32: Declaration] = [:]
     private var lastDeclaration: UInt64 = 0
-    /// A table was declared in the place of another: who was bound to that one hears nothing.
+    /// True if a table was declared in place of another. Bindings to the former table receive nothing.
     private var hasReplaced = false
-    /// Tables whose partitions keep less of old rows than the schemas of their changes say, as the catalog has them.
+    /// Tables, as the catalog has them, whose partitions keep less of old rows than the schemas of their changes say.
     private var mixed: [UInt32: CatalogTable] = [:]
-    /// The schemas of such, as what their old images are sure to be.
+    /// Schemas of tables in `mixed`, with only the identity that their old images are sure to have.
     private var doubted: [UInt64: Relation] = [:]
-    /// What of a schema that was told to the router has other types now.
+    /// Columns of schemas known to the router that have other types now.
     private var foreign: [UInt64: ForeignColumns] = [:]
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
-    /// Of those whose rows are messages to topics.
+    /// Layouts of the schemas whose rows are messages to topics.
     private(set) var messages = MessageLayouts()
 
-    /// Enters a segment, and forgets the schemas of older ones: each segment has all schemas that it needs. True if schemas were
-    /// forgotten, so that their other readers must be told of them again.
+    /// Enters a segment, and forgets the schemas of older ones: each segment has all schemas that it needs. True if
+    /// schemas were forgotten, so that other readers of schemas must be told of them again.
     mutating func enter(segment: UInt64) -> Bool {
         guard segment != self.segment else { return false }
         self.segment = segment
@@ -68,7 +68,7 @@ struct SchemaRegistry {
         doubted[fingerprint] = mixed[relation.oid]?.surelyOld(named.relation)
     }
 
-    /// A stored schema as it is to be read at the transaction at hand.
+    /// Returns a stored schema as it must be read at the current transaction.
     func read(_ relation: Relation, _ fingerprint: UInt64) -> (relation: Relation, identities: ColumnIdentities?) {
         guard let table = table(relation.oid) else { return (relation, nil) }
         let identities = ColumnIdentities(of: relation, in: table, at: moment)
@@ -92,29 +92,30 @@ struct SchemaRegistry {
         for (fingerprint, relation) in stored { restate(fingerprint, relation) }
     }
 
-    /// Returns the reading of tables whose rows are looked for, with the meaning of the transaction at hand.
+    /// Returns the definitions for reading earlier rows of the tables, by their meaning at the current transaction.
     func lookback(_ tables: some Sequence<UInt32>) -> RecallRequest.Reading {
         let known = Dictionary(tables.compactMap { table in self.table(table).map { (table, $0) } }) { first, _ in first
         }
         return RecallRequest.Reading(tables: known, moment: moment)
     }
 
-    /// True if rows of the table that were committed there may differ from the log's earlier versions.
+    /// True if the table's rows at the current transaction may differ from the log's earlier versions of them.
     func isBroken(_ oid: UInt32) -> Bool { !(table(oid)?.publishedSince.isBehind(moment) ?? true) }
 
     func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
 
-    /// Whose changes are read with less of their old rows than they say to have.
+    /// Schemas whose changes contain less of their old rows than they claim.
     var doubtedSchemas: [UInt64] { doubted.isEmpty ? [] : doubted.keys.sorted() }
 
-    /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
-    /// for each schema and snapshot: a row that is older than the catalog stays another than it says.
+    /// True if changes of the schema can be judged. False if the catalog must be read again first. This happens once
+    /// for each schema and snapshot, because a row that is older than the catalog stays different.
     mutating func isReady(
         _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ router: inout ChangeRouter
     ) -> Bool {
-        // As those have it who are judged: a newer snapshot may be there that they have yet to hear of.
+        // The table must be the one by which holders are judged: a newer snapshot may exist that the loop has not heard
+        // of.
         let table = table(relation.oid) ?? snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
-        // Messages come with a publication of their own: that the clients' does not have their table is no news.
+        // Messages have a publication of their own, so it is normal that the clients' publication lacks their table.
         let isKnown = table.map { $0.has(relation) } ?? (messages.layout(of: fingerprint) != nil)
         guard isKnown || asked.contains(fingerprint) else {
             asked.insert(fingerprint)
@@ -133,21 +134,22 @@ struct SchemaRegistry {
         return true
     }
 
-    /// Places whose stored values may mean something else than they say.
+    /// Returns the indices of columns whose stored values may have another meaning than they seem to have.
     func unsure(_ relation: Relation) -> Set<Int> {
         table(relation.oid)?.unsure(relation, at: moment) ?? []
     }
 
-    /// What of a schema's rows has to be converted before anybody looks at it.
+    /// Returns the columns of a schema that must be converted before anybody reads them; nil if there are none.
     func foreignColumns(_ fingerprint: UInt64) -> ForeignColumns? { foreign.isEmpty ? nil : foreign[fingerprint] }
 
-    /// Whether the log has the rows of a table as they are.
+    /// True if the log has the rows of the table as they are.
     func isRecallable(_ table: UInt32) -> Bool { declared[table]?.table.isRecallable ?? false }
 
-    /// Whether who is bound to a table counts on old rows being whole.
+    /// True if bindings to the table rely on whole old rows.
     func promisesWholeRows(_ table: UInt32) -> Bool { declared[table]?.table.identity == .full }
 
-    /// The declaration's number, by which `holds` knows whether the index still has it.
+    /// Declares a table. Returns the declaration's number, by which `holds` checks that the index still has the
+    /// declaration.
     mutating func declare(_ table: CatalogTable, _ router: inout ChangeRouter) -> UInt64 {
         if let known = declared[table.oid] {
             if known.table === table { return known.number }
@@ -163,7 +165,7 @@ struct SchemaRegistry {
         return lastDeclaration
     }
 
-    /// Somebody is bound to it, or was.
+    /// True if a binding to the table exists or has existed.
     func isDeclared(_ table: UInt32) -> Bool { declared[table] != nil }
 
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool {
@@ -194,7 +196,8 @@ struct SchemaRegistry {
 }
 
 extension CatalogTable {
-    /// Places of a schema whose values may mean something else than they say, in rows that were committed there.
+    /// Returns the indices of columns whose values may have another meaning, in rows that were committed at this
+    /// position.
     func unsure(_ relation: Relation, at moment: LSN) -> Set<Int> {
         Set(
             relation.columns.indices.filter { place in
@@ -203,7 +206,7 @@ extension CatalogTable {
             })
     }
 
-    /// True if the remembered rows of the table may be others.
+    /// True if remembered rows of the table may have changed their meaning.
     fileprivate func isReadOtherwise(than before: CatalogTable?) -> Bool {
         guard let before, before !== self else { return false }
         return turningPoints != before.turningPoints || columns.map(\.name) != before.columns.map(\.name)
@@ -211,17 +214,17 @@ extension CatalogTable {
 }
 
 extension CatalogColumn {
-    /// Whether a stored column is this one, with values of the same type.
+    /// True if a stored column is this one, with values of the same type.
     public func isSame(as column: Column) -> Bool { column.name == name && column.typeOID == typeOID }
 }
 
 extension CatalogTable {
-    /// Whether rows of the schema are rows of the table as it is: each column by name and type.
+    /// True if rows of the schema are rows of the table as it is: each column matches by name and type.
     func has(_ relation: Relation) -> Bool {
         relation.schema == schema && relation.name == name && relation.columns.allSatisfy(has)
     }
 
-    /// The schema with what is sure to be in old images, whichever partition the row was in.
+    /// Returns the schema with the identity that old images are sure to have, in whichever partition the row was.
     func surelyOld(_ relation: Relation) -> Relation {
         var sure = relation
         let keepsKey = identity == .primaryKey
@@ -237,8 +240,8 @@ extension CatalogTable {
         slot(named: column.name).map { columns[$0].isSame(as: column) } ?? false
     }
 
-    /// The places of columns that rows of the schema have and the table, as it is, has not: a value of another type says
-    /// nothing about this one.
+    /// Returns the indices of columns that the table does not have now, by name and type. A value of another type says
+    /// nothing about the present column.
     func foreignColumns(of relation: Relation) -> Set<Int> {
         Set(relation.columns.indices.filter { !has(relation.columns[$0]) })
     }

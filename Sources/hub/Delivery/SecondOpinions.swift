@@ -6,31 +6,31 @@ import Judging
 import Matching
 import Policy
 
-/// What the tables themselves say of rows that were decided on without PostgreSQL.
+/// Checks of the hub's own decisions against the rows that the tables show.
 ///
-/// The table shows a row as it is, and not as it was when the change was decided on. So an answer counts against a
-/// decision only once the log has come as far as the table had when it answered, without another change of that row; and
-/// only if the row would be decided on in the same way then.
+/// A table shows a row as it is now, and not as it was when the hub decided. So an answer counts against a decision
+/// only under two conditions. The log must have come as far as the table had when it answered, without another change
+/// of that row. And the hub would still decide in the same way.
 struct SecondOpinions {
-    /// A decision that the table was asked about.
+    /// Decision that the table was asked about.
     struct Opinion {
         let policy: UInt32
-        /// Which one that number was.
+        /// Identity of the policy that had the number `policy` then.
         let judged: UInt64
         let expected: Bool
-        /// The row as it was told of.
+        /// Identity of the row; `fingerprint` and `row` are its schema and image in the change.
         let id: RowID
         let fingerprint: UInt64
         let row: [UInt8]
-        /// The table said something else, and had come this far.
+        /// Position that the table had reached when it contradicted the decision; nil if there is no contradiction.
         fileprivate(set) var contradictedAt: LSN?
     }
 
-    /// The rows of one table that were asked about. There are few: they are looked through.
+    /// Rows of one table that were asked about. They are few, so a linear search finds them.
     private struct Watched {
         let table: UInt32
         let key: [String]
-        /// The key's columns in the schema of the change that was passed last; nil where that lacks one.
+        /// Columns of the key in the schema of the change passed last; nil if that schema lacks one.
         var columns: RowColumns?
         var fingerprint: UInt64 = 0
         var rows: [(hash: UInt64, ticket: UInt64)] = []
@@ -48,7 +48,8 @@ struct SecondOpinions {
     var isEmpty: Bool { watched.isEmpty }
     var isFull: Bool { open.count >= Limits.maximumSecondOpinions }
 
-    /// The ticket of what the table is to be asked; `key` is its primary key's columns.
+    /// Adds a decision, and returns the ticket for the question to the table. `key` contains the columns of its primary
+    /// key.
     mutating func add(_ opinion: Opinion, key: [String]) -> UInt64 {
         let table = opinion.id.table
         if let place = place(of: table), watched[place].key != key { forget(at: place) }
@@ -65,7 +66,7 @@ struct SecondOpinions {
         return nil
     }
 
-    /// Another change: what was asked about the same row says nothing of it any more.
+    /// Passes over a change. Earlier questions about the same row become worthless and are dropped.
     mutating func pass(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
         guard let place = place(of: relation.oid) else { return }
         if watched[place].fingerprint != change.relation {
@@ -95,7 +96,7 @@ struct SecondOpinions {
         if watched[place].rows.isEmpty { watched.remove(at: place) }
     }
 
-    /// What the table showed; nil where it could not be asked.
+    /// Takes the table's answer; nil if the table could not be asked.
     mutating func take(_ ticket: UInt64, _ seen: SeenInTable?) {
         guard let opinion = open[ticket] else { return }
         guard let seen else { return close(ticket) }
@@ -105,7 +106,7 @@ struct SecondOpinions {
         contradicted.insert(ticket)
     }
 
-    /// The log has come to a transaction: contradictions that nothing came between.
+    /// Removes and returns the contradictions that the log has reached at this position without a change of their row.
     mutating func takeRipe(at position: LSN) -> [Opinion] {
         if contradicted.isEmpty { return [] }
         var ripe: [Opinion] = []
@@ -117,7 +118,7 @@ struct SecondOpinions {
         return ripe
     }
 
-    /// Changes were passed over unseen.
+    /// Forgets all decisions, because changes were skipped unseen.
     mutating func forgetAll() {
         if isEmpty { return }
         open.removeAll()
@@ -127,7 +128,7 @@ struct SecondOpinions {
 }
 
 extension ChangeRouter {
-    /// Asks the table about one holder and the change's row.
+    /// Asks the table whether one holder sees the row of the change.
     mutating func sample(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
         guard change.operation == .insert || change.operation == .update, !opinions.isFull,
             let number = policies.sampling.choose(relation.oid), let entry = policies.entries[number],
@@ -146,7 +147,7 @@ extension ChangeRouter {
         ask(sight, ticket)
     }
 
-    /// Nil where it is not made here.
+    /// Returns the hub's decision; nil if PostgreSQL has to decide.
     private mutating func decision(_ entry: PolicyEntry, _ change: borrowing Change) throws(ByteError) -> Bool? {
         switch try index.verdict(of: entry.predicate, on: change) {
         case .yes: true
@@ -156,7 +157,7 @@ extension ChangeRouter {
         }
     }
 
-    /// The log has come to a transaction at this position.
+    /// Confirms contradictions, because the log has come to a transaction at this position.
     mutating func confirmContradictions(at position: LSN) throws(ByteError) {
         for opinion in opinions.takeRipe(at: position) {
             guard let entry = policies.entries[opinion.policy], entry.judged.identity == opinion.judged else {
@@ -171,7 +172,7 @@ extension ChangeRouter {
 }
 
 extension SecondOpinions.Opinion {
-    /// The row, as if it was inserted.
+    /// Part of a transaction that inserts the row.
     fileprivate var insertion: [UInt8] {
         var writer = ByteWriter(capacity: row.count + 128)
         TransactionCodec.begin(

@@ -4,14 +4,14 @@ import Change
 import EventLog
 import Policy
 
-/// What those who follow a pipeline want of the log, by which whole segments that have nothing of it are passed over.
+/// Needs of the bindings in one pipeline, by which the pipeline skips segments that contain nothing for them.
 ///
-/// A segment says which tables it has changes of, and, but for a hash that may be another's, which rows by their primary
-/// keys. So nothing of it is wanted where all want other tables, or single rows by that key which it does not have.
+/// A segment lists its tables, and hashes of the primary keys of its rows; different keys can have the same hash. So a
+/// segment is useless if every binding wants other tables, or single rows whose key hashes the segment lacks.
 struct SegmentNeeds {
-    /// Of a binding.
+    /// Need of one binding.
     private enum Need {
-        /// All of the table's changes may be for it.
+        /// All changes of the table may be for the binding.
         case table
         /// Only rows in which this column, which is the primary key, has one of the values.
         case rows(CatalogColumn, [[UInt8]])
@@ -22,12 +22,12 @@ struct SegmentNeeds {
         case rows(CatalogColumn, Set<[UInt8]>)
     }
 
-    /// Beyond so many of a table to look for one by one is more work than to read it.
+    /// Maximum number of single rows of a table. To look for more, one by one, is more work than to read the segment.
     private static let maximumRows = 4096
 
-    /// By members, each with its table.
+    /// Needs by member, each with its table.
     private var needs: [UInt32: (table: UInt32, Need)] = [:]
-    /// Of all together; nil where that has to be found out anew.
+    /// Needs of all members together; nil if they must be gathered again.
     private var wanted: [UInt32: Wanted]?
 
     mutating func add(_ member: UInt32, _ table: CatalogTable, _ predicate: Predicate) {
@@ -45,7 +45,7 @@ struct SegmentNeeds {
 
     private static func rows(_ table: CatalogTable, _ keys: [EqualityKey]) -> Need? {
         guard table.primaryKey.count == 1, let slot = table.primaryKey.first,
-            // Equal values have one text each: the one that is hashed.
+            // Equal values have one text each, which is the text that is hashed.
             keys.allSatisfy({ $0.slot == slot && $0.part == .whole && $0.form == .asIs })
         else { return nil }
         return .rows(table.columns[slot], keys.map(\.bytes))
@@ -66,9 +66,9 @@ struct SegmentNeeds {
         return all
     }
 
-    /// Whether nobody wants anything of the segment. What is not known of it may be in it.
+    /// True if nobody wants anything of the segment. Contents that are not known count as wanted.
     mutating func isUseless(_ segment: SealedSegment) -> Bool {
-        // Gaps and marks of the catalog concern everybody, and what is new here may.
+        // Gaps and catalog marks concern everybody, and so may kinds of entries that this program does not know.
         guard segment.kinds.hasOnly(.transaction, .relation, .progress, .presence, .ledger),
             !segment.mayContain(MessageTable.key)
         else { return false }
@@ -85,7 +85,7 @@ struct SegmentNeeds {
     private static func lacks(
         _ segment: SealedSegment, _ values: Set<[UInt8]>, of column: CatalogColumn, _ relation: Relation
     ) -> Bool {
-        // The table may have had another key then, or a key of another type.
+        // The table may have had another key when the segment was written, or a key of another type.
         let key = relation.keyColumns
         guard key.count == 1, column.isSame(as: relation.columns[key[0]]) else { return false }
         let table = RowKey.table(schema: relation.schema, name: relation.name)

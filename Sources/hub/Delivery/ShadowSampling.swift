@@ -1,9 +1,9 @@
 import Diagnostics
 
-/// Which decisions the tables themselves are asked about: a safety net under everything that reads policies.
+/// Choice of decisions that are checked against the tables themselves: a safety net under all code that reads policies.
 ///
-/// Pairs of a row and a holder are chosen whether the holder got the row or not, so that what is wrongly kept from somebody
-/// is found as well. The first changes are looked at more closely than later ones.
+/// Pairs of a row and a holder are chosen whether the holder got the row or not. So the check also finds rows that are
+/// wrongly withheld. The first changes are checked more closely than later ones.
 public struct ShadowSampling {
     /// Policies that can be checked this way, by table.
     private var candidates: [UInt32: [UInt32]] = [:]
@@ -21,7 +21,7 @@ public struct ShadowSampling {
         if candidates[table]?.isEmpty == true { candidates[table] = nil }
     }
 
-    /// Whether one of the change's pairs is to be looked at.
+    /// True if one pair of the change must be checked.
     mutating func isDue() -> Bool {
         guard !candidates.isEmpty else { return false }
         count += 1

@@ -1,15 +1,16 @@
 import Change
 import Diagnostics
 
-/// Says of each table what a part of a transaction delivered of it, and how long after the commit: once for the part, with
-/// what is kept from before, so that no lock is taken for it.
+/// Recorder of each table's deliveries, and of their delay after the commit. It records once for each part of a
+/// transaction, through meters kept from before, so that no lock is taken.
 struct TableDelays {
     private let meters: TableMeters
-    /// By the fingerprints of their schemas.
+    /// Meters by the fingerprints of the tables' schemas.
     private var known: [UInt64: TableMeter] = [:]
-    /// Of the part at hand.
+    /// Deliveries of the current part.
     private var delivered: [(table: UInt64, meter: TableMeter, count: Int)] = []
-    /// Changes of a table mostly stand near each other; of a part that jumps between many, a table may be told twice.
+    /// Number of tables looked back for the same one. Changes of a table mostly stand near each other. In a part that
+    /// jumps between many tables, a table may be recorded twice.
     private static let lookedBack = 8
 
     init(_ meters: TableMeters) { self.meters = meters }

@@ -2,18 +2,18 @@ import Bytes
 import Channels
 import Protocol
 
-/// What was said on one loop in one turn, for the others: written once, and read by each where it lies.
+/// Broadcasts of one loop in one turn, for the other loops: written once, and read in place by each loop.
 public final class TurnBroadcasts: Sendable {
     public struct Entry: Sendable {
         let form: BroadcastForm
         public let isPrivate: Bool
-        /// The sub-topic, then the event, the id and the payload.
+        /// Index of the first byte: the sub-topic, then the event, the id and the payload.
         let start: Int
         let topicBytes: Int
         let eventBytes: Int
         let idBytes: Int
         public let payloadBytes: Int
-        /// Of the database's: its place in the log.
+        /// Offset in the log, for a message from the database; nil for others.
         public let offset: UInt64?
     }
 
@@ -27,7 +27,7 @@ public final class TurnBroadcasts: Sendable {
 
     public var byteCount: Int { bytes.count }
 
-    /// Shows one of them.
+    /// Calls `body` with one of the broadcasts.
     public func read(_ entry: Entry, _ body: (_ topic: RawSpan, _ broadcast: borrowing Broadcast) -> Void) {
         let bytes = bytes
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -44,7 +44,7 @@ public final class TurnBroadcasts: Sendable {
     }
 }
 
-/// Where a turn's broadcasts are gathered.
+/// Collector of a turn's broadcasts.
 public struct BroadcastGathering: ~Copyable {
     private var bytes: [UInt8] = []
     private var entries: [TurnBroadcasts.Entry] = []

@@ -4,17 +4,17 @@ import Change
 import Net
 import Protocol
 
-/// Which columns of a table are shown, or why none are.
+/// Columns of a table that are shown, or the reason why none are.
 struct ViewKey: Hashable {
     enum Shape: Hashable {
         case rows
-        /// Of old rows no more than their keys …
+        /// Old rows are shown with no more than their keys.
         case masked
-        /// … or nothing at all.
+        /// Old rows are not shown at all.
         case hidden
-        /// Of rows that are gone no more than their keys.
+        /// Deleted rows are shown with no more than their keys.
         case maskedDeletes
-        /// Updates, as deletes of the row that was.
+        /// Updates are shown as deletes of the old row.
         case departures
         case refused(ChangeRefusal)
 
@@ -49,30 +49,30 @@ struct ViewKey: Hashable {
     }
 }
 
-/// What of a table some members see. Of the change at hand it holds the body, once it was needed.
+/// Part of a table that some members see. The view holds the body of the current change, once that was needed.
 struct View {
     let key: ViewKey
     var users: UInt32 = 1
-    /// By the fingerprint of the schema the rows have.
+    /// Prepared views, by the fingerprint of the rows' schema.
     private var prepared: [UInt64: ChangeView] = [:]
-    /// The change whose body lies in `body`, a place in the loop's writer.
+    /// Number of the change whose body is in `body`, a range in the loop's writer.
     fileprivate(set) var change: UInt64 = 0
     fileprivate(set) var body = 0..<0
-    /// Tells this body from all others.
+    /// Number that tells this body from all others.
     fileprivate(set) var bodyNumber: UInt64 = 0
-    /// The body as the loop shares it, when it is large enough for that.
+    /// Body in the form in which the loop shares it, if the body is large enough.
     fileprivate(set) var bodyPiece: Piece?
-    /// The same columns in other shapes, once they were needed; they go with this view.
+    /// Views of the same columns in other shapes, once they were needed. They are released with this view.
     fileprivate var masked: UInt32?
     fileprivate var departed: UInt32?
 
     init(_ key: ViewKey) { self.key = key }
 
-    /// The view on rows of a schema; made at the first one.
+    /// Returns the view on rows of a schema, which is made at the first call.
     mutating func prepare(_ fingerprint: UInt64, _ relation: Relation) -> ChangeView {
         if let known = prepared[fingerprint] { return known }
         let made = ChangeView(relation, visible: visible(in: relation), past: key.shape.past)
-        // Schemas change seldom; many at once are no longer in use.
+        // Schemas change seldom; if there are many, most are no longer in use.
         if prepared.count >= 8 { prepared = [:] }
         prepared[fingerprint] = made
         return made
@@ -89,9 +89,9 @@ struct View {
     }
 }
 
-/// The views in use on one loop.
+/// Views in use on one loop.
 struct ViewTable {
-    /// Who may not see an old row is told its key all the same, as the reference does.
+    /// True if a client that may not see an old row is still told its key, as by the reference server.
     private let tellsFormerKeys: Bool
     private(set) var views = Slots<View>()
     private var byKey: [ViewKey: UInt32] = [:]
@@ -122,11 +122,11 @@ struct ViewTable {
         }
     }
 
-    /// The view of the same columns to those who may not see the old row.
+    /// Returns the view of the same columns for members that may not see the old row.
     mutating func masked(_ index: UInt32) -> UInt32 {
         if let known = views[index]?.masked { return known }
         guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
-        // Who is refused the row is told nothing of it anyway.
+        // A client that is refused the row is told nothing of it anyway.
         if case .refused = key.shape { return index }
         let shape: ViewKey.Shape = tellsFormerKeys ? .masked : .hidden
         let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: shape))
@@ -135,7 +135,7 @@ struct ViewTable {
         return made
     }
 
-    /// The view of the same columns to those whose view a row leaves.
+    /// Returns the view of the same columns for members whose view a row leaves.
     mutating func departed(_ index: UInt32) -> UInt32 {
         if let known = views[index]?.departed { return known }
         guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }

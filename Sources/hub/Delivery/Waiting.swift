@@ -16,8 +16,8 @@ final class PendingQuestion {
     /// for.
     private var missing: Int
     private var hasFailedPart = false
-    /// True if a policy's failure counts as a denial. A subscriber that was told of a failure on rows that its filter matches
-    /// would learn about rows that it may not see.
+    /// True if a policy's failure counts as a denial. A subscriber that was told of a failure on rows that its filter
+    /// matches would learn about rows that it may not see.
     private let hidesFailures: Bool
     /// Listeners whose first waiting delivery may go on when the question is answered.
     var listeners: [UInt32] = []
@@ -28,8 +28,8 @@ final class PendingQuestion {
         self.hidesFailures = hidesFailures
     }
 
-    /// Records that the policy failed on the row, which PostgreSQL then shows to nobody. With a filter this counts as no, as
-    /// for rows that the filter excludes.
+    /// Records that the policy failed on the row, which PostgreSQL then shows to nobody. With a filter this counts as
+    /// no, as for rows that the filter excludes.
     func fail() { take(hidesFailures ? false : nil) }
 
     /// Takes the answer to one part; nil if the answer could not be found out.
