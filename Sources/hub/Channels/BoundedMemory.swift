@@ -1,5 +1,5 @@
-/// Dictionary with a maximum size that drops its oldest entries. A missing key is `never` only if nothing was dropped; else it
-/// is `mayBeForgotten`.
+/// Dictionary with a maximum size that drops its oldest entries. A missing key is `never` only if nothing was dropped;
+/// else it is `mayBeForgotten`.
 public struct BoundedMemory<Key: Hashable, Value> {
     public enum Recollection {
         case kept(Value)

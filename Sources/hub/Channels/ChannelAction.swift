@@ -1,7 +1,7 @@
-/// One incarnation of a channel on its socket. A number is not given again while anyone may still speak of it: what comes
-/// late for a channel that has ended finds nothing.
+/// Identity of one incarnation of a channel on its socket. A number is not reused while anyone may still refer to it: a
+/// late message for a channel that has ended finds nothing.
 public struct ChannelID: Sendable, Hashable {
-    /// Dense: below the number of channels the socket has had at one time.
+    /// Index of the channel, below the largest number of channels that the socket has had at one time.
     public let slot: UInt32
     public let incarnation: UInt32
 
@@ -11,7 +11,7 @@ public struct ChannelID: Sendable, Hashable {
     }
 }
 
-/// To whom an answer goes. Refs are as the client wrote them; empty means null.
+/// Address of an answer to a client. Refs are as the client wrote them; empty means null.
 public struct ChannelAddress: Sendable, Hashable {
     public let topic: [UInt8]
     public let joinRef: [UInt8]
@@ -24,7 +24,7 @@ public struct ChannelAddress: Sendable, Hashable {
     }
 }
 
-/// Why a channel ends, in words and for programs.
+/// Reason why a channel ends, as a code for programs and as a text.
 public struct ChannelEnding: Sendable, Hashable {
     public let code: String
     public let text: String
@@ -35,7 +35,7 @@ public struct ChannelEnding: Sendable, Hashable {
     }
 }
 
-/// The steps that the machine wants taken, in this order.
+/// Step that the channel machine wants its caller to take. Steps are taken in their order.
 public enum ChannelAction: Sendable, Hashable {
     /// Answer the heartbeat with this ref.
     case heartbeat(ref: [UInt8])
@@ -43,32 +43,34 @@ public enum ChannelAction: Sendable, Hashable {
     case replyOK(ChannelAddress)
     /// Reply `error` with `unmatched topic`.
     case replyUnmatched(ChannelAddress)
-    /// Check the join in the frame at hand, and tell of it with `joinSucceeded` or `joinFailed`.
+    /// Check the join in the current frame, and report the result with `joinSucceeded` or `joinFailed`.
     case startJoin(ChannelID)
     /// Reply `ok` to the join, with its bindings.
     case acceptJoin(ChannelID, ChannelAddress)
     /// Reply `error` to the join.
     case refuseJoin(ChannelAddress, reason: String)
-    /// Reply `error` to the join for its number, after the same pause as other refused joins.
+    /// Reply `error` to a join beyond the maximum number of channels, after the same pause as for other refused joins.
     case refuseSurplusJoin(ChannelAddress)
     /// The join is answered: pushes to the channel may begin.
     case open(ChannelID)
-    /// Verify the token in the frame at hand, and tell of it with `refreshSucceeded` or `refreshFailed`.
+    /// Verify the token in the current frame, and report the result with `refreshSucceeded` or `refreshFailed`.
     case startRefresh(ChannelID, number: UInt16)
-    /// Handle the frame at hand as a message to this channel.
+    /// Handle the current frame as a message to this channel.
     case push(ChannelID)
-    /// Forget the channel: its subscriptions, timers, and what is still being checked for it. Its client may come back.
+    /// Forget the channel: its subscriptions, its timers, and the checks that still run for it. Its client may come
+    /// back.
     case stop(ChannelID)
-    /// Forget the channel likewise; its client said that it goes.
+    /// Forget the channel in the same way. Its client said that it leaves.
     case leave(ChannelID)
-    /// Push `phx_close`; ref and join_ref are the address's join_ref.
+    /// Push `phx_close`, with the address's join_ref as ref and join_ref.
     case close(ChannelAddress)
-    /// Push `phx_error` likewise.
+    /// Push `phx_error`, with the address's join_ref as ref and join_ref.
     case fail(ChannelAddress)
     /// Push `system` with status `error` and extension `system`.
     case systemError(ChannelAddress, ChannelEnding)
-    /// Decode this frame and give it to the machine, before anything else the client sent.
+    /// Decode this frame and give it to the machine, before anything else that the client sent.
     case resume(WaitingFrame)
-    /// More frames wait for a join than are kept. The frame at hand was dropped; its sender is told by closing the socket.
+    /// More frames wait for a join than are kept. The current frame was dropped; the caller tells the client by closing
+    /// the socket.
     case tooManyWaiting
 }

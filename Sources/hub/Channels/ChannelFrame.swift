@@ -1,6 +1,6 @@
 import Bytes
 
-/// The kinds of frames, by what they ask of their channel.
+/// Kind of a frame, by its request to the channel.
 public enum ChannelRequest: Sendable, Hashable {
     case join
     case leave
@@ -9,18 +9,18 @@ public enum ChannelRequest: Sendable, Hashable {
     case token
     /// `access_token` with a null: nothing to do.
     case noToken
-    /// A broadcast, presence, or anything else that a joined channel is given.
+    /// A broadcast, a presence, or anything else that only a joined channel gets.
     case push
 }
 
-/// A decoded frame of a client, borrowed. Refs are whatever the client's refs are written as; empty means none.
+/// Decoded frame of a client, borrowed. Refs have the form in which the client writes them; empty means none.
 public struct ChannelFrame: ~Escapable {
     public let request: ChannelRequest
     public let topic: RawSpan
     public let joinRef: RawSpan
     public let ref: RawSpan
     public let token: RawSpan
-    /// The frame as it came, which is kept when it has to wait for its channel.
+    /// Frame as it came, which is kept if it must wait for its channel.
     public let whole: RawSpan
     public let isBinary: Bool
 
@@ -39,7 +39,7 @@ public struct ChannelFrame: ~Escapable {
     }
 }
 
-/// A frame that waited until its channel's join was decided.
+/// Frame that waited until its channel's join was decided.
 public struct WaitingFrame: Sendable, Hashable {
     public let bytes: [UInt8]
     public let isBinary: Bool

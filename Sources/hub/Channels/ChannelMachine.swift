@@ -1,9 +1,9 @@
 import Bytes
 
-/// The maxima of one socket's channels, decided by the caller.
+/// Limits of one socket's channels, set by the caller.
 public struct ChannelLimits: Sendable, Hashable {
     public var maximumChannels: UInt32
-    /// Of all frames that wait for joins.
+    /// Maximum number of frames that wait for joins, in all channels together.
     public var maximumWaitingFrames: UInt16
     public var maximumWaitingBytes: UInt32
 
@@ -14,15 +14,17 @@ public struct ChannelLimits: Sendable, Hashable {
     }
 }
 
-/// The channels of one socket. In: decoded frames of the client, and what became of joins and tokens. Out: actions, in
-/// order. It has no clock and reads no JSON.
+/// State machine of one socket's channels. Its input is the client's decoded frames and the results of joins and token
+/// checks. Its output is actions, in order. The machine has no clock and reads no JSON.
 ///
-/// A join is decided elsewhere and takes its time. Until then frames of its topic wait, and come back in order as
-/// `resume`; the rest of the socket goes on. So a leave or a second join during a join mean what they mean after it.
+/// The caller decides a join, which takes time. Until then the frames of the join's topic wait, and come back in order
+/// as `resume`; the rest of the socket goes on. So a leave or a second join during a join has the same effect as after
+/// it.
 public struct ChannelMachine: ~Copyable, Sendable {
-    /// Others hold for what is asked for from then on.
+    /// Limits of the channels. A change applies to later requests.
     public var limits: ChannelLimits
-    /// The reference closes a channel that a second join replaces. Clients of version 1 take that close for the new one's.
+    /// True if a channel that a second join replaces is closed, as by the reference server. Clients of version 1 take
+    /// that close for the new channel's.
     private let closesReplaced: Bool
     private var hasTried = false
     private var slots: [ChannelSlot] = []
@@ -35,20 +37,20 @@ public struct ChannelMachine: ~Copyable, Sendable {
         self.closesReplaced = closesReplaced
     }
 
-    /// Channels that are joined or being joined.
+    /// Number of channels that are joined or being joined.
     public var channelCount: Int {
         var count = 0
         for slot in slots where slot.state != .free { count += 1 }
         return count
     }
 
-    /// Places that memory is held for.
+    /// Number of slots for which memory is held.
     var capacity: Int { slots.capacity }
 
-    /// Whether the client ever tried to join; one that did and has no channels left is idle.
+    /// True if the client ever tried to join. A client that tried and has no channels left is idle.
     public var hasTriedToJoin: Bool { hasTried }
 
-    /// A channel's topic and join_ref; nil when it has ended.
+    /// Returns a channel's topic and join_ref; nil if the channel has ended.
     public func address(of id: ChannelID) -> ChannelAddress? {
         guard let slot = slot(of: id) else { return nil }
         return slots[slot].address(ref: [])
@@ -59,14 +61,14 @@ public struct ChannelMachine: ~Copyable, Sendable {
         return slots[slot].state == .joined
     }
 
-    /// The channels that are joined or being joined, for messages to all of them.
+    /// Channels that are joined or being joined, for messages to all of them.
     public var channels: [ChannelID] {
         slots.indices.filter { slots[$0].state != .free }.map { id(of: $0) }
     }
 
     // MARK: Frames
 
-    /// The channel that a push to this topic goes to. Nil where that is for `handle` to say: the topic is not joined, or not yet.
+    /// Returns the channel for a push to this topic. Nil if the topic is not joined, or not yet: `handle` then decides.
     public func joined(_ topic: RawSpan) -> ChannelID? {
         guard let slot = slot(topic: topic), slots[slot].state == .joined else { return nil }
         return id(of: slot)
@@ -111,7 +113,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startJoin(id(of: free)))
     }
 
-    /// The old incarnation ends now, and the client hears of it after the new one's reply.
+    /// Starts a join in place of a joined channel. The old incarnation ends now; its client hears of that after the new
+    /// one's reply.
     private mutating func replace(_ slot: Int, by frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         precondition(slots[slot].state == .joined, "frames wait for what is replaced")
         actions.append(.stop(id(of: slot)))
@@ -121,7 +124,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startJoin(id(of: slot)))
     }
 
-    /// A leave of an earlier incarnation is ignored.
+    /// Ends a channel at its client's request. A leave of an earlier incarnation is ignored.
     private mutating func leave(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let address = slots[slot].address(ref: frame.ref.copied())
         if !frame.joinRef.isEmpty, !address.joinRef.isEmpty, frame.joinRef.copied() != address.joinRef { return }
@@ -133,7 +136,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Joins
 
-    /// `token` is what the channel was joined with, so that it is known when it comes again.
+    /// Accepts a join. `token` is the token of the join, by which the machine recognizes the same token later.
     public mutating func joinSucceeded(_ id: ChannelID, token: RawSpan, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return }
         let pending = slots[slot].finishJoin()
@@ -146,7 +149,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         resume(pending, into: &actions)
     }
 
-    /// Told when the client is to hear of it, which for most reasons is after a pause.
+    /// Refuses a join. The caller calls this when the client is to be told, which for most reasons is after a pause.
     public mutating func joinFailed(_ id: ChannelID, reason: String, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return }
         let address = slots[slot].address(ref: slots[slot].pending?.ref ?? [])
@@ -191,7 +194,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Tokens
 
-    /// The key of an API is no user's token, and the token the channel has is no news.
+    /// Starts a check of a new token. The machine ignores API keys, which are no user's token, and the token that the
+    /// channel already has.
     private mutating func refresh(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let isKey = frame.token.byteCount >= 3 && frame.token.extracting(0..<3).equals("sb_")
         let token = ChannelSlot.hash(frame.token)
@@ -201,13 +205,13 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startRefresh(id(of: slot), number: slots[slot].refreshes))
     }
 
-    /// Whether the token is still the channel's latest, so that its claims take effect.
+    /// True if the token is still the channel's latest, so that its claims take effect.
     public func refreshSucceeded(_ id: ChannelID, number: UInt16) -> Bool {
         guard let slot = slot(of: id) else { return false }
         return slots[slot].refreshes == number
     }
 
-    /// A token that has been followed by another one is of no importance any more.
+    /// Ends a channel whose new token failed. The failure is ignored if another token has followed.
     public mutating func refreshFailed(
         _ id: ChannelID, number: UInt16, _ ending: ChannelEnding, into actions: inout [ChannelAction]
     ) {
@@ -217,7 +221,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Ends
 
-    /// The channel ends for a reason the client is told: an expired token, lost rights, a rate limit.
+    /// Ends a channel for a reason that the client is told: an expired token, lost rights, a rate limit.
     public mutating func expel(_ id: ChannelID, _ ending: ChannelEnding, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joined else { return }
         let address = slots[slot].address(ref: [])
@@ -227,7 +231,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.close(address))
     }
 
-    /// Something of ours failed in the channel: the client joins again.
+    /// Ends a channel in which the hub itself failed. The client joins again.
     public mutating func crash(_ id: ChannelID, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id) else { return }
         if slots[slot].state == .joining {
@@ -239,7 +243,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.fail(address))
     }
 
-    /// The socket is gone, and nobody is there to be told.
+    /// Ends all channels, because the socket is gone. No client is there to be told.
     public mutating func socketGone(into actions: inout [ChannelAction]) {
         for id in channels { actions.append(.stop(id)) }
         slots = []
@@ -258,7 +262,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         shrink()
     }
 
-    /// A socket without channels needs no memory for them.
+    /// Frees the memory of unused slots: a socket without channels needs none.
     private mutating func shrink() {
         while slots.last?.state == .free { slots.removeLast() }
         if slots.isEmpty { slots = [] }
@@ -287,7 +291,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     private func slot(topic: RawSpan) -> Int? {
         if slots.isEmpty { return nil }
         let hash = ChannelSlot.hash(topic)
-        // By index: a slot that is handed to a closure is copied, with everything it refers to.
+        // The loop uses indices: a slot that is handed to a closure is copied, with everything that it refers to.
         for slot in slots.indices
         where slots[slot].topicHash == hash && slots[slot].state != .free && slots[slot].hasTopic(topic) {
             return slot

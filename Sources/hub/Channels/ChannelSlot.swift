@@ -1,17 +1,17 @@
 import Bytes
 
-/// One channel's place. Small, as there is one for every client: topic and join_ref share an array.
+/// State of one channel. It is small, because every client has at least one: topic and join_ref share an array.
 struct ChannelSlot: Sendable {
     enum State: UInt8 {
         case free, joining, joined
     }
 
-    /// The topic, then the join_ref.
+    /// Bytes of the topic, then those of the join_ref.
     private var text: [UInt8] = []
     var topicHash: UInt64 = 0
-    /// Hash of the token the channel has. Who makes two tokens collide keeps the older one.
+    /// Hash of the channel's token. A client that makes two tokens collide keeps the older one.
     var token: UInt64 = 0
-    /// One while it is being joined, else none: an array, because an empty one takes a word.
+    /// One element while the channel is being joined, else none. An array, because an empty array takes one word.
     private var pendings: [PendingJoin] = []
     private var topicLength: UInt32 = 0
     private(set) var incarnation: UInt32 = 0
@@ -57,7 +57,7 @@ struct ChannelSlot: Sendable {
         return unsafe text.span.bytes.extracting(0..<topic.byteCount).equals(topic)
     }
 
-    /// A join without a join_ref goes by its ref, which is the same number in every client.
+    /// Returns the address of a join. A join without a join_ref uses its ref, which is the same number in every client.
     static func joinAddress(_ frame: borrowing ChannelFrame) -> ChannelAddress {
         let ref = frame.ref.copied()
         return ChannelAddress(
@@ -71,7 +71,7 @@ struct ChannelSlot: Sendable {
     }
 }
 
-/// A join that is still to be decided, with the frames that wait for it.
+/// Join that is not decided yet, with the frames that wait for it.
 struct PendingJoin: Sendable {
     let ref: [UInt8]
     /// The join_ref of the channel that this one replaces, if its client is to be told.

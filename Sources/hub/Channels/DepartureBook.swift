@@ -1,6 +1,6 @@
 import Bytes
 
-/// A place in the event log.
+/// Position in the event log.
 public struct LogMark: Hashable, Sendable {
     public var epoch: UInt64
     public var offset: UInt64
@@ -11,7 +11,7 @@ public struct LogMark: Hashable, Sendable {
     }
 }
 
-/// Whose channel it is and what it is for: of the same login, for the same topic and bindings.
+/// Identity of a channel across sockets: channels of the same login with the same topic and bindings have the same key.
 public struct DepartureKey: Hashable, Sendable {
     let high: UInt64
     let low: UInt64
@@ -22,28 +22,28 @@ public struct DepartureKey: Hashable, Sendable {
     }
 }
 
-/// Where channels stand whose clients may come back: of those that are here, and for a while of those whose sockets went
-/// without a word. In: who came, what it has certainly got, who went. Out: where somebody who comes goes on. It has no
-/// clock.
+/// Positions of channels whose clients may come back. The book has channels that are here and, for a grace period,
+/// channels whose sockets broke without a leave. It is told of arrivals, acknowledged positions and departures, and
+/// says from where a joining client resumes. It has no clock.
 ///
-/// Clients count their messages for as long as they live, across all of their sockets. So who begins with a higher number
-/// than a channel's client had come to may be the same one; who begins anew is another. Several clients of one login
-/// (windows of a browser) cannot be told apart for sure: who comes goes on where the one that has got least stood, so that
-/// what may come twice does, and nothing is left out.
+/// A client numbers its messages for as long as it lives, across all of its sockets. So a client whose first number is
+/// higher than a channel's last one may be the same client; a client that begins at one is another. Several clients of
+/// one login (windows of a browser) cannot be told apart for sure. A joining client then resumes from the lowest of
+/// their positions: some changes may come twice, and none is left out.
 public struct DepartureBook: Sendable {
-    /// A channel's place in the book, for as long as it is here.
+    /// Index of a channel's entry in the book, valid while the channel is here.
     public typealias Place = UInt32
 
     public struct Claim: Hashable, Sendable {
         public let mark: LogMark
-        /// Something that was missing had not been told.
+        /// True if something was missing and the client was not told.
         public let owesLoss: Bool
-        /// Where it is in the book from here on, as one that is here; nil where there is no room.
+        /// Index of the entry that the client has from here on; nil if the book has no room.
         public let place: Place?
     }
 
-    /// Answer about a joining client, from its message numbers and this book. The book has a maximum and drops entries. A
-    /// client that continues gets the place it left, or `unknown`, which the client must be told.
+    /// Answer about a joining client, from its message numbers and this book. The book has a maximum and drops entries.
+    /// A client that continues gets the place it left, or `unknown`, which the client must be told.
     public enum Arrival: Hashable, Sendable {
         /// The client's first message ever: there is nothing that it could have missed.
         case begins
@@ -53,7 +53,7 @@ public struct DepartureBook: Sendable {
         case unknown
     }
 
-    /// The client's address and socket, against which an entry counts.
+    /// Address and socket of a client, against which an entry counts.
     public struct Taker: Hashable, Sendable {
         let address: UInt32
         let socket: UInt32
@@ -64,35 +64,36 @@ public struct DepartureBook: Sendable {
         }
     }
 
-    /// What somebody has got, and whether something that was missing had not been told.
+    /// Position that a client has acknowledged, and whether the client was not told of something missing.
     public typealias Stand = (mark: LogMark, owesLoss: Bool)
 
     struct Entry: Sendable {
         enum Standing: UInt8 { case free, here, gone }
 
         var standing = Standing.free
-        /// That of its loop until it has one of its own.
+        /// True if the entry has a mark of its own. Until then its loop's mark applies.
         var hasOwnMark = false
         var owesLoss = false
         var loop: UInt16 = 0
-        /// The highest number of its client's messages that was seen.
+        /// Highest number seen among the messages of the entry's client.
         var lastRef: UInt32 = 0
         var key = DepartureKey(high: 0, low: 0)
         var mark = LogMark(epoch: 0, offset: 0)
         /// Expiry in seconds on the clock of the book's owner, which never jumps.
         var expires: Int64 = 0
         var taker = Taker(address: 0, socket: 0)
-        /// It had gone, and a restart has given it its time anew.
+        /// True if the entry was gone at a restart, which has given it a new grace period.
         var outlivedRestart = false
-        /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
+        /// Time at which a joining client was taken for the entry's client, on the clock of the entry's loop; 0 for
+        /// never.
         var succeeded: UInt64 = 0
-        /// It has not answered yet whether it is somebody beside another one of its key: one that was taken for it before a
-        /// restart came, or that had come further than it when it arrived. A loop that stood still may read what a client
-        /// said on a socket that it left long ago.
+        /// True if the entry's client may be the same as that of another entry with the same key, and has not answered
+        /// since. That is so if a joining client was taken for it before a restart, or if another entry had a higher
+        /// number when it arrived. A loop that stood still may read messages of a socket that the client left long ago.
         var isDoubtful = false
-        /// When it arrived so.
+        /// Time at which the entry arrived in doubt.
         var doubtedAt: UInt64 = 0
-        /// The next of the same key; its own number for none.
+        /// Index of the next entry with the same key; the entry's own index if there is none.
         var next: UInt32 = 0
         var isDirty = false
     }
@@ -101,7 +102,7 @@ public struct DepartureBook: Sendable {
     var entries: [Entry] = []
     private var free: [UInt32] = []
     private var firsts: [DepartureKey: UInt32] = [:]
-    /// Those that have gone, with when each expires, in that order; those before the head are done with.
+    /// Entries that have gone, with their expiry, in order of expiry. Entries before `leavingHead` are done.
     private var leaving: [(place: UInt32, expires: Int64)] = []
     private var leavingHead = 0
     public private(set) var goneCount = 0
@@ -111,13 +112,13 @@ public struct DepartureBook: Sendable {
     private var takenBySocket: [UInt32: Int] = [:]
     /// Seed that decides which entries are considered for an eviction.
     private var lot: UInt64 = 1
-    /// What each loop's channels have got that have no mark of their own.
+    /// Positions that the channels of each loop have acknowledged, for channels without a mark of their own.
     private(set) var loopMarks: [LogMark?]
     private var doubted: Set<UInt32> = []
     var dirty: [UInt32] = []
-    /// Where what was written down for sure is somebody.
+    /// Entries that are certainly in use on the disk.
     var written: Set<UInt32> = []
-    /// What was given to be written last: who is somebody there, and who is nobody any more.
+    /// Entries that were last given to be written: those in use, and those that are free now.
     var underWay: (kept: [UInt32], left: [UInt32]) = ([], [])
     var marksAreDirty = false
 
@@ -131,7 +132,7 @@ public struct DepartureBook: Sendable {
 
     // MARK: Who is here
 
-    /// Returns the place of a new entry; nil if there is no room. Its client is `unknown` when it returns.
+    /// Adds an entry and returns its index; nil if there is no room. The client is then `unknown` when it comes back.
     public mutating func arrive(
         _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
         now: UInt64
@@ -150,8 +151,8 @@ public struct DepartureBook: Sendable {
         return place
     }
 
-    /// What its client has certainly got: all before the mark, or, without one, all before its loop's.
-    /// `heard`: something came from it after that.
+    /// Records the position that an entry's client has acknowledged: the mark, or its loop's mark if that is nil.
+    /// `heard` is a time after which something came from the client.
     public mutating func stand(
         _ place: Place, at mark: LogMark?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
@@ -164,7 +165,7 @@ public struct DepartureBook: Sendable {
         touch(place)
     }
 
-    /// Who is heard after it was doubted is somebody.
+    /// Ends a doubt: a client that is heard after the doubt began is a client of its own.
     private mutating func hear(_ place: Place, _ heard: UInt64) {
         if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
         if heard > entries[Int(place)].doubtedAt { entries[Int(place)].isDoubtful = false }
@@ -176,14 +177,14 @@ public struct DepartureBook: Sendable {
         marksAreDirty = true
     }
 
-    /// It left with a word, and is not expected back.
+    /// Removes the entry of a client that said goodbye, and is not expected back.
     public mutating func leave(_ place: Place) {
         precondition(entries[Int(place)].standing == .here, "who is not here cannot leave")
         release(place)
     }
 
-    /// Its socket went. `heard`: something came from its client after that; if that was after somebody was taken for it, it
-    /// was another.
+    /// Marks an entry as gone, because its socket broke. `heard` is a time after which something came from its client.
+    /// If that is after another client was taken for this one, the two are different clients.
     public mutating func depart(_ place: Place, owesLoss: Bool, heard: UInt64, until expires: Int64) {
         precondition(entries[Int(place)].standing == .here, "who is not here cannot go")
         hear(place, heard)
@@ -205,9 +206,10 @@ public struct DepartureBook: Sendable {
 
     // MARK: Who comes
 
-    /// Tells whether a client begins or goes on, and where, by the number of its first message on its socket.
+    /// Decides from the number of a client's first message on its socket whether the client begins or resumes, and
+    /// where.
     ///
-    /// - Parameter key: nil of a client that could not be told from others, and so is not in the book.
+    /// - Parameter key: nil for a client that cannot be told from others, and so is not in the book.
     public mutating func arrival(
         _ key: DepartureKey?, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
     ) -> Arrival {
@@ -229,13 +231,13 @@ public struct DepartureBook: Sendable {
         forEach(of: key) { place, entry in
             guard mayBe(entry), entry.succeeded == 0, let mark = mark(of: entry) else { return }
             let least = claimed.map { $0.mark.offset < mark.offset ? $0.mark : mark } ?? mark
-            // Where a log was begun anew, its offsets say nothing about those before: the other one may be further back.
+            // If a log was begun anew, offsets of the two epochs cannot be compared: the other one may be further back.
             let isOfAnotherLog = claimed.map { $0.mark.epoch != mark.epoch } ?? false
             claimed = (least, entry.owesLoss || claimed?.owesLoss == true || isOfAnotherLog)
             if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }
         }
         guard let claimed, let closest else { return nil }
-        // Whoever of the others comes later may be the one that stood there.
+        // A client that comes later for one of the other entries may be the client that stood at this mark.
         var others: [UInt32] = []
         forEach(of: key) { place, entry in
             if place != closest, entry.standing == .gone, mayBe(entry) { others.append(place) }
@@ -251,8 +253,8 @@ public struct DepartureBook: Sendable {
             place: takeOver(closest, from: claimed, key, of: taker, firstRef, loop, now))
     }
 
-    /// Whether somebody's numbers go on here of whom it is not doubted that it is somebody. Then it is that one, and not the
-    /// one that has most likely come back as it, whose place would put it back to long before.
+    /// True if the client's numbers continue those of an entry that is not in doubt. The client is then that one. A
+    /// doubtful entry has most likely come back under another entry, and would put the client back by far.
     private func hasPredecessor(of firstRef: UInt32, _ key: DepartureKey) -> Bool {
         var isFound = false
         forEach(of: key) { _, entry in
@@ -262,11 +264,11 @@ public struct DepartureBook: Sendable {
         return isFound
     }
 
-    /// So many messages of a client may never have come before its socket was cut.
+    /// Number of a client's messages that may never have arrived before its socket was cut.
     private static let lostOnTheWay: UInt32 = 8
 
-    /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
-    /// entered anew.
+    /// Returns the entry to a client that left `place` and joins again on the same socket. If another client was taken
+    /// for it meanwhile, adds a new entry.
     public mutating func comeBack(
         to place: Place?, _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at stand: Stand,
         now: UInt64
@@ -280,8 +282,8 @@ public struct DepartureBook: Sendable {
         return takeOver(place, from: stand, key, of: taker, lastRef, loop, now)
     }
 
-    /// What is known of whoever comes is never less than what was known of the one that went: the process may end
-    /// right now.
+    /// Gives an entry to a joining client. The book never knows less of this client than of the one that went, because
+    /// the process may end at any moment.
     private mutating func takeOver(
         _ place: Place, from stand: Stand, _ key: DepartureKey, of taker: Taker, _ firstRef: UInt32,
         _ loop: Int, _ now: UInt64
@@ -309,8 +311,8 @@ public struct DepartureBook: Sendable {
         return place
     }
 
-    /// Those on a loop of whom it is doubted that they are there: if they are, they are others, and are to say so. Until
-    /// they have, or have gone: what was under way when they were asked first says nothing.
+    /// Returns the doubtful entries of a loop, whose clients must show that they are clients of their own. The loop
+    /// asks until they have answered or gone: messages that were under way at the first question prove nothing.
     public mutating func takeDoubted(on loop: Int) -> [Place] {
         doubted = doubted.filter { place in
             let entry = entries[Int(place)]
@@ -332,7 +334,7 @@ public struct DepartureBook: Sendable {
 
     // MARK: Room
 
-    /// Those whose time is over are forgotten.
+    /// Removes the entries whose grace period is over.
     public mutating func expire(now: Int64) {
         while leavingHead < leaving.count, leaving[leavingHead].expires <= now { forgetFirst() }
         if leavingHead > 1024, leavingHead * 2 > leaving.count {
@@ -347,19 +349,22 @@ public struct DepartureBook: Sendable {
         if isGone(place, until: expires) { release(place) }
     }
 
-    /// True if the place still belongs to the entry that is gone until `expires`; another entry may have taken the place since.
+    /// True if the place still belongs to the entry that is gone until `expires`; another entry may have taken the
+    /// place since.
     private func isGone(_ place: UInt32, until expires: Int64) -> Bool {
         entries[Int(place)].standing == .gone && entries[Int(place)].expires == expires
     }
 
-    /// Removes entries that came back or were dropped from the list of gone entries, before the list grows beyond the book.
+    /// Removes entries that came back or were dropped from the list of gone entries, before the list grows beyond the
+    /// book.
     private mutating func dropPast() {
         guard leaving.count - leavingHead > 2 * maximum + 1024 else { return }
         leaving = leaving[leavingHead...].filter { isGone($0.place, until: $0.expires) }
         leavingHead = 0
     }
 
-    /// Returns how many entries were dropped before their time, and how many clients found no room, since the last call.
+    /// Returns how many entries were dropped before their time, and how many clients found no room, since the last
+    /// call.
     public mutating func takeEvicted() -> Int {
         defer { evicted = 0 }
         return evicted
@@ -383,8 +388,9 @@ public struct DepartureBook: Sendable {
         return free.popLast()
     }
 
-    /// Returns the entry that makes room for a newcomer: the gone entry whose address, and then whose socket, takes most of the
-    /// book. Nil if that is the newcomer. Only a sample is considered, so that a crowd costs no more than a few.
+    /// Returns the entry that makes room for a newcomer: the gone entry whose address, and then whose socket, takes
+    /// most of the book. Nil if that is the newcomer. Only a sample is considered, so that a crowd costs no more than a
+    /// few.
     private mutating func dispensable(for taker: Taker, onlyOfAddress: Bool) -> UInt32? {
         var best: (place: UInt32, weight: Weight)?
         let newcomer = weight(of: taker)
@@ -402,7 +408,7 @@ public struct DepartureBook: Sendable {
                 best = (place, weight)
                 continue
             }
-            // Among equal takers, the longest gone.
+            // Among equal takers, the one that is gone longest.
             let isLonger = expires < entries[Int(known.place)].expires
             if known.weight < weight || known.weight == weight && isLonger { best = (place, weight) }
         }
@@ -466,7 +472,7 @@ public struct DepartureBook: Sendable {
         entries[Int(before)].next = entry.next == place ? before : entry.next
     }
 
-    /// It is not known what of it was written last.
+    /// Marks all entries as not written, because nothing shows what was written last.
     public mutating func touchAll() {
         marksAreDirty = true
         underWay = ([], [])
@@ -481,7 +487,7 @@ public struct DepartureBook: Sendable {
 
     // MARK: After a restart
 
-    /// What a former process wrote down. All that were here have gone with it.
+    /// Restores the entries that an earlier process wrote. All entries that were here are now gone.
     mutating func restore(_ written: [Entry?], _ marks: [LogMark?], now: Int64, until expires: Int64) {
         precondition(entries.isEmpty, "a book that was begun is not restored")
         for var entry in written.prefix(maximum) {
@@ -498,9 +504,10 @@ public struct DepartureBook: Sendable {
             }
             entry.standing = .gone
             entry.hasOwnMark = true
-            // The time that the hub was away is nobody's fault. Once: a client that has come back meanwhile may have left
-            // an entry that stands where it stood before, and would be put back there for as long as restarts follow.
-            // Not later than those who go from now on: they leave in that order.
+            // The absence of the hub does not count against a client, but only once. A client that has come back may
+            // have left an entry at its former position. With every restart, that entry would put the client back
+            // there. The new expiry is not later than that of clients that leave from now on, because the list is in
+            // order.
             entry.expires = isHere || !entry.outlivedRestart ? expires : min(entry.expires, expires)
             entry.outlivedRestart = true
             entries[Int(place)] = entry

@@ -1,13 +1,13 @@
 import Bytes
 
-/// How a book of departures is written down: records of one size, each by itself whole or nothing, so that a process may
-/// end at any moment.
+/// Stored form of a departure book: records of one size. Each record is whole or does not count, so that the process
+/// may end at any moment.
 extension DepartureBook {
     public static let recordBytes = 64
-    /// Before the entries: what the keys are hashed with, then the loops' marks.
+    /// Number of records before the entries: the secret for the keys, then the loops' marks.
     static let headRecords = 256
 
-    /// What keys are hashed with; another book's keys mean nothing.
+    /// Secret with which keys are hashed. Keys of a book with another secret have no meaning.
     public struct Secret: Hashable, Sendable {
         public let first: UInt64
         public let second: UInt64
@@ -18,9 +18,9 @@ extension DepartureBook {
         }
     }
 
-    /// What has changed since it was asked last: bytes, and where in the file they belong. In this order: the process may end
-    /// between any two of them. Who has a mark of its own has it before its loop's moves on, and who went for another is
-    /// let go of, or its place taken, when that one is written down.
+    /// Returns the changes since the last call: bytes, and their place in the file. They must be written in this order,
+    /// because the process may end between any two. An entry gets a mark of its own before its loop's mark moves on. An
+    /// entry that another one replaces is released, or its index reused, only after the other one is written.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
         written.formUnion(underWay.kept)
@@ -55,18 +55,18 @@ extension DepartureBook {
 
     private func isFree(_ place: UInt32) -> Bool { entries[Int(place)].standing == .free }
 
-    /// The file's first record.
+    /// Returns the file's first record.
     public static func head(_ secret: Secret) -> [UInt8] {
         Record(words: [magic, secret.first, secret.second]).bytes
     }
 
-    /// Nil where this is no such file.
+    /// Returns the secret of a file; nil if the file is not a departure book.
     public static func secret(in file: RawSpan) -> Secret? {
         guard let head = Record(file, 0), head.words[0] == magic else { return nil }
         return Secret(first: head.words[1], second: head.words[2])
     }
 
-    /// What is not whole is as if it had never been.
+    /// Restores the book from a file. A record that is not whole counts as absent.
     public mutating func restore(_ file: RawSpan, now: Int64, until expires: Int64) {
         let marks: [LogMark?] = (1..<Self.headRecords).map { number in
             guard let record = Record(file, number), record.words[0] == 1 else { return nil }
@@ -77,11 +77,11 @@ extension DepartureBook {
         restore(written, marks, now: now, until: expires)
     }
 
-    /// With the version of the format.
+    /// Number at the beginning of each file, with the version of the format.
     private static let magic: UInt64 = 0x0100_4441_5645_4c54
 
     private struct Record {
-        /// Seven, and what they add up to.
+        /// Seven words. In the file, their checksum follows.
         var words: [UInt64]
 
         init(words: [UInt64]) { self.words = words + Array(repeating: 0, count: 7 - words.count) }

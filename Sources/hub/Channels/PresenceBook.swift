@@ -1,10 +1,11 @@
 import Bytes
 
-/// The presence of a project's topics, as one loop knows it. In: what this loop's channels track, and what other loops
-/// say theirs do. Out: changes for the other loops, and for members a state and then one difference a turn.
+/// Presence in a project's topics, as one loop knows it. The input is the presences that this loop's channels track,
+/// and the changes of other loops. The output is changes for the other loops, and for members a state and then one
+/// difference a turn.
 ///
-/// Only the loop that owns a channel speaks for it, and what it says arrives in order, so all loops end up with the same,
-/// in the same order, byte for byte.
+/// Only the loop that owns a channel reports its presence, and its reports arrive in order. So all loops end up with
+/// the same presences in the same order, byte for byte.
 public struct PresenceBook: ~Copyable, Sendable {
     private struct Tracked {
         let topic: Int
@@ -17,7 +18,7 @@ public struct PresenceBook: ~Copyable, Sendable {
     private var free: [Int] = []
     private var numbers: [TopicName: Int] = [:]
     private var trackers: [PresenceTracker: Tracked] = [:]
-    /// Topics whose members are to be told.
+    /// Topics whose members must be told of changes.
     private var changed: [Int] = []
 
     public init(_ limits: PresenceLimits) { self.limits = limits }
@@ -27,12 +28,13 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     public func isTracking(_ tracker: PresenceTracker) -> Bool { trackers[tracker] != nil }
 
-    /// The number of those who are present now.
+    /// Returns the number of presences in a topic now.
     public func count(in topic: TopicName) -> Int { numbers[topic].map { topics[$0].presentCount } ?? 0 }
 
     // MARK: This loop's channels
 
-    /// `key` is UTF-8, `payload` a JSON object, or empty for one without members. Nil when it is what is tracked already.
+    /// Tracks a presence. Returns nil if the same one is tracked already. `key` is UTF-8; `payload` is a JSON object,
+    /// or empty for one without members.
     public mutating func track(
         _ tracker: PresenceTracker, in topic: TopicName, key: RawSpan, payload: RawSpan, ref: PresenceRef
     ) throws(PresenceRefusal) -> PresenceChange? {
@@ -50,7 +52,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         return change
     }
 
-    /// Nil when it tracked nothing.
+    /// Ends the presence of a tracker. Returns nil if there was none.
     public mutating func untrack(_ tracker: PresenceTracker) -> PresenceChange? {
         guard let tracked = trackers[tracker] else { return nil }
         let change = PresenceChange(
@@ -76,7 +78,8 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     // MARK: Other loops' channels
 
-    /// Changes of one loop come in the order it made them. What is known already, or was never known, changes nothing.
+    /// Applies a change of another loop. Changes of one loop come in the order in which it made them. A presence that
+    /// is already known, or the end of one that is not, changes nothing.
     public mutating func apply(_ change: PresenceChange) {
         if let known = trackers[change.tracker] {
             if known.ref == change.joined?.ref { return }
@@ -91,7 +94,8 @@ public struct PresenceBook: ~Copyable, Sendable {
         trackers[change.tracker] = Tracked(topic: number, key: change.key, ref: joined.ref)
     }
 
-    /// The presence of a loop's channels as changes, for a loop that comes late: in the order in which they were tracked.
+    /// Returns the presences of a loop's channels as changes, for a loop that comes late: in the order in which they
+    /// were tracked.
     public func changes(of loop: UInt16) -> [PresenceChange] {
         let tracked = trackers.filter { $0.key.loop == loop }.sorted { $0.value.ref < $1.value.ref }
         return tracked.map { tracker, tracked in
@@ -114,25 +118,26 @@ public struct PresenceBook: ~Copyable, Sendable {
         return number
     }
 
-    /// Before something comes or goes in it.
+    /// Notes that a topic changes, before a presence comes or goes in it.
     private mutating func note(_ topic: Int) {
         if !topics[topic].isChanged { changed.append(topic) }
     }
 
     // MARK: What members are told
 
-    /// The object of a `presence_state`: what members of the topic have been told so far. Whoever is given it must also be
-    /// given the topic's next difference.
+    /// Appends the object of a `presence_state`: everything that members of the topic have been told so far. A member
+    /// that gets the state must also get the topic's next difference.
     public func appendState(of topic: TopicName, to writer: inout ByteWriter) {
         guard let number = numbers[topic] else { return writer.append("{}") }
         topics[number].appendTold(to: &writer)
     }
 
-    /// Whether members of any topic are to be told of something.
+    /// True if members of any topic must be told of changes.
     public var hasDiffs: Bool { !changed.isEmpty }
 
-    /// The next topic that changed since its members were last told, and the object of their `presence_diff`: all that came
-    /// and all that went, together. Nil when there is no more. Nothing is written for topics nobody listens to here.
+    /// Writes the `presence_diff` object of the next topic that changed since its members were last told: all that came
+    /// and all that went, together. Returns the topic; nil if there is no more. Skips topics that nobody listens to on
+    /// this loop.
     public mutating func takeDiff(
         into writer: inout ByteWriter, isWanted: (TopicName) -> Bool = { _ in true }
     ) -> TopicName? {

@@ -3,12 +3,13 @@ import Bytes
 /// One tracked presence as clients see it, written once and shared by all loops.
 public struct PresenceMeta: Sendable, Hashable {
     public let ref: PresenceRef
-    /// The offset at which the client's own part begins: its members and the closing brace.
+    /// Offset in `json` of the client's own part: its members and the closing brace.
     private let start: UInt16
-    /// An object: `phx_ref`, `phx_ref_prev` if it follows another one, and the members that were tracked.
+    /// JSON object: `phx_ref`, `phx_ref_prev` if this presence follows another one, and the members that the client
+    /// tracked.
     public let json: [UInt8]
 
-    /// `members` end with the brace that closes the object.
+    /// Creates a presence. `members` ends with the brace that closes the object.
     init(_ ref: PresenceRef, previous: PresenceRef?, members: RawSpan) {
         var writer = ByteWriter(capacity: members.byteCount + 80)
         writer.append("{\"phx_ref\":\"")
@@ -36,13 +37,14 @@ public struct PresenceMeta: Sendable, Hashable {
         }
     }
 
-    /// Appends what the client tracked, as an object without space between its tokens.
+    /// Appends the object that the client tracked, without space between its tokens.
     public func appendPayload(to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         writer.append(members)
     }
 
-    /// The members of an object and its closing brace without space between tokens, and without those that are ours to set.
+    /// Appends the members of an object and its closing brace, without space between tokens. Leaves out members that
+    /// only the hub may set.
     static func appendMembers(of payload: RawSpan, to writer: inout ByteWriter) throws(PresenceRefusal) {
         guard !payload.isEmpty else { return writer.append("}") }
         do throws(ByteError) {
@@ -96,10 +98,10 @@ public struct PresenceMeta: Sendable, Hashable {
     }
 }
 
-/// A channel that tracks a presence: it has at most one at a time.
+/// Channel that tracks a presence, at most one at a time.
 public struct PresenceTracker: Sendable, Hashable {
     public let loop: UInt16
-    /// Never given again by its loop while the project lives.
+    /// Number of the channel, which its loop does not reuse while the project lives.
     public let channel: UInt64
 
     public init(loop: UInt16, channel: UInt64) {
@@ -108,35 +110,35 @@ public struct PresenceTracker: Sendable, Hashable {
     }
 }
 
-/// A change of one tracker, for the other loops and for whoever writes it down.
+/// Change of one tracker's presence, for the other loops and for code that records it.
 public struct PresenceChange: Sendable, Hashable {
     public let tracker: PresenceTracker
     public let topic: TopicName
-    /// A JSON string, with its quotes.
+    /// Key as a JSON string, with its quotes.
     public let key: [UInt8]
-    /// Nil when it is gone now.
+    /// Presence from now on; nil if it has ended.
     public let joined: PresenceMeta?
-    /// Nil when it was not there before.
+    /// Presence before the change; nil if there was none.
     public let left: PresenceMeta?
 
-    /// The memory that it takes while it is on its way.
+    /// Memory that the change takes while it is on its way.
     public var byteCount: Int { 128 + key.count + (joined?.json.count ?? 0) }
 }
 
-/// Why a presence is not tracked.
+/// Reason why a presence is not tracked.
 public enum PresenceRefusal: Error, Sendable, Hashable {
     case notAnObject
     case tooLarge
-    /// The topic has as many as are kept.
+    /// The topic has the maximum number of presences.
     case topicFull
     case tooManyTopics
 }
 
-/// The maxima of a project's presence on one loop. What other loops track is never refused.
+/// Limits of a project's presence on one loop. A presence that another loop tracks is never refused.
 public struct PresenceLimits: Sendable, Hashable {
     public var maximumTopics: Int
     public var maximumMetasPerTopic: Int
-    /// Of what a client tracks, without space between tokens.
+    /// Maximum size of a tracked object, without space between tokens.
     public var maximumMetaBytes: Int
 
     public init(maximumTopics: Int, maximumMetasPerTopic: Int, maximumMetaBytes: Int) {

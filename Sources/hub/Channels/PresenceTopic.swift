@@ -1,18 +1,18 @@
 import Bytes
 
-/// The presence of one topic, in the order in which it is written: by key, then by ref.
+/// Presence in one topic, in the order in which it is written: by key, then by ref.
 ///
-/// What came and went since members were last told is still among the entries, so that both what they know and what they
-/// are to be told next can be written.
+/// Presences that came or went since members were last told are still among the entries. So the topic can write both
+/// what members know and what they must be told next.
 struct PresenceTopic: Sendable {
     enum Standing: UInt8 {
-        /// Members know of it.
+        /// Members know of the presence.
         case told
-        /// It came since.
+        /// The presence came since members were last told.
         case coming
-        /// Members know of it, and it has gone since.
+        /// Members know of the presence, which has gone since.
         case going
-        /// It came and has gone since.
+        /// The presence came and went since members were last told.
         case passing
     }
 
@@ -24,9 +24,9 @@ struct PresenceTopic: Sendable {
 
     let name: TopicName
     private(set) var entries: [Entry] = []
-    /// The number of those who are there now.
+    /// Number of presences that are there now.
     private(set) var presentCount = 0
-    /// Whether something came or went since members were last told.
+    /// True if a presence came or went since members were last told.
     private(set) var isChanged = false
 
     init(_ name: TopicName) { self.name = name }
@@ -58,7 +58,7 @@ struct PresenceTopic: Sendable {
         return entries[place].meta
     }
 
-    /// Members have been told.
+    /// Notes that members have been told of all changes.
     mutating func settle() {
         var kept = 0
         for index in entries.indices {
@@ -73,7 +73,7 @@ struct PresenceTopic: Sendable {
         isChanged = false
     }
 
-    /// The place where the entry stands, or would.
+    /// Returns the index of the entry, or the index at which it would be inserted.
     private func place(_ key: [UInt8], _ ref: PresenceRef) -> Int {
         var low = 0
         var high = entries.count
@@ -92,13 +92,13 @@ struct PresenceTopic: Sendable {
 
     // MARK: Writing
 
-    /// Appends what members know, as an object of keys.
+    /// Appends the presences that members know of, as an object of keys.
     func appendTold(to writer: inout ByteWriter) {
         append(to: &writer) { $0 == .told || $0 == .going }
     }
 
-    /// Appends what members are to be told. Clients take in what came before what left, and some keep only the first of a
-    /// key's metas: what is there stands before what only passed.
+    /// Appends the changes that members must be told of. Clients process joins before leaves, and some keep only the
+    /// first of a key's metas. So presences that are there stand before those that only passed.
     func appendDiff(to writer: inout ByteWriter) {
         writer.append("{\"joins\":{")
         append(.coming, to: &writer)
@@ -107,7 +107,7 @@ struct PresenceTopic: Sendable {
         writer.append("}}")
     }
 
-    /// Key by key, those of this standing and then those that passed.
+    /// Appends, key by key, the presences of this standing and then those that passed.
     private func append(_ standing: Standing, to writer: inout ByteWriter) {
         var isFirst = true
         var begin = 0

@@ -1,12 +1,13 @@
-/// Limits how often one channel may push presence: so many times in a window that begins with the first push, and again
-/// with the first one after it is over. One word, as every channel that tracks has one.
+/// Limit on how often a channel may push presence: a number of pushes in a window. A window begins with the first push,
+/// and again with the first push after the window is over. The limit takes one word, because every channel that tracks
+/// has one.
 public struct PresenceWindow: Sendable, Hashable, BitwiseCopyable {
-    /// Milliseconds of its begin above 16 bits that count; zero before the first push.
+    /// Begin of the window in milliseconds, above 16 bits that count pushes; zero before the first push.
     private var word: UInt64 = 0
 
     public init() {}
 
-    /// Whether one more push is allowed. The clock is in milliseconds and does not go back.
+    /// Counts a push. True if it is allowed. The clock is in milliseconds and does not go back.
     public mutating func admit(at milliseconds: UInt64, maximum: Int, window: UInt64) -> Bool {
         let now = milliseconds & 0xffff_ffff_ffff
         let begin = word >> 16

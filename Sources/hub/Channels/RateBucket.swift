@@ -1,17 +1,17 @@
 import Synchronization
 
-/// A rate that all loops of a project share, without locks: bursts are paid out of the window, and what was overdrawn is
-/// over after one window at the latest.
+/// Rate limit that all loops of a project share, without locks. A burst may use up the whole window, and an overdraft
+/// is over after one window at the latest.
 ///
-/// It keeps one number, the moment at which all that was taken would have been taken at the rate exactly. As long as that
-/// lies less than a window ahead, more may be taken.
+/// The bucket keeps one number: the time at which all that was taken would have been taken at exactly the rate. More
+/// may be taken as long as that time is less than a window ahead.
 public final class RateBucket: Sendable {
     private let window: UInt64
     private let rate: Atomic<UInt64>
     private let settled = Atomic<UInt64>(0)
 
-    /// `rate` a second, 0 for without limit; `window` in nanoseconds. A bucket that was left alone for a window may give
-    /// rate × window at once.
+    /// Creates a bucket. `rate` is per second, 0 for no limit; `window` is in nanoseconds. A bucket that was not used
+    /// for a window may give rate × window at once.
     public init(rate: Int, window: UInt64) {
         precondition(window > 0 && window <= 1 << 60, "a window is some time, and not centuries")
         self.window = window
@@ -20,7 +20,7 @@ public final class RateBucket: Sendable {
 
     public func setRate(_ rate: Int) { self.rate.store(UInt64(clamping: rate), ordering: .relaxed) }
 
-    /// Takes what is asked for as a whole, also when it is more than is left, unless nothing was left before.
+    /// Takes the whole count, even if less is left. Takes nothing and returns false if nothing was left before.
     @discardableResult
     public func take(_ count: Int = 1, at nanoseconds: UInt64) -> Bool {
         guard !isUnlimited else { return true }
@@ -39,14 +39,15 @@ public final class RateBucket: Sendable {
 
     public func isExhausted(at nanoseconds: UInt64) -> Bool { !fits(0, at: nanoseconds) }
 
-    /// Whether so many could be taken without overdrawing.
+    /// True if the count could be taken without overdrawing.
     public func fits(_ count: Int, at nanoseconds: UInt64) -> Bool {
         guard !isUnlimited else { return true }
         let ahead = ahead(at: nanoseconds)
         return ahead < window && ahead &+ cost(count) <= window
     }
 
-    /// The window's average now. What has begun counts whole, so that nobody is refused and told that there is some left.
+    /// Returns the window's average now. A begun unit counts as a whole one, so that no client is refused while it is
+    /// told that some is left.
     public func level(at nanoseconds: UInt64) -> RateLevel {
         let limit = rate.load(ordering: .relaxed)
         let (high, low) = limit.multipliedFullWidth(by: ahead(at: nanoseconds))
@@ -62,7 +63,7 @@ public final class RateBucket: Sendable {
         return settled > nanoseconds ? settled - nanoseconds : 0
     }
 
-    /// In nanoseconds, and never more than two windows.
+    /// Returns the cost in nanoseconds, which is never more than two windows.
     private func cost(_ count: Int) -> UInt64 {
         let rate = rate.load(ordering: .relaxed)
         guard rate > 0, count > 0 else { return 0 }
@@ -71,10 +72,10 @@ public final class RateBucket: Sendable {
     }
 }
 
-/// The use of a rate, a second.
+/// Use of a rate, per second.
 public struct RateLevel: Sendable, Hashable {
     public let rolling: Int
-    /// 0 is without limit.
+    /// Maximum per second; 0 means no limit.
     public let limit: Int
     public var remaining: Int { max(0, limit - rolling) }
 }

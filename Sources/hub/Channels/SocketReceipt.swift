@@ -1,12 +1,13 @@
-/// What a socket's client has certainly got of the log, as its own WebSocket stack says by answering pings.
+/// Acknowledged offset of a socket, which the client's WebSocket stack reports by answering pings.
 ///
-/// A ping that follows what was sent carries how far the log had been delivered; the same bytes come back when the client
-/// has read up to there. At most one is under way. Marks of the log are offsets.
+/// A ping that follows sent changes carries the offset up to which the log had been delivered. The same bytes come back
+/// when the client has read up to there. At most one ping is under way. Marks of the log are offsets.
 public struct SocketReceipt: Sendable {
     private enum State: Sendable {
-        /// All that it was sent has been acknowledged.
+        /// The client has acknowledged all that it was sent.
         case quiet
-        /// It was sent something behind `since`. A ping under way says `pinged`; `hasMore`: more was sent behind that.
+        /// The client was sent something behind `since`. `pinged` is the offset of a ping under way. `hasMore` is true
+        /// if more was sent behind that ping.
         case unconfirmed(since: UInt64, pinged: UInt64?, hasMore: Bool)
     }
 
@@ -14,20 +15,20 @@ public struct SocketReceipt: Sendable {
 
     public init() {}
 
-    /// What it has got; nil for all that there is.
+    /// Acknowledged offset; nil if the client has acknowledged all that it was sent.
     public var since: UInt64? {
         if case .unconfirmed(let since, _, _) = state { since } else { nil }
     }
 
-    /// What the ping under way asks about.
+    /// Offset of the ping under way; nil if there is none.
     public var asked: UInt64? {
         if case .unconfirmed(_, let pinged, _) = state { pinged } else { nil }
     }
 
     public var awaitsPong: Bool { asked != nil }
 
-    /// It was sent something after `mark`; nothing was since the log was delivered up to `reached`. The offset to ping with,
-    /// where one is due.
+    /// Records that something was sent after offset `mark`, and nothing since the log was delivered up to `reached`.
+    /// Returns the offset to ping with, if a ping is due.
     public mutating func sent(after mark: UInt64, upTo reached: UInt64) -> UInt64? {
         switch state {
         case .quiet: state = .unconfirmed(since: mark, pinged: reached, hasMore: false)
@@ -41,10 +42,10 @@ public struct SocketReceipt: Sendable {
     }
 
     public enum Answer: Hashable, Sendable {
-        /// It is no answer to what was asked last.
+        /// The answer does not belong to the last ping.
         case none
         case quiet
-        /// More was sent behind the ping, for which another is due.
+        /// More was sent behind the ping, so another ping is due.
         case more
     }
 

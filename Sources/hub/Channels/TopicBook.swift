@@ -1,17 +1,17 @@
 import Bytes
 
-/// A topic of one loop. The number is given again when the topic is gone.
+/// Topic of one loop. The number is reused when the topic is gone.
 public struct TopicID: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline let number: UInt32
 
     @usableFromInline init(number: UInt32) { self.number = number }
 }
 
-/// The names of the topics that somebody uses, each with a number, and found by bytes that are borrowed.
+/// Names of the topics in use, each with a number. Borrowed bytes are enough to find a topic.
 @usableFromInline
 struct TopicBook: ~Copyable, Sendable {
     private struct Topic {
-        /// Nil while the number is free.
+        /// Name of the topic; nil while the number is free.
         var name: TopicName?
         var hash: UInt64 = 0
         /// The next topic in the same bucket.
@@ -24,10 +24,10 @@ struct TopicBook: ~Copyable, Sendable {
     private let seed: UInt64
     private var topics: [Topic] = []
     private var free: [UInt32] = []
-    /// The first topic of each; a power of two of them.
+    /// First topic of each bucket; the number of buckets is a power of two.
     private var buckets: [UInt32] = Array(repeating: Topic.none, count: 16)
 
-    /// Whoever knows the seed can make topics that are slow to find.
+    /// Creates a book. A client that knows the seed can make topics that are slow to find.
     init(seed: UInt64) { self.seed = seed }
 
     var count: Int { topics.count - free.count }
@@ -45,7 +45,7 @@ struct TopicBook: ~Copyable, Sendable {
 
     var numbers: [UInt32] { topics.indices.filter { topics[$0].name != nil }.map { UInt32($0) } }
 
-    /// One user more. Whether the topic is new stands beside its number.
+    /// Adds a user to a topic and returns the topic's number. `isNew` is true if the topic had no user before.
     mutating func use(_ subTopic: RawSpan, isPrivate: Bool) -> (number: UInt32, isNew: Bool) {
         let hash = hash(subTopic, isPrivate: isPrivate)
         if let number = find(subTopic, isPrivate: isPrivate, hash: hash) {
@@ -60,7 +60,7 @@ struct TopicBook: ~Copyable, Sendable {
         return (number, true)
     }
 
-    /// One user less; whether it was the last, so that the topic is gone.
+    /// Removes a user from a topic. True if that was the last one, so that the topic is gone.
     mutating func release(_ number: UInt32) -> Bool {
         precondition(topics[Int(number)].users > 0, "a topic that nobody uses")
         topics[Int(number)].users -= 1

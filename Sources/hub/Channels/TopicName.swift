@@ -1,9 +1,9 @@
 import Bytes
 
-/// The name of a topic: `realtime:` and the sub-topic, in one of two namespaces that never hear of each other.
+/// Name of a topic: `realtime:` and the sub-topic, in one of two namespaces that get nothing of each other.
 public struct TopicName: Sendable, Hashable {
     public let isPrivate: Bool
-    /// As clients write it, with the prefix. Never shorter than the prefix.
+    /// Name as clients write it, with the prefix; at least as long as the prefix.
     public let full: [UInt8]
 
     private static let prefix = Array("realtime:".utf8)
@@ -23,7 +23,7 @@ public struct TopicName: Sendable, Hashable {
         full = Self.prefix + Array(subTopic.utf8)
     }
 
-    /// Without the prefix, as REST, the database and policies know it; borrowed.
+    /// Name without the prefix, as REST, the database and policies use it; borrowed.
     public var subTopic: RawSpan {
         @_lifetime(borrow self)
         get {

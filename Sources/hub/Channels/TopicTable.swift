@@ -1,13 +1,13 @@
 import Bytes
 
-/// The place of a member, which it keeps until it is removed.
+/// Place of a member, which stays the same until the member is removed.
 public struct TopicPlace: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline let number: UInt32
 
     @usableFromInline init(number: UInt32) { self.number = number }
 }
 
-/// One member of a topic, among the others.
+/// Member of a topic, with its place.
 public struct TopicMember<Member: BitwiseCopyable>: BitwiseCopyable {
     public internal(set) var member: Member
     @usableFromInline var place: UInt32
@@ -20,14 +20,14 @@ public struct TopicMember<Member: BitwiseCopyable>: BitwiseCopyable {
 
 extension TopicMember: Sendable where Member: Sendable {}
 
-/// The topics of one loop and who is to hear what is said there. In: sub-topics as bytes, members as numbers of the caller's.
-/// Out: the members of a topic side by side, for one pass over them.
+/// Topics of one loop, and the members that get their messages. Topics are found by sub-topics as bytes; members are
+/// numbers of the caller. The members of a topic lie side by side, for one pass over them.
 ///
-/// Whoever joins uses its topic, and is a member from when it may hear until it may not: a topic is gone with its last user.
-/// A place is what remains the same while members around it come and go. Beside its member it takes 16 bytes.
+/// A joining channel uses its topic, and is a member for as long as it may receive. A topic is removed with its last
+/// user. A place stays the same while other members come and go, and takes 16 bytes besides its member.
 public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @usableFromInline struct Place: Sendable, BitwiseCopyable {
-        /// `UInt32.max` while the place is free.
+        /// Number of the topic; `UInt32.max` while the place is free.
         @usableFromInline var topic: UInt32
         @usableFromInline var index: UInt32
 
@@ -38,23 +38,23 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     }
 
     @usableFromInline var book: TopicBook
-    /// The members of each topic, by its number.
+    /// Members of each topic, by the topic's number.
     @usableFromInline var rosters: [[TopicMember<Member>]] = []
     @usableFromInline var places: [Place] = []
     @usableFromInline var freePlaces: [UInt32] = []
 
-    /// The seed keeps clients from choosing topics that are slow to find.
+    /// Creates a table. The seed keeps clients from choosing topics that are slow to find.
     public init(seed: UInt64 = .random(in: .min ... .max)) { book = TopicBook(seed: seed) }
 
     public var topicCount: Int { book.count }
     @inlinable public var memberCount: Int { places.count - freePlaces.count }
 
-    /// All of them, for what is told to everybody.
+    /// All topics, for messages that go to everybody.
     public var topics: [TopicID] { book.numbers.map { TopicID(number: $0) } }
 
     // MARK: Topics
 
-    /// Uses a topic, which is made if nobody did yet. Each use is given back with `leave`.
+    /// Uses a topic, which is made if nobody uses it yet. Each use is given back with `leave`.
     public mutating func join(_ subTopic: RawSpan, isPrivate: Bool) -> TopicID {
         let (number, isNew) = book.use(subTopic, isPrivate: isPrivate)
         if isNew, Int(number) == rosters.count { rosters.append([]) }
@@ -62,7 +62,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
         return TopicID(number: number)
     }
 
-    /// Its user's member must have been removed before.
+    /// Gives back a use of a topic. The user's member must have been removed before.
     public mutating func leave(_ topic: TopicID) {
         guard book.release(topic.number) else { return }
         precondition(rosters[Int(topic.number)].isEmpty, "a member of a topic that nobody uses")
@@ -81,7 +81,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
 
     @inlinable
     public mutating func add(_ member: Member, to topic: TopicID) -> TopicPlace {
-        // Its number is given to another topic, whose messages the member would hear.
+        // The topic's number is given to another topic, whose messages the member would get.
         precondition(book.isUsed(topic.number), "a member of a topic that nobody uses")
         let index = rosters[Int(topic.number)].count
         precondition(index < Int(UInt32.max), "no more room in a topic")
@@ -107,7 +107,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @inlinable
     public func topic(at place: TopicPlace) -> TopicID { TopicID(number: checked(place).topic) }
 
-    /// The last member moves to where this one was; everybody keeps its place.
+    /// Removes a member. The last member moves to its index; all other places stay the same.
     @inlinable
     public mutating func remove(_ place: TopicPlace) {
         let at = checked(place)
@@ -122,7 +122,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
         shrink(Int(at.topic))
     }
 
-    /// A topic that was crowded once gives the memory back.
+    /// Frees memory of a topic that once had many members.
     @usableFromInline
     mutating func shrink(_ topic: Int) {
         guard rosters[topic].capacity > 64, rosters[topic].count < rosters[topic].capacity / 4 else { return }
@@ -132,7 +132,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
         rosters[topic] = smaller
     }
 
-    /// As they are now: a pass over them is not disturbed by members that come and go meanwhile.
+    /// Returns the members of a topic now. Members that come and go later do not disturb a pass over the result.
     @inlinable
     public func members(of topic: TopicID) -> [TopicMember<Member>] { rosters[Int(topic.number)] }
 
