@@ -2,7 +2,7 @@ import Bytes
 import Change
 import Replication
 
-/// Rows of a table as a request has them: what an operator read from the database, with a login that may.
+/// Body of a backfill request: rows of a table that an operator read from the database, with a login that may.
 ///
 ///     {"system": "7312345678901234567", "database": 16384, "reading": "9f86d081884c7d65",
 ///      "lsn": "0/1B2C3D4", "part": 0, "last": true,
@@ -10,12 +10,12 @@ import Replication
 ///                "columns": [{"name": "id", "type": "int8", "type_oid": 20, "type_modifier": -1, "key": true}]},
 ///      "rows": [["1", null, {}]]}
 ///
-/// A value is the text that PostgreSQL has for it, null, or `{}` where it is not told.
+/// A value is PostgreSQL's text for it, null, or `{}` if the value is not told.
 enum BackfillBody {
     static let names = ["system", "database", "reading", "lsn", "part", "last", "table", "rows"]
     static let depth = 4
 
-    /// From which database they are.
+    /// Returns the database that the rows are from.
     static func database(_ members: JSONObject) throws(OperatorSignal.Refusal) -> FollowedDatabase {
         guard let system = members["system"]?.string.flatMap({ UInt64($0) }),
             let number = members["database"]?.integer.flatMap({ UInt32(exactly: $0) })
@@ -50,7 +50,7 @@ enum BackfillBody {
             reading: reading, lsn: lsn, time: 0, part: part, isLast: isLast, schema: schema.copied(), rows: kept)
     }
 
-    /// What they are of, in words.
+    /// Returns the name of the rows' table.
     static func table(of rows: KeptRows) -> String {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         (try? RelationCodec.decode(unsafe rows.schema.span.bytes))?.description ?? ""

@@ -1,11 +1,11 @@
 import Bytes
 import Diagnostics
 
-/// A JSON value as a tree, for what is small, rare, and partly not understood but kept.
+/// JSON value as a tree, for data that is small, rare, and partly kept without being understood.
 indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
-    /// As it was written, so that no digit is lost.
+    /// A number as it was written, so that no digit is lost.
     case number(String)
     case string(String)
     case array([JSONValue])
@@ -18,11 +18,11 @@ indirect enum JSONValue: Sendable, Equatable {
     var array: [JSONValue]? { if case .array(let elements) = self { elements } else { nil } }
     var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
 
-    /// A whole number that fits.
+    /// Whole number that fits into an `Int`; nil for other values.
     var integer: Int? { if case .number(let digits) = self { Int(digits) } else { nil } }
 }
 
-/// The members of a JSON object in their order; of a name that comes twice the last value counts.
+/// Members of a JSON object, in their order. If a name comes twice, its last value counts.
 struct JSONObject: Sendable, Equatable {
     private(set) var members: [(name: String, value: JSONValue)] = []
 
@@ -30,7 +30,7 @@ struct JSONObject: Sendable, Equatable {
         for (name, value) in members { self[name] = value }
     }
 
-    /// Nil takes the member out.
+    /// Value of a member; setting nil removes the member.
     subscript(name: String) -> JSONValue? {
         get { index(of: name).map { members[$0].value } }
         set {
@@ -43,7 +43,7 @@ struct JSONObject: Sendable, Equatable {
         }
     }
 
-    /// By bytes: text that only looks equal is another name.
+    /// Returns the index of a member. Names are compared by bytes: a text that only looks equal is another name.
     private func index(of name: String) -> Int? {
         members.firstIndex { $0.name.utf8.elementsEqual(name.utf8) }
     }
@@ -59,7 +59,7 @@ struct JSONObject: Sendable, Equatable {
 // MARK: Reading
 
 extension JSONValue {
-    /// The one value that the bytes are.
+    /// Returns the single value that the bytes contain.
     static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
         // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
         var scanner = unsafe JSONScanner(bytes.span.bytes, maximumDepth: maximumDepth)

@@ -7,18 +7,18 @@ import Replication
 import System
 import WebSocket
 
-/// What an operator wants of a project that runs.
+/// Request of an operator to a running project.
 public struct OperatorSignal: Sendable, Equatable {
     enum Kind: String, CaseIterable {
-        /// A place in the log with a text.
+        /// Puts a text at the present place in the log.
         case mark
-        /// The present segment ends, so that a backup or an erasure has all that is there now.
+        /// Ends the present segment, so that a backup or an erasure has everything that is there now.
         case rotate
-        /// Nothing is read from the database for a while …
+        /// Stops reading from the database for a while.
         case pause
-        /// … or no longer.
+        /// Ends a pause.
         case resume
-        /// Rows that a table had come into the log, for those of which it has no change.
+        /// Puts rows of a table into the log, for rows of which the log has no change.
         case backfill
     }
 
@@ -27,16 +27,16 @@ public struct OperatorSignal: Sendable, Equatable {
     }
 
     let kind: Kind
-    /// The operator's own words.
+    /// Text in the operator's own words.
     let text: String
-    /// Of a pause.
+    /// Length of a pause.
     let duration: Duration
-    /// Of a backfill.
+    /// Rows of a backfill; `database` is the database that they are from.
     let rows: KeptRows?
     let database: FollowedDatabase?
 
-    /// - Parameter body: a JSON object with `text`, for a pause with `seconds`, and for a backfill with rows (`BackfillBody`); or
-    ///   nothing.
+    /// - Parameter body: a JSON object with `text`, for a pause with `seconds`, and for a backfill with rows
+    ///   (`BackfillBody`); or nothing.
     init(_ name: String, _ body: [UInt8]) throws(Refusal) {
         guard let kind = Kind(rawValue: name) else {
             throw Refusal(reason: "a signal is one of \(Kind.allCases.map(\.rawValue).joined(separator: ", "))")
@@ -71,7 +71,7 @@ public struct OperatorSignal: Sendable, Equatable {
 }
 
 extension RunningProject {
-    /// Does it, and says when the log has it on the disk; or that it has not yet.
+    /// Carries out the signal. Answers when the log has it on the disk, or that this is not so yet.
     func carryOut(_ signal: OperatorSignal) -> HTTPResponse {
         let (now, wall) = (Clock.monotonicNanoseconds(), Clock.unixMicroseconds())
         var text = signal.text
@@ -110,13 +110,13 @@ extension RunningProject {
         let isMarked = signal.rows?.isLast ?? true
         let isTaken =
             !isMarked || ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
-        // Behind its mark.
+        // The pause begins behind its mark.
         if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
         guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
         let isWritten =
             switch signal.kind {
             case .rotate: ingest.seal(within: Limits.markPatience)
-            // The next part comes as soon as this one is taken; with the last all are waited for.
+            // The next part comes as soon as this one is taken; with the last part, the hub waits for all of them.
             case .backfill where !isMarked: false
             default: isWritten(until: now + Limits.markPatience.wholeNanoseconds)
             }

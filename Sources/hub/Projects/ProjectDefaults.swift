@@ -1,9 +1,9 @@
 import Settings
 
-/// What a project gets where its description says nothing: the numbers of the settings, in the units of the API.
+/// Values for a project whose description leaves them out: the numbers of the settings, in the units of the API.
 public struct ProjectDefaults: Sendable {
     public let limits: ProjectLimits
-    /// Stored and told, and without effect, as in the reference.
+    /// Limit that is stored and reported without effect, as in the reference server.
     public let maximumBytesPerSecond = 100_000
 
     public init(_ limits: ProjectLimits) {

@@ -2,22 +2,22 @@ import Bytes
 import Diagnostics
 import Settings
 
-/// What somebody says a project shall be: the members of `tenant` in a request. It makes a new record, or changes what it
-/// names of one that is there.
+/// Description of a project in a request: the members of `tenant`. It makes a new record, or changes those members of
+/// an existing record that it names.
 public struct ProjectDescription: Sendable, Equatable {
     private let members: JSONObject
     private let pathName: String?
-    /// Nil when it names none.
+    /// Name of the project; nil if the description names none.
     public let externalID: String?
 
-    /// - Parameter pathName: the project that the request's path names, which counts more than the body.
+    /// - Parameter pathName: name of the project in the request's path, which overrides the body.
     init(_ members: JSONObject, named pathName: String? = nil) {
         self.members = members
         self.pathName = pathName
         externalID = pathName ?? members["external_id"].flatMap(Self.name)
     }
 
-    /// The members of `tenant` in a body.
+    /// Reads the members of `tenant` in a body.
     static func read(_ body: [UInt8], named pathName: String? = nil) throws(ProjectBodyError) -> ProjectDescription {
         let value: JSONValue
         do throws(ByteError) {
@@ -34,7 +34,7 @@ public struct ProjectDescription: Sendable, Equatable {
         return text
     }
 
-    /// The record that comes of it, in the place of `old` if there was one.
+    /// Returns the record that results, in place of `old` if there was one.
     func record(
         replacing old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64
     ) throws(ProjectMistakes) -> ProjectRecord {
@@ -71,8 +71,8 @@ public struct ProjectDescription: Sendable, Equatable {
         return externalID
     }
 
-    /// True if a host name can begin with the text (RFC 1123 §2.1; `_` is allowed, since resolvers take it). Digits alone are
-    /// not allowed: they would be part of an address.
+    /// True if a host name can begin with the text (RFC 1123 §2.1; `_` is allowed, since resolvers take it). Digits
+    /// alone are not allowed: they would be part of an address.
     static func isHostLabel(_ name: String) -> Bool {
         let bytes = Array(name.utf8)
         func isPlain(_ byte: UInt8) -> Bool { (97...122).contains(byte) || (48...57).contains(byte) }
@@ -82,7 +82,8 @@ public struct ProjectDescription: Sendable, Equatable {
             && !bytes.allSatisfy { (48...57).contains($0) }
     }
 
-    /// What is not given stays; null and an empty text take a value away, so that its default counts again.
+    /// Returns the fields after the change. A field that is not given stays. Null and an empty text remove a value, so
+    /// that its default applies again.
     private func changedFields(
         of old: ProjectRecord?, _ defaults: ProjectDefaults, _ mistakes: inout ProjectMistakes
     ) -> JSONObject {
@@ -101,7 +102,7 @@ public struct ProjectDescription: Sendable, Equatable {
         return fields
     }
 
-    /// Extensions that are given take the place of those that were there.
+    /// Returns the extensions after the change. Given extensions replace the earlier ones.
     private func changedExtensions(
         of old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64, _ mistakes: inout ProjectMistakes
     ) -> [ProjectExtension] {
@@ -129,11 +130,11 @@ public struct ProjectDescription: Sendable, Equatable {
 extension ProjectDescription: CustomStringConvertible, CustomReflectable {
     public var description: String { "what project \(externalID ?? "without a name") shall be" }
 
-    /// It holds secrets, so nothing of it is shown.
+    /// Empty mirror: a description holds secrets, so nothing of it is shown.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Why a body describes nothing.
+/// Reason why a body describes no project.
 enum ProjectBodyError: Error {
     case mistakes(ProjectMistakes)
     case notJSON

@@ -8,7 +8,7 @@ import Synchronization
 import System
 import WebSocket
 
-/// There is no project, and nobody who could make one.
+/// Error because there is no project, and no operator who could make one.
 public struct NoDatabase: Error, CustomStringConvertible {
     public var description: String {
         "no database is configured: set TIDEWIRE_DATABASE_URL (or --database-url, or DB_HOST, DB_USER, DB_PASSWORD, "
@@ -16,10 +16,10 @@ public struct NoDatabase: Error, CustomStringConvertible {
     }
 }
 
-/// Starts and ends projects, as the settings, the store and operators want it.
+/// Director that starts and ends projects, as the settings, the store and operators want.
 ///
-/// In: operations from any thread. Out: their answers, from a thread of the project concerned, since ending a project waits for
-/// its threads and its clients.
+/// Any thread may send operations. A thread of the project concerned answers, because ending a project waits for its
+/// threads and its clients.
 public final class ProjectDirector: Operators {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
@@ -39,7 +39,7 @@ public final class ProjectDirector: Operators {
     private let gateway: Gateway
     private let running = Mutex(Running())
     private let lanes: ProjectLanes
-    /// From when all else is there.
+    /// Desk for questions to logs; nil until everything else has been started.
     private let questions = Mutex<QuestionDesk?>(nil)
 
     /// Starts every project, side by side. A project that cannot be started is logged and tried again; the others run.
@@ -72,15 +72,15 @@ public final class ProjectDirector: Operators {
 
     private static var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
 
-    /// The project of the settings' name.
+    /// Running project with the name from the settings; nil if it does not run.
     public var main: RunningProject? { project(planner.configuration.projectName) }
 
     func project(_ name: String) -> RunningProject? { running.withLock { $0.byName[name] } }
 
     // MARK: Starting
 
-    /// Starts all projects and returns after each has been tried once. Throws if only the settings' own project could run and
-    /// it failed: the error is then the program's reason.
+    /// Starts all projects and returns after each has been tried once. Throws if only the settings' own project could
+    /// run and it failed: the error is then the program's reason.
     private func startAll() throws {
         let own = planner.configuration.projectName
         var names = store.all.map(\.externalID)
@@ -106,7 +106,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Starts the project as it is described now. If that fails, tries again later until it runs or its description changes.
+    /// Starts the project as it is described now. If that fails, tries again later until it runs or its description
+    /// changes.
     private func attempt(_ name: String) -> (any Error)? {
         do {
             guard let plan = plan(name) else {
@@ -154,7 +155,8 @@ public final class ProjectDirector: Operators {
         return min(doubled, Limits.longestProjectRetry) * Double.random(in: 0.8...1.0)
     }
 
-    /// Plan of the project, from the store or else from the settings; nil if the project does not exist or has no database.
+    /// Plan of the project, from the store or else from the settings; nil if the project does not exist or has no
+    /// database.
     private func plan(_ name: String) -> ProjectPlan? {
         if let record = store.record(named: name) { return planner.stored(record) }
         return isConfigured(name) ? planner.configured : nil
@@ -176,7 +178,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Its clients are sent away, and come back by themselves.
+    /// Stops a project. The hub sends its clients away, and they come back by themselves.
     private func stop(_ name: String) {
         guard let project = running.withLock({ $0.byName.removeValue(forKey: name) }) else { return }
         LogScope.of(name) { project.stop() }
@@ -200,7 +202,7 @@ public final class ProjectDirector: Operators {
             return ask(.question(question), of: record, for: client, then: later) { run in { run.answer() } }
         case .erasure(let question, let record):
             let ingest = project(record.externalID)?.ingest
-            // The erasure goes on although its client leaves.
+            // The erasure goes on even if its client leaves.
             return ask(.question(question), of: record, for: WaitingClient(), then: later) { run in
                 { ErasureRun(run: run, ingest: ingest).answer() }
             }
@@ -216,7 +218,7 @@ public final class ProjectDirector: Operators {
         guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
             return TenantsAPI.failed("the hub is starting")
         }
-        // What is not stored is of the settings.
+        // A project that is not stored is the one of the settings.
         let stored = store.record(named: record.externalID)
         let run = QuestionRun(what: what, place: planner.questionPlace(stored), program: program, client: client)
         desk.ask(beside: run.place.log, work(run), then: later)
@@ -262,7 +264,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// In words what failed of it.
+    /// Puts a stored record into effect; returns words for a failure, or nil.
     private func take(_ record: ProjectRecord, _ old: ProjectRecord?) -> String? {
         let name = record.externalID
         let effects = old.map { record.effects(replacing: $0, planner.configuration.projectDefaults) }
@@ -295,8 +297,8 @@ public final class ProjectDirector: Operators {
         return attempt(name) == nil ? nil : "the project is stored, and cannot be started; the hub tries again"
     }
 
-    /// One that is not there is gone already. Unless it is told otherwise its log stays on the disk, for whoever asks later
-    /// what happened.
+    /// Deletes a project. A project that does not exist counts as deleted. Its log stays on the disk unless the request
+    /// says otherwise, for anyone who asks later what happened.
     private func delete(_ name: String, log fate: LogFate) -> HTTPResponse {
         let staysConfigured = isConfigured(name) && planner.configured != nil
         do throws(ProjectStoreError) {
@@ -338,7 +340,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// A slot that nobody reads makes the server keep WAL for ever; one that another project reads stays.
+    /// Drops the slot of a deleted project, because a slot without a reader makes the server keep WAL for ever. The
+    /// slot stays if another project may read it.
     private func dropSlot(of record: ProjectRecord) {
         guard let place = planner.place(of: record) else { return }
         let others = store.all.compactMap(planner.place) + [planner.configuredPlace].compactMap(\.self)
@@ -386,7 +389,7 @@ public final class ProjectDirector: Operators {
 
     // MARK: Ending
 
-    /// No more is begun. Before the loops end.
+    /// Begins no more work. The caller calls this before the loops end.
     public func close() {
         questions.withLock { $0 }?.close()
         lanes.close()
@@ -405,7 +408,7 @@ public final class ProjectDirector: Operators {
         for thread in threads { thread.join() }
     }
 
-    /// Keys that the settings name, read again.
+    /// Replaces the keys that the settings name, after they were read again.
     public func replace(_ keys: TokenKeys) {
         planning.withLock { $0.keys = keys }
         let name = planner.configuration.projectName

@@ -1,22 +1,22 @@
 /// One extension of a project: its type, and the settings by which its database is found.
 struct ProjectExtension: Sendable, Equatable {
     static let rowLevelSecurity = "postgres_cdc_rls"
-    /// The name of the reference's slot, which lives as long as its connection. Where it is all that is said, ours is named
-    /// as the hub's settings say.
+    /// Name of the reference server's slot, which lives as long as its connection. If a description gives only this
+    /// name, the hub names its own slot by its settings.
     static let referenceSlot = "supabase_realtime_replication_slot"
 
     let type: String
-    /// Secrets are plain here.
+    /// Settings of the extension, with secrets in plain text.
     let settings: JSONObject
-    /// Unix seconds.
+    /// Time of creation, in Unix seconds.
     let insertedAt: Int64
     let updatedAt: Int64
-    /// What the file had beside: it is written again.
+    /// Other members in the file, which are written again.
     var unknown = JSONObject()
 }
 
 extension ProjectExtension {
-    /// The extension that is described, with defaults for what is not said.
+    /// Creates an extension from its description, with defaults for members that are not given.
     init(
         described: JSONValue, _ defaults: ProjectDefaults, at now: Int64
     ) throws(ProjectMistakes) {
@@ -35,7 +35,7 @@ extension ProjectExtension {
         }
     }
 
-    /// Settings that are not known stay as they are.
+    /// Returns the checked settings. Settings that are not known stay as they are.
     private static func settings(_ value: JSONValue?, _ defaults: ProjectDefaults) throws(ProjectMistakes) -> JSONObject
     {
         guard let value, value != .null else { throw ProjectMistakes([("settings", "can't be blank")]) }

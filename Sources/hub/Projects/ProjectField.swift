@@ -4,7 +4,7 @@ import Diagnostics
 import Postgres
 import Settings
 
-/// One field of a project, or one setting of its extension, as the API names and checks it.
+/// Field of a project, or setting of its extension, as the API names and checks it.
 struct ProjectField {
     enum Kind {
         case text
@@ -14,19 +14,19 @@ struct ProjectField {
         /// A JSON Web Key Set.
         case keySet
         case word([String])
-        /// A text that PostgreSQL takes for what it names.
+        /// A text that must pass the given check.
         case checked(@Sendable (String) -> Bool)
     }
 
     let name: String
     let kind: Kind
-    /// Encrypted in the file and in answers.
+    /// True if the value is encrypted in the file and in answers.
     let isSecret: Bool
     /// Message about a value that is invalid for this field.
     let mistake: String
-    /// What stands there when nothing was given; nil for what may be missing.
+    /// Returns the value of the field if none was given; nil for a field that may be missing.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
-    /// Puts what is given, or that nothing is, into the limits of a project.
+    /// Writes the given value, or its absence, into the limits of a project.
     let limit: @Sendable (JSONValue?, inout ProjectLimits) -> Void
 
     init(
@@ -42,7 +42,7 @@ struct ProjectField {
         self.limit = limit
     }
 
-    /// A number of which zero, or none, says "without limit".
+    /// Creates a field for a number, where zero or no number means "without limit".
     private init(_ name: String, limiting limit: any WritableKeyPath<ProjectLimits, Int?> & Sendable) {
         self.init(
             name, .number, initial: { .number($0.limits[keyPath: limit] ?? 0) },
@@ -55,8 +55,8 @@ struct ProjectField {
             limit: { $1[keyPath: flag] = $0?.bool ?? false })
     }
 
-    /// The value as it is kept, or nil for one that is no value of this field. Numbers and flags may come as texts, as the
-    /// reference's forms have them.
+    /// Returns the value as it is kept; nil for a value that is invalid for the field. Numbers and flags may be texts,
+    /// as in the forms of the reference server.
     func cast(_ value: JSONValue) -> JSONValue? {
         switch kind {
         case .text: isText(value) ? value : nil
@@ -73,7 +73,7 @@ struct ProjectField {
         (try? JWKSet.parse(limited: value.bytes)) != nil
     }
 
-    /// C would end a text at its first zero.
+    /// True for a text without a zero byte, at which C would end the text.
     private func isText(_ value: JSONValue) -> Bool {
         value.string.map { !$0.utf8.contains(0) } ?? false
     }
@@ -87,7 +87,8 @@ struct ProjectField {
         }
     }
 
-    /// The reference's columns have 32 bits, and no limit is negative.
+    /// Returns a number from 0 to the maximum of 32 bits: the reference's columns have 32 bits, and no limit is
+    /// negative.
     private static func number(_ value: JSONValue) -> Int? {
         let number = value.integer ?? value.string.flatMap { Int($0) }
         return number.flatMap { (0...Int(Int32.max)).contains($0) ? $0 : nil }
@@ -95,7 +96,7 @@ struct ProjectField {
 }
 
 extension JWKSet {
-    /// Within the hub's limits.
+    /// Parses a key set within the hub's limits.
     static func parse(limited bytes: [UInt8]) throws(JWKSetError) -> JWKSet {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         unsafe try parse(
@@ -106,7 +107,7 @@ extension JWKSet {
 // MARK: The fields of a project
 
 extension ProjectField {
-    /// In the order in which they are stored.
+    /// Fields of a project, in the order in which they are stored.
     static let all: [ProjectField] = [
         ProjectField("name", .text),
         ProjectField(
@@ -152,7 +153,7 @@ extension ProjectField {
         ProjectField("feature_flags", .object) { _ in .object(JSONObject()) },
     ]
 
-    /// Settings without which a database cannot be reached, in the order in which the reference complains.
+    /// Settings without which a database cannot be reached, in the order in which the reference server complains.
     static let requiredSettings: [ProjectField] = [
         ProjectField("db_password", .text, isSecret: true),
         ProjectField("db_port", .checked(isPort), isSecret: true),
@@ -162,14 +163,14 @@ extension ProjectField {
         ProjectField("region", .text),
     ]
 
-    /// Says all of the above at once, as libpq takes it; the reference has nothing like it.
+    /// Setting that contains all required ones at once, as libpq reads it; the reference server has nothing like it.
     static let databaseURL = ProjectField(
         "database_url", .checked(isAddress), isSecret: true,
         mistake:
             "is invalid, or has a parameter that reads files or settings of the hub's machine, or that is not known")
 
-    /// Parameters of libpq that say where a database is, who connects and how that is secured. None of them has the hub send
-    /// what its machine keeps for others (`passfile`, `service`), or changes what is asked (`options`).
+    /// Parameters of libpq that say where a database is, who connects and how that is secured. None of them makes the
+    /// hub send data that its machine keeps for others (`passfile`, `service`), or changes the question (`options`).
     private static let addressParameters: Set<String> = [
         "host", "hostaddr", "port", "dbname", "user", "password", "sslmode", "sslnegotiation", "sslrootcert", "sslcert",
         "sslkey", "sslcrl", "sslsni", "ssl_min_protocol_version", "ssl_max_protocol_version", "channel_binding",
@@ -199,7 +200,8 @@ extension ProjectField {
         !text.isEmpty && !text.utf8.contains(0)
     }
 
-    /// True if the secret that signs HS256 tokens is at least as long as the hash (RFC 7518 §3.2), and has no zero byte.
+    /// True if the secret that signs HS256 tokens is at least as long as the hash (RFC 7518 §3.2), and has no zero
+    /// byte.
     @Sendable
     private static func isSoundSecret(_ text: String) -> Bool {
         text.utf8.count >= ShortSecret.soundBytes && !text.utf8.contains(0)

@@ -1,15 +1,15 @@
 import WebSocket
 
-/// How a project is, as the reference tells it.
+/// Health of a project, in the form of the reference server.
 public struct ProjectHealth: Sendable, Equatable {
-    /// The database answers.
+    /// True if the database answers.
     public var isDatabaseConnected: Bool
-    /// Changes stream.
+    /// True if changes stream.
     public var isReplicating: Bool
-    /// Sockets of this project.
+    /// Number of the project's sockets.
     public var clients: Int
     public var region: String
-    /// A name of this hub.
+    /// Name of this hub.
     public var node: String
 
     public init(
@@ -22,11 +22,11 @@ public struct ProjectHealth: Sendable, Equatable {
         self.node = node
     }
 
-    /// True while the database is connected and changes stream. The hub keeps its database connection without any client; the
-    /// reference, which does not, is healthy then.
+    /// True while the database is connected and changes stream. The hub keeps its database connection without any
+    /// client; the reference server does not, and is healthy then.
     public var isHealthy: Bool { isDatabaseConnected && isReplicating }
 
-    /// 200 whether healthy or not: the body tells.
+    /// Answer with status 200, healthy or not: the body tells.
     public var response: HTTPResponse {
         let members = JSONObject([
             ("healthy", .bool(isHealthy)), ("db_connected", .bool(isDatabaseConnected)),

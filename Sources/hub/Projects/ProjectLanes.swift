@@ -2,9 +2,9 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Work on projects. Work on one project runs in order, one thing after the other, and never waits for another's.
+/// Queues of work on projects. Work on one project runs in order, and never waits for another project's work.
 ///
-/// In: work from any thread, for now or for later. A project with work has a thread for as long as the work takes.
+/// Any thread may add work, for now or for later. A project with work has a thread for as long as the work takes.
 final class ProjectLanes: Sendable {
     /// Work that runs once. It is given up if the hub ends, is busy, or has no thread for it.
     typealias Work = @Sendable (_ isGivenUp: Bool) -> Void
@@ -25,8 +25,8 @@ final class ProjectLanes: Sendable {
     private let pulse = Pulse()
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    /// Starts the dispatching thread. Call it on the main thread: a thread started from a socket loop would have that loop's
-    /// descriptors.
+    /// Starts the dispatching thread. Call it on the main thread: a thread started from a socket loop would have that
+    /// loop's descriptors.
     init() throws(SystemError) {
         let thread = try BackgroundThread("projects") { [self] in dispatch() }
         self.thread.withLock { $0 = thread }

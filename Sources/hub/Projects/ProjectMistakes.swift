@@ -1,4 +1,4 @@
-/// What is wrong with a described project, by field, in the words and the form of the reference: `{"errors":{…}}`.
+/// Mistakes in a described project, by field, in the words and the form of the reference server: `{"errors":{…}}`.
 public struct ProjectMistakes: Error, Equatable {
     private(set) var errors = JSONObject()
 
@@ -12,13 +12,13 @@ public struct ProjectMistakes: Error, Equatable {
         errors[field] = .array((errors[field]?.array ?? []) + [.string(message)])
     }
 
-    /// One object for each element of a list, empty where nothing is wrong.
+    /// Adds one object for each element of a list; the object is empty if the element has no mistakes.
     mutating func add(_ field: String, each elements: [ProjectMistakes]) {
         guard elements.contains(where: { !$0.isEmpty }) else { return }
         errors[field] = .array(elements.map { .object($0.errors) })
     }
 
-    /// The body of the answer.
+    /// Body of the answer.
     public var json: [UInt8] {
         JSONValue.object(JSONObject([("errors", .object(errors))])).bytes
     }

@@ -1,9 +1,11 @@
 import Settings
 import System
 
-/// Where a project's data lies: for the hub that makes it, and for whoever reads its log beside the hub or without one.
+/// Location of a project's data, for the hub that writes it and for programs that read the log beside a hub or without
+/// one.
 public enum ProjectPlace {
-    /// The project of the settings has the data directory itself; each that is stored has a folder in it.
+    /// Returns the directory of a project: the data directory for the project of the settings, a folder in it for a
+    /// stored one.
     public static func directory(
         of name: String, _ configuration: Configuration
     ) throws(ProjectStoreError) -> String {

@@ -8,31 +8,32 @@ import Replication
 import Settings
 import System
 
-/// What a project is made of before it runs.
+/// Plan from which a project is started.
 struct ProjectPlan: Sendable {
     var name: String
     var ingest: IngestService.Settings
     var policies: ConnectionTarget?
     var settings: ProjectSettings
     var verifier: TokenVerifier
-    /// Whether the log also says who was present when.
+    /// True if the log also records who was present when.
     var keepsPresenceTimeline = false
-    /// What the log keeps of channels, and which claims with it.
+    /// Scope of the log's record of channels; `ledgerClaims` are the claims that are recorded with it.
     var ledger = LedgerScope.nothing
     var ledgerClaims: Set<String> = []
-    /// How long rows of `realtime.messages` are kept.
+    /// Hours for which rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
-    /// Who goes on where it was after a cut, and for how long it may be away.
+    /// Scope of clients that resume after a cut; `catchUpGrace` is the time for which they may be away.
     var catchUp = CatchUpScope.sessions
     var catchUpGrace = Limits.departureGrace
 
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
 
-/// Makes what a database lacks, and says what it made and what it could not make. Throws where it cannot be reached.
+/// Function that makes what a database lacks, and reports what it made and could not make. It throws if the database
+/// cannot be reached.
 public typealias DatabasePreparing = @Sendable (ConnectionTarget) throws(PostgresError) -> Void
 
-/// Makes plans: of the project that the settings describe, and of those that are stored.
+/// Maker of plans, for the project that the settings describe and for stored projects.
 public struct ProjectPlanner: Sendable {
     let configuration: Configuration
     var keys: TokenKeys
@@ -44,13 +45,13 @@ public struct ProjectPlanner: Sendable {
         self.preparation = preparation
     }
 
-    /// Nil where the settings name no database.
+    /// Plan of the project that the settings describe; nil if they name no database.
     var configured: ProjectPlan? {
         configuration.databaseURL.map { plan(ConnectionTarget($0.revealed)) }
     }
 
-    /// Nil where the record names no database. The project of the settings' name keeps its log and its slot, whatever is
-    /// stored about it.
+    /// Returns the plan of a stored project; nil if the record names no database. A project with the settings' name
+    /// keeps its log and its slot, whatever is stored about it.
     func stored(_ record: ProjectRecord) -> ProjectPlan? {
         guard let database = record.database else { return nil }
         let isConfigured = record.externalID == configuration.projectName
@@ -74,7 +75,7 @@ public struct ProjectPlanner: Sendable {
         return plan
     }
 
-    /// The slot that a project reads, and the database it is in; nil without a database.
+    /// Returns the slot that a project reads, and the slot's database; nil without a database.
     func place(of record: ProjectRecord) -> SlotPlace? {
         let isConfigured = record.externalID == configuration.projectName
         return record.database.map {
@@ -82,7 +83,8 @@ public struct ProjectPlanner: Sendable {
         }
     }
 
-    /// Checks the slot: two projects on one slot take changes from each other. A project that was stored so may stay so.
+    /// Throws if another project has the slot, because two projects on one slot take changes from each other. A project
+    /// that was stored with that slot may keep it.
     func checkSlot(
         of new: ProjectRecord, replacing old: ProjectRecord?, beside others: [ProjectRecord]
     ) throws(ProjectMistakes) {
@@ -97,7 +99,7 @@ public struct ProjectPlanner: Sendable {
         throw mistakes
     }
 
-    /// The same of the project of the settings.
+    /// Slot of the project that the settings describe, and its database; nil if they name no database.
     var configuredPlace: SlotPlace? {
         configuration.databaseURL.map { SlotPlace(slot: configuration.slot, ConnectionTarget($0.revealed)) }
     }
@@ -111,13 +113,13 @@ public struct ProjectPlanner: Sendable {
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
         plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
         plan.ingest.replication.slot = slot(of: record)
-        // It was prepared when it was made.
+        // The database was prepared when the project was made.
         plan.ingest.replication.preparation = nil
         plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID, tables: configuration.measuredTables)
         plan.policies = nil
     }
 
-    /// Of what slots may be called: letters, digits and underscores, 63 of them.
+    /// Returns a valid name for a slot: letters, digits and underscores, at most 63.
     private static func slot(_ name: String, _ prefix: String) -> String {
         let plain = name.lowercased().utf8.map { byte in
             (48...57).contains(byte) || (97...122).contains(byte) ? byte : UInt8(ascii: "_")

@@ -2,35 +2,35 @@ import Auth
 import Diagnostics
 import Settings
 
-/// One project (the reference's tenant): whose tokens it takes, where its database is, and what its clients may do.
+/// Project (the reference's tenant): the tokens that it takes, its database, and the rights of its clients.
 public struct ProjectRecord: Sendable, Equatable {
-    /// A UUID of ours; others know the project by its name.
+    /// UUID made by the hub; clients and operators know the project by its name.
     public let id: String
-    /// What the first part of the Host header says.
+    /// Name of the project, which is the first part of the Host header.
     public let externalID: String
-    /// Unix seconds.
+    /// Time of creation, in Unix seconds.
     let insertedAt: Int64
     let updatedAt: Int64
-    /// The values of `ProjectField.all`, secrets plain; what may be missing is not there.
+    /// Values of `ProjectField.all`, with secrets in plain text; optional values may be absent.
     var fields: JSONObject
     var extensions: [ProjectExtension]
-    /// What the file had beside: it is written again.
+    /// Other members in the file, which are written again.
     var unknown = JSONObject()
 }
 
-// MARK: What it says
+// MARK: Values
 
 extension ProjectRecord {
     public var name: String { fields["name"]?.string ?? externalID }
 
     public var jwtSecret: Secret? { fields["jwt_secret"]?.string.map { Secret($0) } }
 
-    /// A JSON Web Key Set.
+    /// JSON Web Key Set of the project; nil if there is none.
     public var keySet: Secret? { fields["jwt_jwks"].map { Secret($0.text) } }
 
-    /// What its clients' tokens are checked with, and the keys that are not used and why.
+    /// Returns the verifier of the clients' tokens, and notes on the keys that are not used and why.
     public func verifier(_ expectations: ClaimExpectations) -> (verifier: TokenVerifier, notes: [String]) {
-        // The set was looked at when it was described.
+        // The set was checked when the project was described.
         let keys = fields["jwt_jwks"].flatMap { try? JWKSet.parse(limited: $0.bytes) } ?? .none
         let verifier = TokenVerifier(
             secret: jwtSecret?.revealed, keys: keys, expectations: expectations,
@@ -40,7 +40,7 @@ extension ProjectRecord {
 
     public var isSuspended: Bool { fields["suspend"]?.bool ?? false }
 
-    /// Nil where no database was described.
+    /// Address of the database; nil if none was described.
     public var database: ConnectionString? {
         if let url = setting(ProjectField.databaseURL.name)?.string { return ConnectionString(url) }
         guard let host = setting("db_host")?.string, let user = setting("db_user")?.string,
@@ -54,7 +54,8 @@ extension ProjectRecord {
 
     public var publication: String? { setting("publication")?.string }
 
-    /// Nil where only the reference's own name stands, which is no reason to name ours.
+    /// Name of the slot; nil if only the reference server's own name is given, because that is not meant for the hub's
+    /// slot.
     public var slot: String? {
         guard let slot = setting("slot_name")?.string, slot != ProjectExtension.referenceSlot else { return nil }
         return slot
@@ -62,7 +63,7 @@ extension ProjectRecord {
 
     public var region: String? { setting("region")?.string }
 
-    /// The largest change that is sent whole.
+    /// Size of the largest change that is sent whole.
     public var maximumRecordBytes: Int? { setting("poll_max_record_bytes")?.integer }
 
     public func limits(_ defaults: ProjectDefaults) -> ProjectLimits {
@@ -75,17 +76,17 @@ extension ProjectRecord {
 extension ProjectRecord: CustomStringConvertible, CustomReflectable {
     public var description: String { "project \(externalID)" }
 
-    /// It holds secrets, so nothing of it is shown.
+    /// Empty mirror: a record holds secrets, so nothing of it is shown.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-// MARK: What changes
+// MARK: Changes
 
-/// What has to happen when one description takes the place of another.
+/// Effects of replacing one description of a project by another.
 public struct ProjectEffects: Sendable, Equatable {
-    /// Clients have to come again: other tokens count, or other channels.
+    /// True if clients must come again, because other tokens or other channels are allowed.
     public let disconnectsClients: Bool
-    /// The database is another one, or is left alone from now on.
+    /// True if the database is another one, or is not used from now on.
     public let restartsDatabase: Bool
     public let changesLimits: Bool
 }

@@ -2,7 +2,7 @@ import Bytes
 import Crypto
 import Diagnostics
 
-/// Secrets of projects as they are stored and told: sealed, in text that says by its beginning what it is.
+/// Encryption of projects' secrets, for the file and for answers. A sealed text shows by its beginning that it is one.
 struct ProjectSeal: Sendable {
     private static let beginning = "t1:"
     private let key: SealingKey
@@ -16,7 +16,7 @@ struct ProjectSeal: Sendable {
         return Self.beginning + Base64URL.encode(sealed.span)
     }
 
-    /// Nil for what was not sealed by this key, for this project and field.
+    /// Returns the plain text; nil if the text was not sealed by this key, for this project and field.
     func open(_ text: String, of id: String, _ field: String) -> String? {
         guard text.hasPrefix(Self.beginning),
             let sealed = Base64URL.decode(text.utf8.dropFirst(Self.beginning.utf8.count)),
@@ -31,7 +31,7 @@ struct ProjectSeal: Sendable {
 // MARK: Whole records
 
 extension ProjectRecord {
-    /// What the API tells: without the password, other secrets sealed.
+    /// Returns the record as the API shows it: without the password, with other secrets sealed.
     func told(_ seal: ProjectSeal) -> JSONValue {
         var members = JSONObject([("id", .string(id)), ("external_id", .string(externalID))])
         for name in Self.toldFields { members[name] = fields[name] ?? .null }
@@ -47,7 +47,7 @@ extension ProjectRecord {
         "broadcast_adapter", "migrations_ran", "feature_flags",
     ]
 
-    /// What the file holds.
+    /// Returns the record as the file holds it.
     func stored(_ seal: ProjectSeal) -> JSONValue {
         var members = JSONObject([("id", .string(id)), ("external_id", .string(externalID))])
         for field in ProjectField.all {
@@ -62,7 +62,7 @@ extension ProjectRecord {
         return .object(members)
     }
 
-    /// What the file held; what is wrong with it is said in words.
+    /// Creates a record from the file. The error says in words what is wrong with it.
     init(stored value: JSONValue, _ seal: ProjectSeal) throws(StoredProjectMistake) {
         guard var members = value.object, let id = members.take("id")?.string,
             let externalID = members.take("external_id")?.string, let insertedAt = members.take("inserted_at")?.integer,
@@ -149,7 +149,7 @@ extension ProjectExtension {
     }
 }
 
-/// Why a stored project cannot be read. No value is in it, since it may be a secret.
+/// Error about a stored project that cannot be read. It contains no value, since a value may be a secret.
 struct StoredProjectMistake: Error {
     let message: String
 
@@ -157,14 +157,14 @@ struct StoredProjectMistake: Error {
 }
 
 extension JSONObject {
-    /// The member, which is not there any more afterwards.
+    /// Removes a member and returns its value.
     fileprivate mutating func take(_ name: String) -> JSONValue? {
         defer { self[name] = nil }
         return self[name]
     }
 }
 
-/// Moments as the reference tells them: UTC, without saying so.
+/// Times in the form of the reference server: UTC, without a time zone.
 public enum TimeText {
     static func write(_ seconds: Int64) -> String {
         String(WallTime(millisecondsSince1970: seconds * 1000).description.prefix(19))

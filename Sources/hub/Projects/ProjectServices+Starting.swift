@@ -11,8 +11,8 @@ import Snapshots
 import System
 
 extension ProjectServices {
-    /// Starts all services, or none if one of them cannot start. `policies` is the login by which PostgreSQL is asked about
-    /// policies; nil is the hub's own.
+    /// Starts all services, or none if one of them cannot start. `policies` is the login by which PostgreSQL is asked
+    /// about policies; nil is the hub's own.
     init(
         _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
         janitor: MessagesJanitor, messagesHours: Int, keepsCatalogs: Bool
@@ -66,7 +66,8 @@ extension ProjectServices {
     }
 }
 
-/// Services that run while others are yet to be started. A start that is tried again and again leaves no threads behind.
+/// Services that run while others are yet to be started. A start that is tried again and again leaves no threads
+/// behind.
 private final class ServicesStarting {
     private var stops: [() -> Void] = []
     var isComplete = false

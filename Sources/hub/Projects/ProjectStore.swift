@@ -6,23 +6,25 @@ import Settings
 import Synchronization
 import System
 
-/// Why stored projects cannot be read or written, in words for the operator.
+/// Error about stored projects that cannot be read or written, in words for the operator.
 public struct ProjectStoreError: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 
     init(_ description: String) { self.description = description }
 }
 
-/// Why a description changed nothing.
+/// Reason why a description changed nothing.
 public enum ProjectRefusal: Error {
     case mistakes(ProjectMistakes)
     case store(ProjectStoreError)
 }
 
-/// The projects that were described over the API, in one file beside the event log: read once, written as a whole.
+/// Store of the projects that were described over the API, in one file beside the event log. The file is read once and
+/// written as a whole.
 ///
-/// The file is replaced, so a crash leaves the old one or the new one; what cannot be read is never written over. Secrets in it
-/// are sealed, by the configured key or by one that is made beside it. Members of the file that are not known are kept.
+/// Each write replaces the file, so a crash leaves the old one or the new one. A file that cannot be read is never
+/// overwritten. Secrets in it are sealed, by the configured key or by one that the hub makes beside it. Unknown members
+/// of the file are kept.
 public final class ProjectStore: Sendable {
     public static let fileName = "projects.json"
     private static let unfinished = "projects.json.new"
@@ -31,7 +33,7 @@ public final class ProjectStore: Sendable {
         var records: [ProjectRecord]
         /// Names of projects that were deleted, oldest first.
         var deleted: [String] = []
-        /// What the file had beside.
+        /// Other members in the file.
         var unknown: JSONObject
     }
 
@@ -39,7 +41,7 @@ public final class ProjectStore: Sendable {
     let seal: ProjectSeal
     private let key: ProjectKey
     private let state: Mutex<State>
-    /// Held from reading what is to be changed until it is on disk; readers do not wait for that.
+    /// Lock that is held from reading a state until its change is on disk; readers do not wait for it.
     private let writing = Mutex(())
 
     /// - Parameter secret: the setting project_key.
@@ -68,11 +70,11 @@ public final class ProjectStore: Sendable {
 
     // MARK: Changing
 
-    /// Stores what comes of the description, durably before this returns.
+    /// Applies a description and stores the resulting record, durably before this returns.
     ///
     /// - Parameters:
     ///   - configured: the project of the settings, which is changed if it is meant and not stored.
-    ///   - check: says what is wrong with a record, beside those that are stored otherwise.
+    ///   - check: throws the mistakes of a record, given the other stored records.
     public func apply(
         _ description: ProjectDescription, configured: ProjectRecord? = nil, _ defaults: ProjectDefaults, at now: Int64,
         check: (_ new: ProjectRecord, _ old: ProjectRecord?, _ others: [ProjectRecord]) throws(ProjectMistakes) ->
@@ -111,7 +113,7 @@ public final class ProjectStore: Sendable {
 
     /// Removes the project durably and returns it; nil if none has that name.
     ///
-    /// - Parameter isRemembered: whether nobody is to answer for its name from now on.
+    /// - Parameter isRemembered: true if no project may answer for the name from now on.
     func remove(
         _ externalID: String, remembering isRemembered: Bool = true
     ) throws(ProjectStoreError) -> ProjectRecord? {
@@ -144,7 +146,7 @@ public final class ProjectStore: Sendable {
 
 extension ProjectStore {
     private static let version = 1
-    /// Sealed in the file, so that a wrong key is told from a damaged file.
+    /// Text that is sealed in the file, so that a wrong key is told from a damaged file.
     private static let proof = "these projects can be read"
 
     private static func file(of state: State, _ seal: ProjectSeal) -> [UInt8] {
@@ -186,7 +188,7 @@ extension ProjectStore {
         }
     }
 
-    /// Nil when there is no such file.
+    /// Returns the contents of a file; nil if there is no such file.
     fileprivate static func read(
         _ name: String, in directory: any StorageDirectory
     ) throws(ProjectStoreError) -> [UInt8]? {
@@ -200,7 +202,7 @@ extension ProjectStore {
 
 // MARK: The key
 
-/// What the secrets of projects are sealed with: the configured text, or random bytes in a file of their own.
+/// Key that seals the secrets of projects: the configured text, or random bytes in a file of their own.
 struct ProjectKey: Sendable {
     static let fileName = "projects.key"
     private static let unfinished = "projects.key.new"
@@ -208,7 +210,7 @@ struct ProjectKey: Sendable {
 
     let secret: [UInt8]
     private let isConfigured: Bool
-    /// A key that is new is written before anything that it sealed.
+    /// False for a new key, which is written before anything that it sealed.
     private let isKept: Bool
 
     init(_ configured: Secret?, in directory: any StorageDirectory, isNeeded: Bool) throws(ProjectStoreError) {
@@ -236,7 +238,7 @@ struct ProjectKey: Sendable {
         (secret, isKept) = (Secrets.randomBytes(Self.randomBytes), false)
     }
 
-    /// Files are made for their owner alone.
+    /// Writes a new key to its file. Files are made for their owner alone.
     func keep(in directory: any StorageDirectory) throws(SystemError) {
         guard !isKept, try directory.contents(of: Self.fileName, maximumBytes: 1 << 10) == nil else { return }
         let text = Base64URL.encode(secret.span) + "\n"
@@ -275,7 +277,7 @@ extension ProjectStore.State {
 }
 
 extension StorageDirectory {
-    /// Replaces the file as a whole; what a crash leaves is the old one or the new one.
+    /// Replaces the file as a whole: a crash leaves the old file or the new one.
     fileprivate func replace(_ name: String, with bytes: [UInt8], through unfinished: String) throws(SystemError) {
         let file = try open(unfinished, for: .creating)
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -285,7 +287,7 @@ extension StorageDirectory {
         try sync()
     }
 
-    /// Nil when there is no such file.
+    /// Returns the contents of a file; nil if there is no such file.
     fileprivate func contents(of name: String, maximumBytes: Int) throws(SystemError) -> [UInt8]? {
         guard try names().contains(name) else { return nil }
         let file = try open(name, for: .reading)

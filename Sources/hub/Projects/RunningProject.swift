@@ -15,7 +15,7 @@ import Settings
 import Synchronization
 import System
 
-/// A project that runs: its database is followed into its log, and clients are served from there.
+/// Project that runs: the hub follows its database into its log, and serves clients from the log.
 public final class RunningProject: Sendable {
     public let ingest: IngestService
     public let project: Project
@@ -74,7 +74,8 @@ public final class RunningProject: Sendable {
             covered: { ingest.status.covered })
     }
 
-    /// Where the disk refuses, clients begin anew after a restart.
+    /// Opens the record of the positions of clients; nil if catch-up is off. If the disk refuses, clients begin anew
+    /// after a restart.
     private static func departures(_ plan: ProjectPlan, loops: Int) -> Departures? {
         guard plan.catchUp != .nobody else { return nil }
         let time = plan.settings.time
@@ -92,7 +93,8 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Where the disk refuses, who was away is not told what of the publication changed before a restart.
+    /// Opens the record of the publication. If the disk refuses, clients that were away are not told which changes of
+    /// the publication came before a restart.
     private static func publication(_ plan: ProjectPlan) -> PublicationRecord {
         do {
             let record = PublicationRecord(in: try DiskDirectory(plan.ingest.dataDirectory))
@@ -105,7 +107,7 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Those that the addresses name.
+    /// Returns the users that the addresses name.
     private static func users(of targets: [ConnectionTarget]) -> Set<String> {
         Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
     }
@@ -120,19 +122,19 @@ public final class RunningProject: Sendable {
             trouble: trouble.map { $0.reason.rawValue }, warning: status.danger)
     }
 
-    /// Other keys for tokens that come from now on.
+    /// Replaces the keys for tokens that come from now on.
     func replace(_ verifier: TokenVerifier) {
         project.verifier.withLock { $0 = verifier }
         project.post(.keys)
     }
 
-    /// Sends its clients away and ends.
+    /// Sends the project's clients away and ends the project.
     func stop() {
         gateway.remove(project)
         end()
     }
 
-    /// When its clients and their loops are gone already.
+    /// Ends the project, whose clients and their loops are gone already.
     func end() {
         project.stop()
         janitor.stop()
@@ -144,7 +146,7 @@ public final class RunningProject: Sendable {
 
     public var policyLoginIsFit: Bool { project.policyEvaluator.availability == .available }
 
-    /// Whether memberships may live on the table of this name.
+    /// True if memberships may live on the table of this name.
     public func follows(_ name: String) -> Bool {
         guard let snapshot = project.catalog.snapshot else { return false }
         return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }

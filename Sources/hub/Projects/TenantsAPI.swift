@@ -4,13 +4,13 @@ import Gateway
 import Settings
 import WebSocket
 
-/// What an operator asks of the hub's projects: requests below `/api/tenants` in, an answer or something to be done out. It
-/// reads the store and changes nothing.
+/// Operators' API for the hub's projects. A request below `/api/tenants` leads to an answer, or to an operation that
+/// the caller carries out. The API reads the store and changes nothing.
 ///
-/// Paths and bodies are the reference's, which calls a project a tenant.
+/// Paths and bodies are those of the reference server, which calls a project a tenant.
 public struct TenantsAPI: Sendable {
     private let store: ProjectStore
-    /// The project of the settings. A stored one of the same name takes its place.
+    /// Project that the settings describe. A stored project of the same name replaces it.
     private let configured: ProjectRecord?
     private let operators: OperatorGate
     private let defaults: ProjectDefaults
@@ -24,7 +24,7 @@ public struct TenantsAPI: Sendable {
         self.defaults = defaults
     }
 
-    /// What the path says is meant.
+    /// Target of a request, as its path says.
     private enum Route {
         case all
         case one(String)
@@ -32,13 +32,13 @@ public struct TenantsAPI: Sendable {
         case shutdown(String)
         case health(String)
         case log(String, command: String)
-        /// Values of a row in the log.
+        /// The values of a row in the log.
         case rows(String)
         case channels(String)
         case signal(String, name: String)
     }
 
-    /// What the request is refused with before its body is read; nil when it may go on.
+    /// Returns the refusal of a request before its body is read; nil if the request may go on.
     ///
     /// - Parameter now: Unix seconds.
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
@@ -72,7 +72,7 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Nil for a path or method that is not the API's.
+    /// Returns the route; nil for a path or method that is not the API's.
     private func route(_ request: HTTPRequest) -> Route? {
         var segments = request.pathSegments.filter { !$0.isEmpty }[...]
         if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
@@ -96,13 +96,13 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Where there are no operators, health is told to everybody: there is nothing in it to protect.
+    /// True if the request is allowed. Without operators, everybody may ask for health, which has nothing to protect.
     private func isAdmitted(_ request: HTTPRequest, _ route: Route, at now: Int64) -> Bool {
         guard case .health = route else { return operators.admits(request, at: now) }
         return !operators.hasOperators || operators.admits(request, for: .health, at: now)
     }
 
-    /// The project of that name.
+    /// Returns the project of that name; nil if there is none.
     public func record(_ name: String) -> ProjectRecord? {
         store.record(named: name) ?? configured.flatMap { $0.externalID == name ? $0 : nil }
     }
@@ -115,7 +115,7 @@ public struct TenantsAPI: Sendable {
         }
         do throws(ProjectBodyError) {
             let description = try ProjectDescription.read(body, named: name)
-            // Whoever carries it out checks again, when nobody else changes anything.
+            // The code that carries this out checks again, at a time when nobody else changes anything.
             try mistakes(in: description, at: now)
             return .operation(.upsert(description))
         } catch {
@@ -136,7 +136,8 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// One that is not there is gone already; the settings' own cannot go, nor can its log.
+    /// Handles a deletion. A project that does not exist counts as deleted; the settings' own project stays, and so
+    /// does its log.
     private func delete(_ name: String, log: String?) -> TenantsOutcome {
         var mistakes = ProjectMistakes()
         let fate = log.map { LogFate(rawValue: $0) } ?? .keep
@@ -199,7 +200,7 @@ public struct TenantsAPI: Sendable {
         .json(status, JSONValue.object(JSONObject([("data", value)])).bytes)
     }
 
-    /// After a project was stored: it is there under the address that the answer names.
+    /// Returns the answer after a project was stored; its header names the project's address.
     public func stored(_ record: ProjectRecord, isNew: Bool) -> HTTPResponse {
         var response = data(record.told(store.seal), isNew ? .created : .ok)
         response.headers.append(HTTPHeader("location", "/api/tenants/\(record.id)"))
@@ -210,12 +211,12 @@ public struct TenantsAPI: Sendable {
         .json(.unprocessableContent, mistakes.json)
     }
 
-    /// After a deletion, a reload or a shutdown.
+    /// Answer after a deletion, a reload or a shutdown.
     public static let done = HTTPResponse(.noContent)
 
     public static let notFound = HTTPResponse.message(.notFound, "not found")
 
-    /// What was asked for was not done. The sentence has no secret in it.
+    /// Returns the answer to a request that was not carried out. The sentence must not contain a secret.
     public static func failed(_ sentence: String) -> HTTPResponse { .message(.internalServerError, sentence) }
 
     private static let unknown = HTTPResponse.json(.notFound, Array(#""Not Found""#.utf8))
@@ -223,36 +224,37 @@ public struct TenantsAPI: Sendable {
     private static let blankTenant = refused(ProjectMistakes([("tenant", "can't be blank")]))
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 public enum TenantsOutcome: Sendable {
     case response(HTTPResponse)
-    /// Somebody has to do something first, and answers then.
+    /// The caller must carry out an operation first, and then answers.
     case operation(TenantsOperation)
-    /// Somebody has to look into the log of that project first.
+    /// The caller must look into the log of the project first.
     case question(LogQuestion, ProjectRecord)
-    /// Values of a row have to be removed from that log first.
+    /// The caller must remove values of a row from the project's log first.
     case erasure(LogQuestion, ProjectRecord)
-    /// More of an answer that was given.
+    /// The request is for another part of an answer that was given.
     case part(AnswerPart, ProjectRecord)
 }
 
-/// What becomes of a deleted project's event log.
+/// Decision about a deleted project's event log.
 public enum LogFate: String, Sendable, CaseIterable {
     case keep, delete
 }
 
 public enum TenantsOperation: Sendable, Equatable {
-    /// To be applied to the store: `stored` is the answer, or `refused`, or `failed`.
+    /// Apply the description to the store; the answer is `stored`, `refused` or `failed`.
     case upsert(ProjectDescription)
-    /// Also of one that is not there; its log stays, or goes too. `done` is the answer, or `failed`.
+    /// Delete the project, also if it does not exist; its log stays, or goes too. The answer is `done` or `failed`.
     case delete(String, log: LogFate)
-    /// `done` is the answer, or `notFound` if it went meanwhile; so for the next.
+    /// Restart the project; the answer is `done`, or `notFound` if the project went meanwhile. `shutdown` does the
+    /// same.
     case reload(String)
     case shutdown(String)
-    /// `ProjectHealth.response` is the answer.
+    /// Report health; the answer is `ProjectHealth.response`.
     case health(String)
-    /// `ChannelCensus.json` is the answer.
+    /// List the channels; the answer is `ChannelCensus.json`.
     case channels(String)
-    /// `RunningProject.carryOut` has the answer.
+    /// Carry out a signal; `RunningProject.carryOut` has the answer.
     case signal(String, OperatorSignal)
 }

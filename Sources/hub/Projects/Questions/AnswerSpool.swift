@@ -3,10 +3,10 @@ import Settings
 import System
 import WebSocket
 
-/// A part of an answer that is too large for one response.
+/// Part of an answer that is too large for one response.
 public struct AnswerPart: Sendable, Equatable {
     public let name: String
-    /// How many of the answer's bytes come before it.
+    /// Number of the answer's bytes before this part.
     public let start: UInt64
 
     public init(_ items: [HTTPQueryItem]) throws(LogQuestion.Refusal) {
@@ -25,8 +25,8 @@ public struct AnswerPart: Sendable, Equatable {
     }
 }
 
-/// Answers that are too large for one response: files beside the log that they come from. Each is there until its end has been
-/// fetched, or for a while.
+/// Answers that are too large for one response: files beside the log that they come from. A file stays until its end
+/// has been fetched, or for a while.
 struct AnswerSpool {
     static let partHeader = "tidewire-answer"
     static let sizeHeader = "tidewire-answer-bytes"
@@ -43,7 +43,7 @@ struct AnswerSpool {
             && text.utf8.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || 48...57 ~= $0 || $0 == 45 }
     }
 
-    /// In words why no further answer is kept; nil where it may be.
+    /// Returns the reason why no further answer can be kept, in words; nil if one can be kept.
     func obstacle() throws(SystemError) -> String? {
         guard try names().count < Limits.maximumKeptAnswers else {
             return "other large answers are being fetched: try again in some minutes, or ask for less"
@@ -73,11 +73,12 @@ struct AnswerSpool {
         return response
     }
 
-    // MARK: Their end
+    // MARK: Removal
 
     func remove(_ name: String) { try? directory.remove(name) }
 
-    /// What nobody has fetched, and what a process left that was ended over it. Whether anything is left that may go later.
+    /// Removes answers that nobody has fetched, and files of a process that was ended. True if files are left that may
+    /// go later.
     func sweep(at now: Int64) -> Bool {
         var isLeft = false
         for name in (try? names()) ?? [] {

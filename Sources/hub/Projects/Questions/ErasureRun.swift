@@ -2,11 +2,11 @@ import Diagnostics
 import Ingest
 import WebSocket
 
-/// Values of a row that are to be removed from a log: found and written down by a process of its own, as a question is
-/// answered, and removed by the hub, which has the log. Where no hub has it, that process does all of it.
+/// Removal of a row's values from a log. A separate process finds the values and writes them down, as for a question.
+/// The hub, which has the log, removes them. If no hub has the log, that process does all of it.
 struct ErasureRun {
     let run: QuestionRun
-    /// Of the project, where it runs.
+    /// Ingest service of the project; nil if the project does not run.
     let ingest: IngestService?
 
     func answer() -> HTTPResponse {
@@ -29,7 +29,7 @@ struct ErasureRun {
         }
     }
 
-    /// What was written down is done by now.
+    /// Returns the answer changed to say that the removal is done, because it is done by now.
     private func told(_ answer: HTTPResponse) -> HTTPResponse {
         guard answer.status == .ok else { return answer }
         var told = answer

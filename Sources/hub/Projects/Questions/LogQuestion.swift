@@ -1,10 +1,10 @@
 import WebSocket
 
-/// What an operator asks of a project's event log: the name of a command and what it is given.
+/// Question of an operator to a project's event log: the name of a command and its arguments.
 ///
-/// Only what reads, and what names no file: a command's own rules are checked by the command.
+/// Only commands that read, and that name no file, are allowed. A command checks its own rules.
 public struct LogQuestion: Sendable, Equatable {
-    /// How the answer comes.
+    /// Form of the answer.
     public enum Form: String, Sendable {
         case table, json, csv
         case markdown = "md"
@@ -24,22 +24,22 @@ public struct LogQuestion: Sendable, Equatable {
 
     public let command: String
     public let form: Form
-    /// The command's words, without what says where the log is.
+    /// Arguments of the command, without those that say where the log is.
     let words: [String]
-    /// What is too large for one response is kept, and fetched in parts.
+    /// True if an answer that is too large for one response is kept, to be fetched in parts.
     public let isInParts: Bool
 
-    /// Commands that may be asked, with their operands in their order; one that ends in `…` may come more than once.
+    /// Commands that may be asked, with their operands in order. An operand that ends in `…` may come more than once.
     public static let operands: [String: [String]] = [
         "tail": [], "row": ["table", "key…"], "tx": ["xid"], "asof": ["table"], "stats": [], "event": ["offset"],
         "who": ["offset"], "user": ["sub"], "session": ["session"], "why": [], "info": [], "verify": [], "audit": [],
         "bundle": [], "seed": [],
     ]
 
-    /// Those below `tidewire log`.
+    /// Commands below `tidewire log`.
     public static let ofLog: Set<String> = ["info", "verify", "audit"]
 
-    /// Nothing that follows, repairs, or names a file of the hub's machine.
+    /// Options that may be given. None of them follows, repairs, or names a file of the hub's machine.
     public static let options: Set<String> = [
         "from", "to", "table", "op", "where", "presence", "limit", "output", "json", "tz", "mask", "unmask", "by",
         "top",
@@ -51,7 +51,7 @@ public struct LogQuestion: Sendable, Equatable {
         "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries", "triggers",
     ]
 
-    /// Why a question is none.
+    /// Reason why a question is not accepted.
     public struct Refusal: Error, Sendable, Equatable {
         public let reason: String
     }
@@ -104,8 +104,8 @@ public struct LogQuestion: Sendable, Equatable {
         words = try options + ["--"] + Self.given(wanted, operands, command)
     }
 
-    /// How much the log has of a row, or that its values are to be removed from it: `table`, and `key` for each of the key's
-    /// columns.
+    /// Returns the question how much the log has of a row or, with `isGo`, the order to remove the row's values. The
+    /// items are `table`, and `key` for each of the key's columns.
     public static func forgetting(_ items: [HTTPQueryItem], isGo: Bool) throws(Refusal) -> LogQuestion {
         var operands: [String: [String]] = [:]
         var options = isGo ? ["--go"] : []
@@ -127,10 +127,10 @@ public struct LogQuestion: Sendable, Equatable {
         (self.command, self.form, self.words, isInParts) = (command, form, words, false)
     }
 
-    /// The same with another option.
+    /// Returns this question with another option.
     func with(_ option: String) -> LogQuestion { LogQuestion(command, form, [option] + words) }
 
-    /// Whether it is below `tidewire log`.
+    /// True if the command is below `tidewire log`.
     var isOfLog: Bool { Self.ofLog.contains(command) || command == "forget" }
 
     private static func given(

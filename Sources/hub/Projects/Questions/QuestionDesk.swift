@@ -3,7 +3,7 @@ import Synchronization
 import System
 import WebSocket
 
-/// Answers questions to logs, few at a time: they take processors and disk from what is served.
+/// Desk that answers questions to logs, few at a time, because answers take processors and disk from clients.
 final class QuestionDesk: Sendable {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
@@ -23,7 +23,7 @@ final class QuestionDesk: Sendable {
     private let pulse = Pulse()
     private let threads = Mutex<[BackgroundThread]>([])
 
-    /// On the main thread: what is started from a loop has that loop's descriptors.
+    /// Starts the threads. Call it on the main thread: a thread started from a loop has that loop's descriptors.
     init() throws(SystemError) {
         var threads: [BackgroundThread] = []
         for _ in 0..<Limits.questionsAtOnce {
@@ -33,7 +33,7 @@ final class QuestionDesk: Sendable {
         self.threads.withLock { $0 = started }
     }
 
-    /// `log`: what is asked about; answers may be kept beside it.
+    /// Queues a question about the log at `log`; answers may be kept beside that log.
     func ask(beside log: String, _ run: @escaping @Sendable () -> HTTPResponse, then answer: @escaping Answer) {
         let isTaken = state.withLock { state in
             guard !state.isClosed, state.waiting.count < Limits.maximumWaitingLogQuestions else { return false }
@@ -66,7 +66,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Nobody has asked for a while: what was not fetched goes.
+    /// Removes answers that were not fetched, because nobody has asked for a while.
     private func sweep() {
         for log in state.withLock({ $0.logs }) {
             let isLeft = (try? AnswerSpool(besideLog: log))?.sweep(at: Clock.unixMicroseconds() / 1_000_000) ?? false
@@ -74,7 +74,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// No more is begun; what is under way is waited for.
+    /// Begins no more answers, and waits for those under way.
     func close() {
         state.withLock { $0.isClosed = true }
         pulse.beat()

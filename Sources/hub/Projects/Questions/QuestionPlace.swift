@@ -2,15 +2,15 @@ import Ingest
 import Settings
 import System
 
-/// Where a question's answer is looked for: a project's log, and the settings that commands on it read.
+/// Location for a question: a project's log, and the settings that commands on the log read.
 struct QuestionPlace: Sendable {
     var log: String
-    /// All that the process which answers is given of ours: nothing of other projects is in it.
+    /// All variables that the answering process gets from the hub. They contain nothing of other projects.
     var environment: [String: String]
 }
 
 extension ProjectPlanner {
-    /// - Parameter record: of a stored project; nil for the one of the settings.
+    /// - Parameter record: record of a stored project; nil for the project of the settings.
     func questionPlace(_ record: ProjectRecord?) -> QuestionPlace {
         var variables = Self.surroundings
         for effective in configuration.effective where !effective.isDefault && !effective.setting.type.isSecret {
@@ -29,7 +29,7 @@ extension ProjectPlanner {
         return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
     }
 
-    /// What any program is given: where programs are, how time and text are written, how libpq finds its files.
+    /// Variables that every program gets: where programs are, how time and text are written, how libpq finds its files.
     private static var surroundings: [String: String] {
         let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
         return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in

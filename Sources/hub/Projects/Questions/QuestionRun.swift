@@ -6,12 +6,12 @@ import Settings
 import System
 import WebSocket
 
-/// One question to a log, answered by a process of its own: this very program, as it would be called at a terminal. What goes
-/// wrong with it, and whatever it takes, is not the hub's.
+/// Question to a log, answered by a process of its own: this same program, called as at a terminal. Neither an error in
+/// the process nor its use of memory affects the hub.
 struct QuestionRun {
     enum What: Sendable {
         case question(LogQuestion)
-        /// More of an answer that was given.
+        /// A request for another part of an answer that was given.
         case part(AnswerPart)
     }
 
@@ -52,10 +52,10 @@ struct QuestionRun {
         return [program] + start + ["--config=/dev/null", "--log=\(place.log)"] + question.words
     }
 
-    /// An answer that is kept has that name.
+    /// Runs a question. An answer that is kept gets the given name.
     private func run(_ question: LogQuestion, _ spool: AnswerSpool, _ name: String) throws(SystemError) -> HTTPResponse
     {
-        // A bundle is a file of the process', beside the log, where there is room for it.
+        // A bundle is a file that the process writes beside the log, where there is room for it.
         let isFile = question.form == .bundle
         let output = AnswerOutput(
             spool, name, most: question.isInParts && !isFile ? Limits.maximumAnswerBytes : Limits.maximumQuestionBytes)
@@ -87,14 +87,14 @@ struct QuestionRun {
 
     // MARK: The process
 
-    /// What came of it.
+    /// Result of the process.
     private enum End {
         case answered(Int32, said: String)
         case tooMuch(Int)
         case late
         /// The client left.
         case abandoned
-        /// By a signal.
+        /// A signal ended the process.
         case broken
     }
 
@@ -114,7 +114,7 @@ struct QuestionRun {
         defer { for end in [output.reading, errors.reading] { ByteStream.close(end) } }
         let deadline = Clock.monotonicNanoseconds() + Limits.questionTimeLimit.wholeNanoseconds
         guard try gather(output.reading, until: deadline, into: printed) else { return end(process, deadline, printed) }
-        // What it says beside its answer fits into a pipe; one that waits for more room than that is ended here.
+        // Messages beside the answer fit into a pipe; a process that waits for more room than that is ended here.
         guard let ending = process.wait(milliseconds: left(until: deadline)) else {
             return end(process, deadline, printed)
         }
@@ -135,7 +135,7 @@ struct QuestionRun {
     /// Pause between two checks whether the client is still there.
     private static let patienceMilliseconds = 200
 
-    /// False if the answer is too large, the time is up first, or nobody waits for it any more.
+    /// Reads the output. False if the answer is too large, the time is up first, or no client waits for it any more.
     private func gather(
         _ descriptor: Int32, until deadline: UInt64, into output: AnswerOutput
     ) throws(SystemError) -> Bool {
@@ -186,7 +186,7 @@ struct QuestionRun {
     }
 }
 
-/// What a process prints: as much as one response takes, and the whole in a file where there is more.
+/// Output of a process: as much as one response takes, and the whole in a file if there is more.
 private final class AnswerOutput {
     private let spool: AnswerSpool?
     private let name: String
