@@ -1,14 +1,14 @@
 import Diagnostics
 import Net
 
-/// Every setting there is, each declared once: what it is called, what it may hold, what it means, and as what the program
+/// All settings, each declared once: its name, its allowed values, its meaning, and the type with which the program
 /// reads it, by its property's name.
 public struct AllSettings: Sendable {
     static let declared = AllSettings()
 
     // MARK: Database
 
-    /// Not marked secret as a whole: it is shown, without the secrets in it.
+    /// Address that is not marked secret as a whole, because it is shown without the secrets in it.
     public let databaseURL = TypedSetting(
         "database_url", .database, .connection,
         "The database whose changes are read.")
@@ -247,8 +247,8 @@ public struct AllSettings: Sendable {
         default: "100", aliases: ["TENANT_MAX_CHANNELS_PER_CLIENT"],
         "Channels that one connection may join.")
 
-    // Rates are means of some seconds. The reference's own (100 events and 100 joins a second) close the channels of a small
-    // application.
+    // Rates are means over some seconds. The reference server's own rates (100 events and 100 joins a second) close the
+    // channels of a small application.
 
     public let joinsPerSecond = TypedSetting(
         "max_joins_per_second", .limits, .integer(0...Limits.maximumRate), default: "2500",
@@ -345,7 +345,7 @@ public struct AllSettings: Sendable {
         .choice(
             Log.Level.allCases.map { ($0.rawValue, $0) },
             synonyms: [
-                // What the reference container's LOG_LEVEL may say.
+                // Words that LOG_LEVEL of the reference container may have.
                 "warn": "warning", "notice": "info", "critical": "error", "alert": "error", "emergency": "error",
             ]),
         default: "info", aliases: ["LOG_LEVEL"], "The least important lines that are logged.")

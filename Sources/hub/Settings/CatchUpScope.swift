@@ -1,8 +1,8 @@
-/// Who is known again when coming back after a cut, and goes on where it was.
+/// Clients that the hub recognizes when they come back after a cut, and that then resume.
 public enum CatchUpScope: String, Sendable, CaseIterable {
-    /// Whoever has a login's session in its token, or a name in its address.
+    /// Clients with a login's session in the token, or with a name in the address.
     case sessions = "on"
-    /// Only who has a name in its address.
+    /// Only clients with a name in the address.
     case named = "client_id"
     case nobody = "off"
 }

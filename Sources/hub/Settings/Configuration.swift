@@ -1,7 +1,7 @@
 import Net
 
-/// Everything the operator decided, understood and checked: flags, environment, file and defaults in, typed values out,
-/// each of which remembers where it was found.
+/// All decisions of the operator, parsed and checked. They come from flags, environment, file and defaults, and each
+/// value remembers its source.
 ///
 /// `configuration.slot` is the value of the setting that `AllSettings.slot` declares.
 @dynamicMemberLookup
@@ -18,7 +18,7 @@ public struct Configuration: Sendable {
     private let settings: ResolvedSettings
     /// The configuration file that was read, if any.
     public let file: String?
-    /// Variables of the environment that the reference knows and that change nothing here.
+    /// Environment variables that the reference server knows and that have no effect here.
     public let variablesWithoutEffect: [String]
 
     /// Finds and checks every setting: an override wins over the environment, which wins over the file, which wins over
@@ -57,7 +57,7 @@ public struct Configuration: Sendable {
 }
 
 extension Configuration {
-    /// Nil is without TLS.
+    /// TLS settings of the sockets; nil if the hub does not use TLS.
     public var tls: SocketSettings.TLS? {
         guard let certificate = self.tlsCertificate, let key = self.tlsKey else { return nil }
         return SocketSettings.TLS(certificate: certificate, key: key)

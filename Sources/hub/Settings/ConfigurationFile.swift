@@ -9,7 +9,7 @@ struct ConfigurationFile {
         let value: String
     }
 
-    /// What is wrong with a line. The line itself is not repeated: it may hold a secret.
+    /// Mistake in a line. The line itself is not repeated, because it may hold a secret.
     struct Mistake: Equatable {
         let line: Int
         let message: String
@@ -40,7 +40,7 @@ extension [UInt8] {
     }
 }
 
-/// One line, from its beginning.
+/// Parser of one line, from its beginning.
 struct ConfigurationLineParser {
     struct Mistake: Error {
         let message: String
@@ -56,7 +56,7 @@ struct ConfigurationLineParser {
         rest = line
     }
 
-    /// Nil for a line without a setting.
+    /// Returns the setting in the line; nil for a line without one.
     mutating func parse() throws(Mistake) -> (name: String, value: String)? {
         skipBlanks()
         guard !isAtEnd else { return nil }
@@ -106,7 +106,7 @@ struct ConfigurationLineParser {
         return Array(value)
     }
 
-    /// Two quotes make one, and a backslash does what it does in PostgreSQL's own files.
+    /// Reads a quoted value. Two quotes make one, and a backslash has the same effect as in PostgreSQL's own files.
     private mutating func takeQuoted() throws(Mistake) -> [UInt8] {
         rest.removeFirst()
         var value: [UInt8] = []

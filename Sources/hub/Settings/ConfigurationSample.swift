@@ -1,4 +1,4 @@
-/// A `tidewire.conf` to begin with: every setting with what it means and its default, all commented out.
+/// A `tidewire.conf` to begin with: every setting with its meaning and its default, all commented out.
 public enum ConfigurationSample {
     public static func text(surroundings: ConfigurationSurroundings = .ofThisProcess) -> String {
         let groups = Setting.Group.allCases.map { group in

@@ -1,11 +1,11 @@
-/// How to reach PostgreSQL, as libpq takes it: a URL or `key=value` pairs ("Connection Strings" in libpq's manual).
+/// Address of PostgreSQL, as libpq takes it: a URL or `key=value` pairs ("Connection Strings" in libpq's manual).
 ///
-/// It is taken apart only to find mistakes early and to show it without its secrets; what is connected with is the text as
-/// it was given. What this parser cannot read is refused, because a part of a password might then be shown.
+/// The hub parses the text only to find mistakes early and to show the text without its secrets. It connects with the
+/// text as given. A text that this parser cannot read is refused, because a part of a password might then be shown.
 public struct ConnectionString: Sendable, Equatable {
     private let text: Secret
 
-    /// The same with every secret replaced by asterisks.
+    /// Text with every secret replaced by asterisks.
     public let redacted: String
 
     public init?(_ text: String) {
@@ -20,7 +20,7 @@ public struct ConnectionString: Sendable, Equatable {
         case checked(against: String)
     }
 
-    /// Out of parts, as the environment of the reference container names them.
+    /// Creates an address from parts, as the environment of the reference container names them.
     public init(
         host: String, port: UInt16, user: String, password: String?, database: String, encryption: Encryption? = nil
     ) {
@@ -35,12 +35,13 @@ public struct ConnectionString: Sendable, Equatable {
         redacted = KeyValueConnection.redacted(pairs)
     }
 
-    /// For libpq only: it holds the password.
+    /// Text with the password, for libpq only.
     public var revealed: String {
         text.revealed
     }
 
-    /// RFC 3986 lets the scheme be in any case; libpq does not.
+    /// Returns the text without its secrets; nil if it cannot be read. RFC 3986 lets the scheme be in any case; libpq
+    /// does not.
     private static func redact(_ text: String) -> String? {
         for scheme in ["postgresql://", "postgres://"] where text.hasPrefix(scheme) {
             return URLConnection(text.dropFirst(scheme.count)).map { scheme + $0.redacted }
@@ -48,7 +49,7 @@ public struct ConnectionString: Sendable, Equatable {
         return KeyValueConnection.pairs(text).map(KeyValueConnection.redacted)
     }
 
-    /// Parameters of libpq whose values are secrets, or may become ones under the names later versions give them.
+    /// True for parameters of libpq whose values are secrets. Some names cover parameters that later versions may add.
     static func isSecret(_ parameter: String) -> Bool {
         ["password", "secret", "key", "token"].contains { parameter.lowercased().contains($0) } && parameter != "sslkey"
     }
@@ -60,7 +61,8 @@ extension ConnectionString: CustomStringConvertible {
     }
 }
 
-/// `[user[:password]@][host[:port],…][/database][?name=value&…]`, read as libpq's `conninfo_uri_parse_options` reads it.
+/// URL `[user[:password]@][host[:port],…][/database][?name=value&…]`, read as libpq's `conninfo_uri_parse_options`
+/// reads it.
 private struct URLConnection {
     let redacted: String
 
@@ -83,7 +85,7 @@ private struct URLConnection {
         redacted = shownCredentials + "@" + hosts + database + shown
     }
 
-    /// Credentials end at the first `@`, unless a `/` comes before it.
+    /// Returns the credentials, which end at the first `@`, unless a `/` comes before it.
     private static func takeCredentials(_ rest: inout Substring) -> Substring? {
         guard let end = rest.firstIndex(where: { $0 == "@" || $0 == "/" }), rest[end] == "@" else { return nil }
         defer { rest = rest[rest.index(after: end)...] }
@@ -109,12 +111,14 @@ private struct URLConnection {
         return "?" + shown.joined(separator: "&")
     }
 
-    /// No `@` may be left in the hosts: it would be the end of a password whose own `@` was not written as `%40`.
+    /// True if all hosts are valid. An `@` is not: it would be the end of a password whose own `@` was not written as
+    /// `%40`.
     private static func areHosts(_ hosts: Substring) -> Bool {
         hosts.isEmpty || hosts.split(separator: ",", omittingEmptySubsequences: false).allSatisfy(isHost)
     }
 
-    /// No `@` here either: in `postgres://user:12/34@host` libpq takes `user` for the host and `34@host` for the database.
+    /// True if the database is valid. An `@` is not: in `postgres://user:12/34@host` libpq takes `user` for the host
+    /// and `34@host` for the database.
     private static func isDatabase(_ text: Substring) -> Bool {
         isEncoded(text) && !text.contains("@")
     }
@@ -135,7 +139,8 @@ private struct URLConnection {
         decoded(text) != nil
     }
 
-    /// Undoes percent encoding, or nil where a `%` is not followed by two hexadecimal digits or the result is not UTF-8.
+    /// Returns the text without percent encoding. Returns nil if a `%` is not followed by two hexadecimal digits, or
+    /// the result is not UTF-8.
     private static func decoded(_ text: Substring) -> String? {
         var bytes: [UInt8] = []
         var rest = text.utf8[...]
@@ -154,8 +159,8 @@ private struct URLConnection {
     }
 }
 
-/// `host=localhost password='it''s'`, read as libpq's `conninfo_parse` reads it: a backslash takes the next character as
-/// it is, inside quotes and outside.
+/// Pairs such as `host=localhost password='it\'s'`, read as libpq's `conninfo_parse` reads them. A backslash takes the
+/// next character as it is, inside quotes and outside.
 private enum KeyValueConnection {
     typealias Pair = (name: String, value: String)
 

@@ -1,6 +1,6 @@
-/// Settings from the environment: our own names, and those of the reference container.
+/// Settings from the environment: the hub's own names, and those of the reference container.
 extension GivenSettings {
-    /// An empty variable counts as unset, since that is how compose files pass on what was not given.
+    /// Reads all variables. An empty variable counts as unset, since compose files pass on missing values that way.
     mutating func readEnvironment(of surroundings: ConfigurationSurroundings) {
         readReferenceNames(surroundings)
         for setting in Setting.all {
@@ -10,7 +10,7 @@ extension GivenSettings {
         reportUnknownVariables(surroundings)
     }
 
-    /// The reference container's names are weaker than ours and stronger than the file.
+    /// Reads the reference container's names, which are weaker than the hub's own and stronger than the file.
     private mutating func readReferenceNames(_ surroundings: ConfigurationSurroundings) {
         for setting in Setting.all {
             for name in setting.aliases {
@@ -30,7 +30,7 @@ extension GivenSettings {
         give(setting, "\(milliseconds)ms", from: .environment([name]))
     }
 
-    /// `PORT` replaces the port only; the host stays what the file says.
+    /// Reads `PORT`, which replaces the port only; the host stays as the file says.
     private mutating func readPort(_ surroundings: ConfigurationSurroundings) {
         guard let text = surroundings.nonEmpty("PORT") else { return }
         guard let port = ListenAddress.port(Substring(text)) else {
@@ -42,7 +42,8 @@ extension GivenSettings {
         give(listen, ListenAddress(host: host, port: port).description, from: .environment(["PORT"]))
     }
 
-    /// With the reference's own defaults for what is not given, except the password.
+    /// Reads the parts of the database's address. For missing parts the reference's own defaults apply, except for the
+    /// password.
     private mutating func readDatabaseParts(_ surroundings: ConfigurationSurroundings) {
         let setting = Setting(\.databaseURL)
         let names = ["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"]
@@ -60,7 +61,8 @@ extension GivenSettings {
         give(setting, connection.revealed, from: .environment(names))
     }
 
-    /// What a certificate is checked against makes it checked, as in the reference.
+    /// Reads how connections are encrypted. If an authority's certificate is given, the server's is checked, as in the
+    /// reference.
     private mutating func readEncryption(_ surroundings: ConfigurationSurroundings) -> ConnectionString.Encryption? {
         guard let text = surroundings.nonEmpty("DB_SSL") else { return nil }
         guard let isAsked = BooleanText.read(text) else {
@@ -71,7 +73,7 @@ extension GivenSettings {
         return surroundings.nonEmpty("DB_SSL_CA_CERT").map { .checked(against: $0) } ?? .required
     }
 
-    /// `SLOT_NAME_SUFFIX` makes the default slot's name its own; a slot that is named keeps its name.
+    /// Applies `SLOT_NAME_SUFFIX`, which extends the default slot's name; a slot that is named keeps its name.
     mutating func applySlotSuffix(of surroundings: ConfigurationSurroundings) {
         let setting = Setting(\.slot)
         guard let suffix = surroundings.nonEmpty("SLOT_NAME_SUFFIX"), self[setting] == nil,
@@ -89,7 +91,7 @@ extension GivenSettings {
         }
     }
 
-    /// Kubernetes gives every container such variables for a Service that is called tidewire:
+    /// True for a variable that Kubernetes gives every container for a Service that is called tidewire:
     /// `TIDEWIRE_SERVICE_HOST`, `TIDEWIRE_SERVICE_PORT_HTTP`, `TIDEWIRE_PORT`, `TIDEWIRE_PORT_4000_TCP_ADDR` …
     private static func isServiceLink(_ name: String) -> Bool {
         let rest = name.dropFirst(Setting.environmentPrefix.count)

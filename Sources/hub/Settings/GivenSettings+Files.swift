@@ -1,13 +1,14 @@
 import Diagnostics
 
-/// Settings from `tidewire.conf` and what it includes.
+/// Settings from `tidewire.conf` and the files that it includes.
 extension GivenSettings {
     static let usualFiles = ["./tidewire.conf", "/etc/tidewire/tidewire.conf"]
     static let fileVariable = Setting.environmentPrefix + "CONFIG"
-    /// Where the programs of PostgreSQL are, for those who start one themselves (`tidewire dev`, tests): no setting of the hub's.
+    /// Variable with the place of PostgreSQL's programs, for programs that start a server (`tidewire dev`, tests). It
+    /// is not a setting of the hub.
     static let serverVariable = Setting.environmentPrefix + "PG_BINDIR"
 
-    /// Reads the file that was asked for, or else the first of the usual ones that is there. Returns its path.
+    /// Reads the file that was asked for, or else the first of the usual ones that exists. Returns its path.
     mutating func readFile(named path: String?, in surroundings: ConfigurationSurroundings) -> String? {
         if let path { return readAsked(path, by: "--config", in: surroundings) }
         if let path = surroundings.nonEmpty(Self.fileVariable) {
@@ -16,7 +17,7 @@ extension GivenSettings {
         return Self.usualFiles.first { read($0, depth: 0, in: surroundings) }
     }
 
-    /// Whoever names a file wants that one, so that it is missing is an error.
+    /// Reads a file that was asked for by name, so that a missing file is an error.
     private mutating func readAsked(
         _ path: String, by place: String, in surroundings: ConfigurationSurroundings
     ) -> String? {
@@ -25,7 +26,7 @@ extension GivenSettings {
         return nil
     }
 
-    /// False if there is no such file.
+    /// Reads a file. False if there is no such file.
     private mutating func read(_ path: String, depth: Int, in surroundings: ConfigurationSurroundings) -> Bool {
         switch surroundings.readFile(path) {
         case .missing: return false
@@ -57,7 +58,7 @@ extension GivenSettings {
         give(setting, line.value, from: .file(path: path, line: line.number))
     }
 
-    /// A relative path starts at the directory of the file that includes, as in PostgreSQL.
+    /// Reads an included file. A relative path starts at the directory of the file that includes it, as in PostgreSQL.
     private mutating func include(
         _ line: ConfigurationFile.Line, from path: String, depth: Int, in surroundings: ConfigurationSurroundings
     ) {

@@ -1,4 +1,4 @@
-/// The settings as they were found, not yet understood, each with the place that wins; and what was wrong on the way.
+/// Settings as they were found, not parsed yet, each with the source that wins; and the problems met on the way.
 struct GivenSettings {
     struct Given {
         let text: String
@@ -10,7 +10,7 @@ struct GivenSettings {
     private(set) var values: [String: Given] = [:]
     private(set) var problems: [Problem] = []
 
-    /// Later calls win, so callers go from the weakest source to the strongest.
+    /// Sets a value. Later calls win, so callers go from the weakest source to the strongest.
     mutating func give(_ setting: Setting, _ text: String, from source: SettingSource) {
         values[setting.name] = Given(text: text, source: source)
     }

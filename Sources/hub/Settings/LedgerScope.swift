@@ -1,10 +1,10 @@
-/// What the event log keeps of clients' channels.
+/// Scope of the event log's record of clients' channels.
 public enum LedgerScope: String, Sendable, CaseIterable {
-    /// As `ranges`, and of each change to whom it was sent and when.
+    /// Like `ranges`, and for each change the clients to which it was sent and when.
     case full
-    /// Who joined what and when it ended; who was refused, and told of a loss.
+    /// Joins and when they ended; clients that were refused, and clients that were told of a loss.
     case ranges
-    /// Only who was refused, and told of a loss.
+    /// Only clients that were refused, and clients that were told of a loss.
     case exceptions
     case nothing = "off"
 }

@@ -1,6 +1,6 @@
-/// What someone meant who wrote a name that does not exist.
+/// Guess of the name that an operator meant, for a name that does not exist.
 public enum NearestName {
-    /// The closest candidate, or nil when none is close enough to be what was meant: a wrong guess helps less than none.
+    /// Returns the closest candidate; nil if none is close enough, because a wrong guess helps less than none.
     public static func to(_ name: String, among candidates: some Sequence<String>) -> String? {
         let name = name.lowercased()
         let closest = candidates.map { (name: $0, distance: distance(name, $0.lowercased())) }
@@ -9,8 +9,8 @@ public enum NearestName {
         return closest.name
     }
 
-    /// Insertions, deletions, replacements and swaps of neighbours that lead from one text to the other (the optimal string
-    /// alignment distance), in rows of which only the last three are kept.
+    /// Returns the number of insertions, deletions, replacements and swaps of neighbours that lead from one text to the
+    /// other (the optimal string alignment distance). Only the last three rows are kept.
     static func distance(_ left: String, _ right: String) -> Int {
         let left = Array(left.utf8.prefix(longestCompared))
         let right = Array(right.utf8.prefix(longestCompared))
@@ -30,6 +30,6 @@ public enum NearestName {
         return previous[right.count]
     }
 
-    /// The time is the product of the lengths, and the text is a stranger's.
+    /// Number of bytes that are compared. The time is the product of the lengths, and the text may come from anyone.
     private static let longestCompared = 100
 }

@@ -1,10 +1,10 @@
 import Auth
 import Diagnostics
 
-/// What opaque keys stand for, as operators write it: `KEY = ROLE` or `KEY = TOKEN`, one a line or separated by commas.
+/// Meanings of opaque keys, as operators write them: `KEY = ROLE` or `KEY = TOKEN`, one a line or separated by commas.
 /// `#` begins a comment.
 enum OpaqueKeyList {
-    /// The words never repeat a key, which is a secret.
+    /// Mistake in the list. Its message never repeats a key, which is a secret.
     struct Mistake: Error, Equatable {
         let message: String
     }

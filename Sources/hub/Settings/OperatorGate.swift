@@ -3,11 +3,11 @@ import Bytes
 import Diagnostics
 import WebSocket
 
-/// Who may do what only operators may: whoever brings a token that is signed by one of the operators' secrets, and was not
-/// withdrawn. Signature and dates are all that is asked of it; it has to have an end.
+/// Gate for requests of operators. A request passes with a token that is signed by one of the operators' secrets and
+/// was not withdrawn. The gate checks the signature and the dates only; the token must have an end.
 ///
-/// Where an operators' secret is the clients' secret too, which is how the reference's own stack has it, every client has a
-/// token that is signed by it. There, tokens with a role are let in only with that of the service; health is told to all.
+/// If an operators' secret is the clients' secret too, as in the reference's own stack, every client has a token that
+/// is signed by it. A token with a role then passes only if the role is the service's; health is told to all.
 public struct OperatorGate: Sendable {
     fileprivate static let roles: Set = ["service_role", "supabase_admin"]
 
@@ -15,8 +15,8 @@ public struct OperatorGate: Sendable {
     private let withdrawn: Set<String>
 
     /// - Parameters:
-    ///   - longest: how long a token may hold, so that each has to have an end; nil where it need not.
-    ///   - withdrawn: tokens, separated by commas.
+    ///   - longest: longest validity of a token, so that each must have an end; nil if it need not end.
+    ///   - withdrawn: tokens that are refused, separated by commas.
     ///   - clients: the secret of clients' tokens.
     init(
         _ secrets: [Secret], within longest: Duration? = Limits.longestOperatorToken, withdrawn: Secret?,
@@ -31,17 +31,17 @@ public struct OperatorGate: Sendable {
         self.withdrawn = Set(tokens.map { String($0).filter { !$0.isWhitespace } })
     }
 
-    /// Whether there is any secret: without one, nobody is an operator.
+    /// True if there is any secret. Without one, nobody is an operator.
     public var hasOperators: Bool { !keys.isEmpty }
 
-    /// What is asked for.
+    /// Purpose of a request.
     public enum Concern: Sendable {
         case everything
-        /// What the reference's own health check asks, with a client's token.
+        /// The reference's own health check, which uses a client's token.
         case health
     }
 
-    /// The scheme is exactly `Bearer`.
+    /// True if the request may pass. The scheme of its header must be exactly `Bearer`.
     public func admits(_ request: HTTPRequest, for concern: Concern = .everything, at now: Int64) -> Bool {
         guard let header = request.header("authorization"), header.hasPrefix("Bearer ") else { return false }
         let text = String(header.dropFirst("Bearer ".count))
@@ -51,7 +51,7 @@ public struct OperatorGate: Sendable {
     }
 }
 
-/// One secret of operators.
+/// Secret of operators, with the rules for tokens that are signed by it.
 private struct OperatorKey: Sendable {
     let verifier: TokenVerifier
     /// Longest validity of a token in seconds; nil if it need not end.

@@ -1,9 +1,11 @@
-/// What we are, said in one place: `tidewire version`, the first log line and the name PostgreSQL shows for our connections.
+/// Name and version of the program, for `tidewire version`, the first log line, and the name that PostgreSQL shows for
+/// the hub's connections.
 public enum Product {
     public static let name = "tidewire"
     public static let version = "0.1.0"
 
-    /// The language does not tell its exact version to programs; the compiler's conditions tell it closely enough.
+    /// Version of Swift. The language does not tell its exact version to programs; the compiler's conditions tell it
+    /// closely enough.
     public static var swift: String {
         #if compiler(>=6.4)
             "6.4 or later"

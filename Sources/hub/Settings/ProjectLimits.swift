@@ -1,24 +1,24 @@
 import Diagnostics
 
-/// What the clients of one project may do: out of the settings, or out of a stored project's record.
+/// Limits for the clients of one project, from the settings or from a stored project's record.
 public struct ProjectLimits: Sendable, Equatable {
-    /// Sockets with a joined channel, at the same time. Nil is without limit, as below.
+    /// Maximum number of sockets with a joined channel, at the same time. Here and below, nil means no limit.
     public var maximumConcurrentUsers: Int?
     public var maximumChannelsPerClient: Int
-    /// Means over some seconds, so that a short burst passes.
+    /// Maximum rate of joins. This and the next two are means over some seconds, so that a short burst passes.
     public var maximumJoinsPerSecond: Int?
     public var maximumEventsPerSecond: Int?
     public var maximumPresenceEventsPerSecond: Int?
-    /// Presence messages of one channel in one window.
+    /// Maximum number of presence messages of one channel in one window.
     public var clientPresenceEvents: Int?
     public var clientPresenceWindow: Duration
-    /// Of a broadcast or a presence.
+    /// Maximum size of the payload of a broadcast or a presence.
     public var maximumPayloadBytes: Int
-    /// Channels that are not private are refused.
+    /// True if channels that are not private are refused.
     public var isPrivateOnly: Bool
-    /// Every channel is told who is present, whether it asks or not.
+    /// True if every channel is told who is present, whether it asks or not.
     public var presenceEnabled: Bool
-    /// Nobody is let in.
+    /// True if no client is let in.
     public var isSuspended: Bool
 
     public init(
@@ -40,7 +40,8 @@ public struct ProjectLimits: Sendable, Equatable {
         self.isSuspended = isSuspended
     }
 
-    /// The reference counts kilobytes of 1000 bytes, and some bytes for what stands around a payload.
+    /// Returns a limit in bytes. The reference counts kilobytes of 1000 bytes, and some bytes for the text around a
+    /// payload.
     public static func payloadBytes(kilobytes: Int) -> Int {
         kilobytes * 1000 + Limits.payloadSlackBytes
     }
@@ -49,14 +50,14 @@ public struct ProjectLimits: Sendable, Equatable {
         max(1, (payloadBytes - Limits.payloadSlackBytes) / 1000)
     }
 
-    /// Zero says "without limit".
+    /// Returns the limit for a number; zero means no limit (nil).
     public static func limit(_ number: Int) -> Int? {
         number == 0 ? nil : number
     }
 }
 
 extension Configuration {
-    /// Of the project that the settings describe; stored ones have their own.
+    /// Limits of the project that the settings describe; stored projects have their own.
     public var projectLimits: ProjectLimits {
         ProjectLimits(
             maximumConcurrentUsers: self.maximumConcurrentUsers, maximumChannelsPerClient: self.channelsPerClient,

@@ -1,5 +1,5 @@
-/// Variables that the reference container knows and that mean nothing here: accepted, so that the image can be changed and
-/// nothing else, and listed, so that nobody waits for an effect.
+/// Variables that the reference container knows and that have no effect here. They are accepted, so that only the image
+/// has to be changed, and listed, so that nobody waits for an effect.
 enum ReferenceVariables {
     private static let names: Set<String> = [
         "APP_NAME", "SECRET_KEY_BASE", "RUN_JANITOR", "DISABLE_HEALTHCHECK_LOGGING", "RLIMIT_NOFILE",
@@ -19,7 +19,7 @@ enum ReferenceVariables {
 
     private static let ends = ["_SCOPE_SHARDS", "_PARTITION_SLOTS"]
 
-    /// Those that are set, in the order of the alphabet.
+    /// Returns the variables without effect that are set, in alphabetical order.
     static func withoutEffect(in environment: [String: String]) -> [String] {
         environment.filter { !$0.value.isEmpty && isWithoutEffect($0.key) }.keys.sorted()
     }

@@ -1,5 +1,5 @@
-/// One thing the operator can decide: its name in `tidewire.conf`, from which the names of its flag and its environment
-/// variable follow, and what it may hold.
+/// Setting that the operator can decide: its name in `tidewire.conf`, from which the names of its flag and its
+/// environment variable follow, and its allowed values.
 public struct Setting: Sendable {
     public enum Group: String, CaseIterable, Sendable {
         case database = "Database"
@@ -14,19 +14,21 @@ public struct Setting: Sendable {
     public let name: String
     public let group: Group
     public let type: SettingType
-    /// In the words of the configuration file; nil when there is none, or when it depends on who runs the hub.
+    /// Default in the words of the configuration file; nil if there is none, or if it depends on the user that runs the
+    /// hub.
     public let defaultText: String?
-    /// One line, for tables and help.
+    /// Meaning in one line, for tables and help.
     public let summary: String
-    /// Variables of the reference's container that say the same, the weaker ones first. Durations are milliseconds there.
+    /// Variables of the reference's container with the same meaning, the weaker ones first. Durations are milliseconds
+    /// there.
     let aliases: [String]
 
-    /// `data_dir` → `data-dir`, without the dashes before it.
+    /// Name of the flag without the dashes before it: `data_dir` → `data-dir`.
     public var flag: String {
         String(name.map { $0 == "_" ? "-" : $0 })
     }
 
-    /// `data_dir` → `TIDEWIRE_DATA_DIR`.
+    /// Name of the environment variable: `data_dir` → `TIDEWIRE_DATA_DIR`.
     public var environmentName: String {
         Self.environmentPrefix + name.uppercased()
     }
@@ -35,7 +37,7 @@ public struct Setting: Sendable {
 }
 
 extension Setting {
-    /// Every setting there is, in the order of its declaration.
+    /// All settings, in the order of their declaration.
     public static let all = Mirror(reflecting: AllSettings.declared).children.map { child in
         guard let declaration = child.value as? any SettingDeclaration else {
             preconditionFailure("\(child.label ?? "a property of AllSettings") must declare a setting")
@@ -47,14 +49,14 @@ extension Setting {
         all.first { $0.name == name }
     }
 
-    /// The setting that a property of `AllSettings` declares.
+    /// Creates the setting that a property of `AllSettings` declares.
     public init<Value>(_ key: SettingKey<Value>) {
         self = AllSettings.declared[keyPath: key].setting
     }
 }
 
 extension Setting: Hashable {
-    /// Names are unique, so the name is the setting.
+    /// True if the names are equal, since names are unique.
     public static func == (left: Setting, right: Setting) -> Bool {
         left.name == right.name
     }

@@ -1,11 +1,11 @@
-/// Where a setting's value was found.
+/// Source of a setting's value.
 public enum SettingSource: Sendable, Equatable, CustomStringConvertible {
     case builtIn
     case file(path: String, line: Int)
-    /// The variables it was read from; more than one when several make the value together.
+    /// The variables from which the value was read; more than one if several make the value together.
     case environment([String])
     case flag(String)
-    /// A command decided, such as `tidewire dev` for its own database.
+    /// A command that decided the value, such as `tidewire dev` for its own database.
     case command(String)
 
     public var description: String {
@@ -19,7 +19,7 @@ public enum SettingSource: Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// A setting given outside file and environment.
+/// Setting that is given outside file and environment.
 public struct SettingOverride: Sendable {
     let setting: Setting
     let text: String
@@ -31,13 +31,13 @@ public struct SettingOverride: Sendable {
         self.source = source
     }
 
-    /// Given as an option of a command.
+    /// Returns a setting that is given as an option of a command.
     public static func flag(_ setting: Setting, _ text: String) -> SettingOverride {
         SettingOverride(setting, text, from: .flag("--\(setting.flag)"))
     }
 }
 
-/// Everything that is wrong with a configuration, each where it stands.
+/// All problems of a configuration, each with its place.
 public struct ConfigurationFailure: Error, Equatable, CustomStringConvertible {
     public struct Problem: Sendable, Equatable, CustomStringConvertible {
         public let place: String

@@ -2,7 +2,8 @@ import Auth
 import Bytes
 import Diagnostics
 
-/// PostgreSQL takes any unambiguous beginning of these words; we take the words, so that a typing error is seen.
+/// Words for a Bool. PostgreSQL takes any unambiguous beginning of these words; the hub takes only whole words, so that
+/// a typing error is seen.
 enum BooleanText {
     static func read(_ text: String) -> Bool? {
         switch text.lowercased() {
@@ -29,7 +30,8 @@ enum ClaimText {
 }
 
 public enum IdentifierText {
-    /// `ReplicationSlotValidateName`: lower case letters, digits and underscores, shorter than NAMEDATALEN.
+    /// True for a valid slot name, as in `ReplicationSlotValidateName`: lower case letters, digits and underscores,
+    /// shorter than NAMEDATALEN.
     public static func isSlotName(_ text: String) -> Bool {
         isIdentifier(text)
             && text.utf8.allSatisfy { byte in
@@ -46,7 +48,7 @@ public enum IdentifierText {
     }
 }
 
-/// A number directly followed by its unit, as in `1.5GB`; PostgreSQL allows spaces between the two.
+/// Number followed by its unit, as in `1.5GB`; like PostgreSQL, the hub allows spaces between the two.
 private struct Quantity {
     let number: Double
     let unit: String
@@ -72,14 +74,15 @@ public enum SizeText {
         return Int64(exactly: (quantity.number * Double(bytes)).rounded())
     }
 
-    /// In the largest unit that needs no fraction.
+    /// Returns the size in the largest unit that needs no fraction.
     public static func write(_ bytes: Int64) -> String {
         guard bytes != 0, let unit = units.first(where: { bytes % $0.bytes == 0 }) else { return "0" }
         return "\(bytes / unit.bytes)\(unit.name)"
     }
 }
 
-/// Durations as PostgreSQL writes them. A bare number is refused, because a reader could take it for any unit, except 0.
+/// Durations as PostgreSQL writes them. A bare number other than 0 is refused, because a reader could take it for any
+/// unit.
 public enum DurationText {
     private static let units: [(name: String, milliseconds: Int64)] = [
         ("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1),

@@ -1,32 +1,32 @@
-/// What a setting may hold, and how its text is read.
+/// Type of a setting: its allowed values, and how their text is read.
 public enum SettingType: Sendable {
     case text
     /// A text that is never shown.
     case secret
-    /// Of a directory.
+    /// The path of a directory.
     case path
     case file
     case boolean
     case integer(ClosedRange<Int64>)
     /// Bytes, e.g. `64MB`.
     case size(ClosedRange<Int64>)
-    /// e.g. `72h`.
+    /// A duration, e.g. `72h`.
     case duration(ClosedRange<Duration>)
     /// One of a few words, with other spellings that mean the same.
     case choice([String], synonyms: [String: String])
     /// `host:port`.
     case address
-    /// A name PostgreSQL takes for a replication slot.
+    /// A name that PostgreSQL takes for a replication slot.
     case slotName
-    /// Any name PostgreSQL takes.
+    /// Any name that PostgreSQL takes.
     case identifier
     case connection
-    /// The thing itself, which begins in a known way, or the path of a file that holds it.
+    /// The content itself, which begins in a known way, or the path of a file that holds it.
     case inlineOrFile(String, begins: String)
     /// A JSON object of plain values.
     case claimValues
 
-    /// What is never shown, or not as a whole.
+    /// True if a value is never shown, or not as a whole.
     public var isSecret: Bool {
         switch self {
         case .secret, .connection, .inlineOrFile: true
@@ -35,7 +35,7 @@ public enum SettingType: Sendable {
     }
 }
 
-/// A setting's text, understood.
+/// Parsed value of a setting.
 public enum SettingValue: Sendable, Equatable {
     case text(String)
     case secret(Secret)
@@ -48,14 +48,14 @@ public enum SettingValue: Sendable, Equatable {
     case source(InlineOrFile)
 }
 
-/// Why a text is not a value of its setting's type: what would be one. The text itself is not in it, since it may be a
-/// secret; whoever reports the problem decides whether to show it.
+/// Error for a text that is not a value of its setting's type; it says what is expected. The text itself is not in the
+/// error, since it may be a secret: the code that reports the problem decides whether to show it.
 public struct MalformedValue: Error, Equatable {
     public let expected: String
 }
 
 extension SettingType {
-    /// What is allowed, as the end of a sentence that begins with "expected".
+    /// Description of the allowed values, as the end of a sentence that begins with "expected".
     public var allowed: String {
         switch self {
         case .text, .secret: "a text that is not empty"
@@ -102,12 +102,12 @@ extension SettingType {
         }
     }
 
-    /// C would end a text at its first zero.
+    /// True for a text that is not empty and has no zero byte, at which C would end it.
     private static func isText(_ text: String) -> Bool {
         !text.isEmpty && !text.utf8.contains(0)
     }
 
-    /// Whether what is given may hold a secret, even where it is no value of the type.
+    /// True if a given text may hold a secret, even if it is no value of the type.
     var mayHoldSecret: Bool {
         switch self {
         case .secret, .connection, .inlineOrFile: true
@@ -115,7 +115,7 @@ extension SettingType {
         }
     }
 
-    /// The value of a whole number or a size that is nearest to this one.
+    /// Returns the allowed whole number or size that is nearest to this one.
     public func nearest(to number: Int) -> Int {
         switch self {
         case .integer(let range), .size(let range): Int(min(max(range.lowerBound, Int64(number)), range.upperBound))
@@ -125,7 +125,7 @@ extension SettingType {
 }
 
 extension SettingValue {
-    /// As the configuration file would write it, secrets hidden.
+    /// Value as the configuration file would write it, with secrets hidden.
     var shown: String {
         switch self {
         case .text(let text): text

@@ -2,29 +2,30 @@ import Auth
 import Bytes
 import Diagnostics
 
-/// What clients and operators are recognised by, made from the settings and the files they name. Made again, it takes
-/// what the files say then.
+/// Keys by which the hub recognizes clients and operators, from the settings and the files that they name. New keys
+/// read the files again.
 public struct TokenKeys: Sendable {
     public let clients: TokenVerifier
-    /// Nil: everybody may see the metrics.
+    /// Verifier of tokens for the metrics; nil if everybody may see the metrics.
     public let metrics: TokenVerifier?
-    /// The same, with what was withdrawn.
+    /// Gate for the metrics, which also refuses withdrawn tokens; nil if everybody may see the metrics.
     public let metricsGate: OperatorGate?
     public let operators: OperatorGate
     /// Keys that are not used and why, for the log.
     public let notes: [String]
-    /// Secrets with fewer bytes than the signatures that are made with them, by their settings.
+    /// Secrets with fewer bytes than the signatures that are made with them, with their settings.
     public let shortSecrets: [ShortSecret]
-    /// Whether any client can be let in at all.
+    /// True if any client can be let in at all.
     public let canRecogniseAnyone: Bool
 }
 
-/// A secret that can be found out by trying, from any token that is signed with it.
+/// Secret that can be found out by trying, from any token that is signed with it.
 public struct ShortSecret: Sendable, Equatable {
     public let setting: String
     public let byteCount: Int
 
-    /// RFC 7518 §3.2: a key of the hash's size or larger must be used, which of HS256 is 32 bytes.
+    /// Minimum size of a secret. RFC 7518 §3.2: a key of the hash's size or larger must be used, which for HS256 is 32
+    /// bytes.
     public static let soundBytes = 32
 }
 
@@ -57,7 +58,7 @@ extension Configuration {
                 TokenVerifier(secret: $0.revealed, maximumBytes: Limits.maximumTokenBytes)
             },
             metricsGate: self.metricsSecret.map {
-                // A scraper's token is written into a file once.
+                // A scraper's token is written into a file once, so it need not have an end.
                 OperatorGate([$0], within: nil, withdrawn: self.metricsBlocklist, clients: nil)
             },
             operators: OperatorGate(

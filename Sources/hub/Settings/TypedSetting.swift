@@ -1,9 +1,10 @@
 import Auth
 
-/// A setting together with what the program makes of its value.
+/// Setting together with the type of its value in the program.
 public struct TypedSetting<Value: Sendable>: Sendable {
     let setting: Setting
-    /// Of the value, or of none. Nil for a value of another type than the setting's.
+    /// Returns the program's value from the setting's value, or from none; nil for a value of another type than the
+    /// setting's.
     let value: @Sendable (SettingValue?) -> Value?
 
     private init(_ setting: Setting, _ value: @escaping @Sendable (SettingValue?) -> Value?) {
@@ -11,7 +12,7 @@ public struct TypedSetting<Value: Sendable>: Sendable {
         self.value = value
     }
 
-    /// A setting that always has a value. Its default is nil if it depends on who runs the hub.
+    /// Creates a setting that always has a value. Its default is nil if it depends on the user that runs the hub.
     init(
         _ name: String, _ group: Setting.Group, _ kind: SettingKind<Value>, default defaultText: String?,
         aliases: [String] = [], _ summary: String
@@ -21,7 +22,7 @@ public struct TypedSetting<Value: Sendable>: Sendable {
         self.init(setting) { $0.flatMap(kind.value) }
     }
 
-    /// A setting that may be left out.
+    /// Creates a setting that may be left out.
     init<Given>(
         _ name: String, _ group: Setting.Group, _ kind: SettingKind<Given>, aliases: [String] = [], _ summary: String
     ) where Value == Given? {
@@ -35,26 +36,26 @@ public struct TypedSetting<Value: Sendable>: Sendable {
 }
 
 extension TypedSetting where Value: AdditiveArithmetic {
-    /// The same, where zero says "without limit".
+    /// Setting with an optional value, where zero means no limit (nil).
     var unlessZero: TypedSetting<Value?> {
         TypedSetting<Value?>(setting) { [value] given in value(given).map { $0 == .zero ? nil : $0 } }
     }
 }
 
-/// A property of `AllSettings`, by which its value is asked for.
+/// Property of `AllSettings`, by which the value of a setting is read.
 public typealias SettingKey<Value: Sendable> = KeyPath<AllSettings, TypedSetting<Value>>
 
-/// What typed settings of all types have in common.
+/// Common part of typed settings of all types.
 protocol SettingDeclaration {
     var setting: Setting { get }
 }
 
 extension TypedSetting: SettingDeclaration {}
 
-/// The type of a setting's text, and the program's value that it says.
+/// Type of a setting's text, with the conversion to the program's value.
 struct SettingKind<Value: Sendable>: Sendable {
     let type: SettingType
-    /// Nil for a value of another type.
+    /// Returns the program's value; nil for a value of another type.
     let value: @Sendable (SettingValue) -> Value?
 
     init(_ type: SettingType, _ value: @escaping @Sendable (SettingValue) -> Value?) {
@@ -62,7 +63,7 @@ struct SettingKind<Value: Sendable>: Sendable {
         self.value = value
     }
 
-    /// One of a few words that each stand for a value.
+    /// Returns a kind with a few words that each stand for a value.
     static func choice(_ words: [(String, Value)], synonyms: [String: String] = [:]) -> Self {
         Self(.choice(words.map(\.0), synonyms: synonyms)) { given in words.first { $0.0 == given.text }?.1 }
     }

@@ -1,9 +1,9 @@
-/// Who answers clients that ask for a host name which is no project's.
+/// Project that answers clients whose host name belongs to no project.
 public enum UnknownHosts: String, Sendable, CaseIterable {
-    /// The only project there is; of several, none.
+    /// The only project there is; none if there are several.
     case single
     /// The settings' own project, whatever others there are.
     case main
-    /// Nobody, also where there is one project.
+    /// No project, even if there is only one.
     case refuse
 }
