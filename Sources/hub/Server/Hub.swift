@@ -13,10 +13,10 @@ import Settings
 import System
 import WebSocket
 
-/// The hub as one thing: configuration in, a running service out, and an orderly end.
+/// Complete hub: starts the service from a configuration, runs it, and ends it in order.
 public final class Hub: Sendable {
     public static let endingSignals: [Int32] = [SIGINT, SIGTERM]
-    /// Certificates and key sets are read again.
+    /// Signal on which the hub reads certificates and key sets again.
     public static let reloadSignal = SIGHUP
 
     let gateway: Gateway
@@ -27,9 +27,9 @@ public final class Hub: Sendable {
     /// before (see `Hub.blockSignals`), so that the threads started here inherit that.
     ///
     /// - Parameters:
-    ///   - echoes: serves `/echo`, for conformance runs.
-    ///   - rehearsal: plays clients, for benchmarks; with one loop.
-    ///   - preparation: makes what a new project's database lacks, and the settings' own where they ask for it.
+    ///   - echoes: true to serve `/echo`, for conformance runs.
+    ///   - rehearsal: plays clients inside the hub, for benchmarks; requires one loop.
+    ///   - preparation: makes what a new project's database lacks, and the settings' own if the settings ask for it.
     public init(
         _ configuration: Configuration, echoes: Bool = false, rehearsal: Rehearsal? = nil,
         preparation: DatabasePreparing? = nil
@@ -72,12 +72,12 @@ public final class Hub: Sendable {
         sockets.ownDescriptorTables = true
         sockets.maximumConnections = max(1, configuration.maximumConnections / sockets.loopCount)
         sockets.idleLimit = configuration.idleTimeout
-        // Whoever has the largest message echoed is not slow; what it sends at once behind that is little.
+        // A client to which the largest message is echoed is not slow; it gets little more at once behind that.
         sockets.outboxBytes =
             echoes ? max(2 * Limits.maximumEchoBytes, configuration.outboxBytes) : configuration.outboxBytes
         sockets.outboxAge = configuration.outboxAge
         let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
-        // A whole message may have to wait, with what was read behind it.
+        // A whole message may have to wait, with the bytes that were read behind it.
         sockets.receiveBytes = largest + Limits.socketReadBytes + Limits.inputGrowthBytes
         var settings = GatewaySettings(sockets: sockets)
         settings.echoes = echoes
@@ -111,42 +111,43 @@ public final class Hub: Sendable {
             [.hint("set jwt_secret (TIDEWIRE_JWT_SECRET, or JWT_SECRET), jwks or api_keys")])
     }
 
-    /// Whether changes arrive right now, and if not, why.
+    /// State of replication: whether changes arrive right now, and if not, why.
     public var status: ReplicationStatus { director.main?.ingest.status ?? ReplicationStatus() }
 
     var followsMemberships: Bool { director.main?.followsMemberships ?? false }
-    /// Whether a table comes down the stream for the sake of memberships.
+    /// True if the hub follows a table for the sake of memberships.
     func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
-    /// Policies could not be read for the moment, and their rows wait.
+    /// True if policies could not be read for the moment; rows of their tables wait.
     var hasUnsettledPolicies: Bool { director.main?.hasUnsettledPolicies ?? false }
 
-    /// No login is fit to run what policies and generated columns call.
+    /// True if no login is fit to run the functions that policies and generated columns call.
     var policyLoginIsRefused: Bool { director.main.map { !$0.project.mayCompute } ?? false }
 
-    /// There is one, as far as is known.
+    /// True if, as far as is known, a login is fit to run the functions that policies call.
     var policyLoginIsFit: Bool { director.main?.policyLoginIsFit ?? false }
 
-    /// Whether a table's policies are decided here, with nothing left to find out; `members` is the table that they need.
+    /// True if the hub decides a table's policies itself, with nothing left to find out. `members` is the table of the
+    /// memberships that the policies need.
     public func decides(_ table: String, with members: String?) -> Bool {
         let classes = policyClasses(of: table)
         return !hasUnsettledPolicies && !classes.isEmpty && classes.keys.allSatisfy { $0 != .fallback }
             && members.map(follows) ?? true
     }
 
-    /// How many of a table's policies are decided in which way.
+    /// Returns the number of a table's policies for each way in which policies are decided.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]
     }
 
-    /// Where clients connect.
+    /// Port to which clients connect.
     public var port: UInt16 { gateway.port }
 
-    /// Reads the files of keys and certificates again. What cannot be read is said, and what was known stays in force.
+    /// Reads the files of keys and certificates again. If one cannot be used, the hub logs this and keeps the old ones.
     public func reload() {
         do {
             let keys = try configuration.tokenKeys()
             Hub.report(keys)
-            // First what can fail: then all stays as it was.
+            // The step that can fail comes first, so that a failure changes nothing.
             try gateway.reloadTLS()
             director.replace(keys)
             Log.shared.info("keys and certificates were read again")
@@ -164,7 +165,8 @@ public final class Hub: Sendable {
 
     public static func blockSignals() { Signals.block(endingSignals + [reloadSignal]) }
 
-    /// Sleeps until a signal says to end, or the time is up; nil then. A hub is told to read its keys again meanwhile.
+    /// Sleeps until a signal says to end, and returns the signal. Returns nil if the time is up, or after the reload
+    /// signal, on which `hub` reads its keys again.
     public static func waitForSignal(reloading hub: Hub? = nil, milliseconds: Int = 86_400_000) -> Int32? {
         guard let signal = Signals.wait(for: endingSignals + [reloadSignal], milliseconds: milliseconds) else {
             return nil
@@ -174,8 +176,8 @@ public final class Hub: Sendable {
         return nil
     }
 
-    /// An orderly end. Another of the ending signals meanwhile has the clients sent away at once; everything else is done as
-    /// well, so that nothing is lost by it.
+    /// Ends the hub in order. If another ending signal comes meanwhile, clients are sent away at once; all else is
+    /// still done, so that nothing is lost.
     public func stop() {
         director.close()
         gateway.drain(unless: Hub.isToldToHurry)
