@@ -1,6 +1,6 @@
 import Bytes
 
-/// State of one channel. It is small, because every client has at least one: topic and join_ref share an array.
+/// State of one channel. Every client has at least one, so the slot is small: topic and join_ref share an array.
 struct ChannelSlot: Sendable {
     enum State: UInt8 {
         case free, joining, joined

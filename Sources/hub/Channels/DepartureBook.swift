@@ -23,8 +23,8 @@ public struct DepartureKey: Hashable, Sendable {
 }
 
 /// Positions of channels whose clients may come back. The book has channels that are here and, for a grace period,
-/// channels whose sockets broke without a leave. It is told of arrivals, acknowledged positions and departures, and
-/// says from where a joining client resumes. It has no clock.
+/// channels whose sockets broke without a leave. The loops report arrivals, acknowledged positions and departures; the
+/// book says from where a joining client resumes. The book has no clock.
 ///
 /// A client numbers its messages for as long as it lives, across all of its sockets. So a client whose first number is
 /// higher than a channel's last one may be the same client; a client that begins at one is another. Several clients of
@@ -130,7 +130,7 @@ public struct DepartureBook: Sendable {
 
     public var count: Int { entries.count - free.count }
 
-    // MARK: Who is here
+    // MARK: Clients that are here
 
     /// Adds an entry and returns its index; nil if there is no room. The client is then `unknown` when it comes back.
     public mutating func arrive(
@@ -177,7 +177,7 @@ public struct DepartureBook: Sendable {
         marksAreDirty = true
     }
 
-    /// Removes the entry of a client that said goodbye, and is not expected back.
+    /// Removes the entry of a client that left on purpose, and is not expected back.
     public mutating func leave(_ place: Place) {
         precondition(entries[Int(place)].standing == .here, "who is not here cannot leave")
         release(place)
@@ -204,7 +204,7 @@ public struct DepartureBook: Sendable {
 
     private func mark(of entry: Entry) -> LogMark? { entry.hasOwnMark ? entry.mark : loopMarks[Int(entry.loop)] }
 
-    // MARK: Who comes
+    // MARK: Clients that come
 
     /// Decides from the number of a client's first message on its socket whether the client begins or resumes, and
     /// where.
@@ -231,7 +231,7 @@ public struct DepartureBook: Sendable {
         forEach(of: key) { place, entry in
             guard mayBe(entry), entry.succeeded == 0, let mark = mark(of: entry) else { return }
             let least = claimed.map { $0.mark.offset < mark.offset ? $0.mark : mark } ?? mark
-            // If a log was begun anew, offsets of the two epochs cannot be compared: the other one may be further back.
+            // If a new log was begun, offsets of the two epochs cannot be compared: the other one may be further back.
             let isOfAnotherLog = claimed.map { $0.mark.epoch != mark.epoch } ?? false
             claimed = (least, entry.owesLoss || claimed?.owesLoss == true || isOfAnotherLog)
             if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }

@@ -18,9 +18,10 @@ extension DepartureBook {
         }
     }
 
-    /// Returns the changes since the last call: bytes, and their place in the file. They must be written in this order,
-    /// because the process may end between any two. An entry gets a mark of its own before its loop's mark moves on. An
-    /// entry that another one replaces is released, or its index reused, only after the other one is written.
+    /// Returns the changes since the last call: bytes, and their place in the file. The caller must write the changes
+    /// in this order, because the process may end between any two. An entry gets a mark of its own before its loop's
+    /// mark moves on. An entry that another one replaces is released, or its index reused, only after the other one is
+    /// written.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
         written.formUnion(underWay.kept)

@@ -123,7 +123,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         if !topics[topic].isChanged { changed.append(topic) }
     }
 
-    // MARK: What members are told
+    // MARK: Messages to members
 
     /// Appends the object of a `presence_state`: everything that members of the topic have been told so far. A member
     /// that gets the state must also get the topic's next difference.

@@ -6,8 +6,8 @@ public struct SocketReceipt: Sendable {
     private enum State: Sendable {
         /// The client has acknowledged all that it was sent.
         case quiet
-        /// The client was sent something behind `since`. `pinged` is the offset of a ping under way. `hasMore` is true
-        /// if more was sent behind that ping.
+        /// The client was sent something after `since`. `pinged` is the offset of a ping under way. `hasMore` is true
+        /// if more was sent after that ping.
         case unconfirmed(since: UInt64, pinged: UInt64?, hasMore: Bool)
     }
 
@@ -45,7 +45,7 @@ public struct SocketReceipt: Sendable {
         /// The answer does not belong to the last ping.
         case none
         case quiet
-        /// More was sent behind the ping, so another ping is due.
+        /// More was sent after the ping, so another ping is due.
         case more
     }
 

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Name of a topic: `realtime:` and the sub-topic, in one of two namespaces that get nothing of each other.
+/// Name of a topic: `realtime:` and the sub-topic, in one of two namespaces, whose messages never mix.
 public struct TopicName: Sendable, Hashable {
     public let isPrivate: Bool
     /// Name as clients write it, with the prefix; at least as long as the prefix.

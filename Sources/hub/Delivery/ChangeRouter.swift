@@ -362,7 +362,7 @@ struct ChangeRouter: ~Copyable {
         return writer.copied()
     }
 
-    /// Delivers to the members that matched `judged`. They get `change`; `former` contains the old row.
+    /// Delivers to the members that matched `judged`. The members get `change`; `former` contains the old row.
     private mutating func distribute(
         _ place: Int, judging judged: borrowing ReadableChange, _ change: borrowing ReadableChange,
         former: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
@@ -806,7 +806,7 @@ struct ChangeRouter: ~Copyable {
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
         guard let own = positioned(envelope, index, delivery.position) else { return false }
         desk.send(body: shown.body.bytes, in: own, to: recipient, on: loop)
-        // The delivery's position is the one behind the change.
+        // The delivery's position is the one after the change.
         sent.add(recipient.seat, delivery.position.offset - 1)
         return true
     }

@@ -11,7 +11,8 @@ extension Limits {
     /// socket. So more is better, until a turn takes milliseconds.
     static let turnLogBytes = 1 << 20
     static let turnDeliveries = 250_000
-    /// Divisor of these amounts for a catch-up, so that clients at the log's end hardly wait for clients that catch up.
+    /// Divisor of a turn's bytes and deliveries for a catch-up, so that clients at the log's end hardly wait for
+    /// clients that catch up.
     static let catchUpShare = 8
 
     /// Bytes charged to a turn for finding that a segment has nothing for any client.
@@ -36,20 +37,19 @@ extension Limits {
     static let generatedValueBytes = 128
 
     /// Rows whose generated columns are asked for together: the rows of the current entry, which may be more, and rows
-    /// of entries up to `generationAheadBytes` behind it.
+    /// of later entries within `generationAheadBytes`.
     static let generationBatchRows = 4096
     static let generationAheadBytes = 1 << 20
 
     /// Bytes that a remembered recalled row takes besides its values.
     static let recalledRowBytes = 96
 
-    /// Rows looked for in the log together: those of the current change and of changes up to `recallAheadBytes` behind
-    /// it.
+    /// Rows looked for in the log together: those of the current change and of later changes within `recallAheadBytes`.
     static let recallBatchRows = 16_384
     static let recallAheadBytes = 4 << 20
 
-    /// Bytes of the log that are read for such rows, and the time that this may take. A row not found by then counts as
-    /// absent.
+    /// Bytes of the log that are read to find earlier versions of rows, and the time that this may take. A row not
+    /// found by then counts as absent.
     static let recallReadBytes: UInt64 = 1 << 30
     static let recallPatience = Duration.seconds(2)
 
@@ -61,18 +61,19 @@ extension Limits {
 
     // Allowances of a loop for filters that are tried one by one, in steps of about half a nanosecond.
 
-    /// Steps for each change.
+    /// Steps of filter work for each change.
     static let filterWorkOfChange = 200_000
-    /// Steps for each connection in addition. A condition takes some dozens; one that searches in 5 KB takes some ten
-    /// thousands.
+    /// Steps of filter work for each connection, in addition to those for each change. A condition takes some dozens;
+    /// one that searches in 5 KB takes some ten thousands.
     static let filterWorkOfConnection = 100_000
-    /// Steps for all connections together in addition: a tenth of the time, and some milliseconds at once.
+    /// Steps of filter work for all connections together, in addition to those for each connection: a tenth of the
+    /// time, and some milliseconds at once.
     static let filterWorkPerMicrosecond = 200
     static let filterWorkReserve = 20_000_000
 
-    /// Time for which changes leave out a connection whose filters took more than that. The time doubles on each
-    /// repetition.
+    /// Time for which changes leave out a connection whose filters took more work than allowed. The time doubles on
+    /// each repetition.
     static let filterRest = Duration.seconds(2)
-    /// Time after which a connection whose filters took no more than that is treated as if they never had.
+    /// Time after which a connection whose filters stayed within the allowance is treated as if they always had.
     static let filterRestForgotten = Duration.seconds(300)
 }

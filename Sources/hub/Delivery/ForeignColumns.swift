@@ -94,7 +94,7 @@ struct ForeignColumns {
     }
 }
 
-/// Request to convert values of one entry's changes: the current change and some behind it.
+/// Request to convert values of one entry's changes: the current change and some later ones.
 struct ConversionRequest {
     private struct Place {
         let change: UInt32
@@ -107,7 +107,7 @@ struct ConversionRequest {
     private(set) var questions: [ValueConversion] = []
     private var places: [Place] = []
     private var bytes = 0
-    /// Index of the change behind those whose values are all in the request.
+    /// Index of the first change whose values are not all in the request; those of earlier changes are.
     private(set) var end: UInt32
 
     init(from change: UInt32) { end = change }

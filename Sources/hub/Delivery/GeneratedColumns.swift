@@ -47,7 +47,7 @@ struct GeneratedColumns {
 
     init(_ metrics: ProjectMetrics) { self.metrics = metrics }
 
-    // MARK: Which tables
+    // MARK: Tables
 
     var isWatching: Bool { !watched.isEmpty }
 
@@ -90,7 +90,7 @@ struct GeneratedColumns {
         return plan(fingerprint, relation, snapshot)
     }
 
-    // MARK: What has to be asked
+    // MARK: Questions
 
     /// Adds the unknown values of the part's rows. False if none of the rows has a generated column to compute.
     @_lifetime(part: copy part)
@@ -176,7 +176,7 @@ struct GeneratedColumns {
         valueBytes = 0
     }
 
-    // MARK: Written anew
+    // MARK: Composed changes
 
     /// Returns the part with its generated columns, once their values are known: the same changes in the same order.
     @_lifetime(part: copy part)

@@ -64,7 +64,7 @@ struct GenerationPlan {
             self.unreadable = unreadable
         }
 
-        /// Adds all columns. Each generated column is placed behind the columns that come before it in the table.
+        /// Adds all columns. Each generated column follows the columns that come before it in the table.
         mutating func addAll() {
             var rest = table.computed.filter { source.column(named: table.columns[$0].name) == nil }[...]
             for (place, column) in source.columns.enumerated() {

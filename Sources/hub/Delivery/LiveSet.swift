@@ -5,13 +5,13 @@ import Judging
 import Policy
 import System
 
-/// Identity of one question to PostgreSQL for the rows of a set. It stays unique while the loop lives, although a new
-/// set may reuse the number of a removed one. So a late answer never goes to another set.
+/// Identity of one question to PostgreSQL for the rows of a set. The identity stays unique while the loop lives,
+/// although a new set may reuse the number of a removed one. So a late answer never goes to another set.
 public struct MembershipFilling: Hashable, Sendable {
     let set: UInt32
     private let serial: UInt64
 
-    /// Generator of these identities.
+    /// Generator of the identities of fillings.
     struct Desk {
         private var last: UInt64 = 0
 
@@ -128,7 +128,7 @@ public final class LiveSet {
         MembershipKeys(
             keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nullCount > 0,
             hasRows: rowCount > 0,
-            // If the set is too new, asking would not help: PostgreSQL only knows the members of now.
+            // If the set is too new, asking would not help: PostgreSQL only knows the present members.
             hasFailed: state == .failed || measure == .tooNew,
             isUnknown: state == .left || state == .filling || measure == .notYetFollowed)
     }
@@ -316,7 +316,7 @@ public final class LiveSet {
         }
     }
 
-    /// True if so many changes wait to be applied that asking anew is cheaper.
+    /// True if so many changes wait to be applied that asking again is cheaper.
     var hasTooManyDeltas: Bool { deltas.count > Limits.maximumMembershipDeltas }
 
     /// Removes all rows, because the table was truncated. True if the set had rows.

@@ -26,7 +26,7 @@ struct LogFeed: ~Copyable {
         try EventLogReader(directory: directory, end: end, from: .offset(entry.offset))
     }
 
-    /// Returns another reader, for the entries behind the current one.
+    /// Returns another reader, for the entries after the current one.
     func ahead() -> EventLogReader { reader.ahead() }
 
     /// Position of the next entry, if the feed is between entries.

@@ -25,7 +25,7 @@ public struct Pipeline: ~Copyable {
     private var stage = DeliveryStage.reading
     /// Progress on the current entry.
     private var entry = EntryProgress()
-    /// Offset of the first change behind those that are done.
+    /// Offset of the first change after those that are done.
     private var passed: UInt64 = 0
     /// Epoch of history at `passed`. Where history has a gap, another epoch begins at the same offset. Nil until the
     /// epoch is known.
@@ -45,8 +45,8 @@ public struct Pipeline: ~Copyable {
     /// Text for the operator while commits do not reach clients because the log cannot be read; the text contains no
     /// paths.
     public private(set) var unreadable: String?
-    /// True if the catch-up must be given up. The client can no longer be given its past, because the log cannot be
-    /// read, or has not been readable for long.
+    /// True if the catch-up must be given up. The client can no longer be given its past: the log cannot be read, or
+    /// the kernel has refused reads for too long.
     public private(set) var hasLostPast = false
     /// Time in Unix microseconds, taken when the turn began or something was delivered last.
     private var moment: Int64 = 0
@@ -176,8 +176,8 @@ public struct Pipeline: ~Copyable {
     private var isPausing: Bool { pause.map { sources.time.monotonicNanoseconds() < $0.until } ?? false }
 
     /// Opens the log at its end. If the hub had to wait for the log, opens it at its beginning, because joins have been
-    /// answered meanwhile. Those clients are told: nobody knows what was committed before the log began. Bindings wait
-    /// for this call, so it must not wait for bindings.
+    /// answered meanwhile. The hub tells those clients: nobody knows what was committed before the log began. Bindings
+    /// wait for this call, so it must not wait for bindings.
     public mutating func openIfBegun(on loop: SocketLoop) {
         guard !isOpen, !hasFailed, !hasLostPast, !isPausing else { return }
         guard let end = sources.log.end() else {
@@ -268,7 +268,7 @@ public struct Pipeline: ~Copyable {
             case .gap:
                 memberships.discardAll()
                 router.forgetRows()
-                // A client that begins behind the gap knows of the gap, which takes no offset.
+                // A client that begins after the gap knows of the gap, which takes no offset.
                 if let begun = start ?? refusedAt, entry.offset <= begun.offset, entry.epoch == begun.epoch { break }
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 // Clients are told of the gap before what follows.
@@ -290,13 +290,13 @@ public struct Pipeline: ~Copyable {
             entryAt = nil
             self.entry = EntryProgress()
             generation.settle()
-            // Holders whose memberships just changed are judged anew before anything else is read.
+            // Holders whose memberships just changed are judged again before anything else is read.
             if memberships.hasChanged { return true }
         }
         return true
     }
 
-    /// Returns the next entry, if any. A follower with memberships must see every transaction, whatever its tables.
+    /// Returns the next entry, if any. A follower with memberships must see every transaction, of any table.
     private mutating func next(_ feed: inout LogFeed) throws(EventLogError) -> LogFeed.Step {
         guard var wanted = needs, memberships.isEmpty else { return try feed.next() }
         defer { needs = wanted }
@@ -508,7 +508,8 @@ public struct Pipeline: ~Copyable {
         return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
     }
 
-    /// Judges the current transaction by sets that were filled after it began, because they may contain newer rows.
+    /// Checks which sets are valid for the current transaction. A set that was filled after the transaction began may
+    /// contain newer rows.
     private mutating func measureAtHand() {
         if let info = entry.begun { memberships.begin(info) }
     }
@@ -695,9 +696,9 @@ public struct Pipeline: ~Copyable {
         return WholeChange(change, images: oldRow, newRow, foreign.converted, foreign.fingerprint)
     }
 
-    // MARK: Values of other types
+    // MARK: Conversion of values
 
-    /// Asks PostgreSQL for the converted values of the current change, and of those behind it in its entry.
+    /// Asks PostgreSQL for the converted values of the current change, and of later changes in its entry.
     private mutating func convert(_ payload: RawSpan) throws {
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(payload, doubting: doubted.span)
@@ -719,9 +720,9 @@ public struct Pipeline: ~Copyable {
         entry.converted = request.converted(values)
     }
 
-    // MARK: Rows that were
+    // MARK: Earlier rows
 
-    /// Asks the log for the row of the current change, and for rows of which the changes behind it have only the keys.
+    /// Asks the log for the row of the current change, and for rows of which later changes have only the keys.
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         var request = RecallRequest(
             segment: entry.segment, position: entry.position,
@@ -831,7 +832,7 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
-    /// Collects the rows of entries behind the current one that need values, up to where definitions may change.
+    /// Collects the rows of later entries that need values, up to where definitions may change.
     private mutating func collectAhead(
         _ feed: borrowing LogFeed, _ snapshot: CatalogSnapshot, into batch: inout GeneratedColumns.Batch
     ) throws {
@@ -983,9 +984,9 @@ public struct Pipeline: ~Copyable {
         try !tables(feed, among: sources.catalog.snapshot?.policies.unsettled ?? []).isEmpty
     }
 
-    /// Returns the current transaction if the catalog has not seen it, and it has rows of a table whose policies may
-    /// have changed earlier without a record in the stream. One read of the catalog serves all transactions that it
-    /// showed.
+    /// Returns the current transaction if the catalog must see it first. That is so if policies of one of its tables
+    /// may have changed earlier, without a record in the stream. One read of the catalog serves all transactions that
+    /// it showed.
     private mutating func unseen(_ feed: borrowing LogFeed) throws(ByteError) -> UInt32? {
         guard !entry.hasCatalog else { return nil }
         let tables = try tables(feed, among: sources.catalog.unannounced)
@@ -1047,7 +1048,7 @@ public struct Pipeline: ~Copyable {
         return false
     }
 
-    /// False if the catalog must be read before anything behind the mark is judged. One read serves all loops, and all
+    /// False if the catalog must be read before anything after the mark is judged. One read serves all loops, and all
     /// marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark) -> Bool {
         if entry.hasCatalog || mark.xid != 0 && hasSeen(mark.xid) { return true }

@@ -85,8 +85,8 @@ extension Pipeline {
             placement.computedAs = request.role
         }
         enlist(&placement)
-        // The index has the filter. Only a changed policy places a binding again, and there are as many filters as
-        // clients.
+        // The index has the filter. A second copy is kept only if a changed policy may place the binding again, because
+        // there are as many filters as clients.
         if policy == nil { placement.binding.predicate = nil }
         if policy != nil, !binding.isKeptSecret, !deletesAreStrict, binding.operations.contains(.delete) {
             placement.openDeletes = placeOpenDeletes(request)
@@ -213,7 +213,7 @@ extension Pipeline {
     /// Returns the offset of the first change that waits for the listener; nil if none does.
     public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
 
-    /// Offset from which changes may still be judged: changes that wait for answers, and the changes behind them.
+    /// Offset from which changes may still be judged: changes that wait for answers, and the changes after them.
     public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
 
     /// Returns the position that the hub last told the listener's client.

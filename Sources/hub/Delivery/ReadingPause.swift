@@ -25,7 +25,7 @@ struct ReadingPause {
 enum LostPlace {
     /// The log's end, because retention deleted the next entry.
     case end
-    /// The entry behind this segment, whose rest does not read.
+    /// The first entry after this segment, whose rest cannot be read.
     case segment(UInt64)
 
     /// Reason that the hub gives to clients when it tells them that changes may be missing.

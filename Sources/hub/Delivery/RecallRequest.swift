@@ -29,8 +29,8 @@ public struct RecallRequest: Sendable {
     var reading = Reading()
     var rows: [Row] = []
     var relations: [UInt64: Relation] = [:]
-    /// Rows that changes already collected have touched. They are not asked for again, because their state is known by
-    /// then.
+    /// Rows that changes already collected have touched. The hub does not ask for such a row again, because the row's
+    /// state is known by then.
     var touched: Set<RowID> = []
 }
 

@@ -2,9 +2,9 @@ import Bytes
 import Change
 import Diagnostics
 
-/// Memory of rows, for changes that do not contain the whole row. It serves tables with policies whose changes contain
-/// only the key of the old row. It also serves tables where somebody lately needed values that a delete or an update
-/// left out.
+/// Memory of rows, for changes that do not contain the whole row. The memory serves tables with policies whose changes
+/// contain only the key of the old row. The memory also serves tables where a client lately needed values that a delete
+/// or an update left out.
 ///
 /// The memory passes over changes as the loop does, so its rows are as they are at the loop's position. The memory need
 /// not be complete: the hub looks for other rows in the log.
@@ -86,7 +86,7 @@ struct RowRecall {
     /// - Parameter found: counts rows by the place where they were found.
     init(_ found: CounterFamily<ProjectMetrics.Recall>) { self.found = found }
 
-    // MARK: Which tables
+    // MARK: Tables
 
     var isWatching: Bool { !watched.isEmpty || !needed.isEmpty }
 
@@ -434,7 +434,7 @@ struct RowRecall {
 
     // MARK: Asking the log
 
-    /// Remembers the rows that the log returned. They are current, because no change has been passed since the
+    /// Remembers the rows that the log returned. The rows are current, because no change has been passed since the
     /// question.
     mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
         assert(request.rows.count == answers.count, "each row has its answer")

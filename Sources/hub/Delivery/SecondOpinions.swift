@@ -26,7 +26,7 @@ struct SecondOpinions {
         fileprivate(set) var contradictedAt: LSN?
     }
 
-    /// Rows of one table that were asked about. They are few, so a linear search finds them.
+    /// Rows of one table that were asked about. The list is short, so a linear search is enough.
     private struct Watched {
         let table: UInt32
         let key: [String]

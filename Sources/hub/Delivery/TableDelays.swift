@@ -1,8 +1,8 @@
 import Change
 import Diagnostics
 
-/// Recorder of each table's deliveries, and of their delay after the commit. It records once for each part of a
-/// transaction, through meters kept from before, so that no lock is taken.
+/// Recorder of each table's deliveries, and of their delay after the commit. The recorder acts once for each part of a
+/// transaction, and keeps its meters, so that no lock is taken.
 struct TableDelays {
     private let meters: TableMeters
     /// Meters by the fingerprints of the tables' schemas.

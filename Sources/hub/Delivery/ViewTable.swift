@@ -62,7 +62,7 @@ struct View {
     fileprivate(set) var bodyNumber: UInt64 = 0
     /// Body in the form in which the loop shares it, if the body is large enough.
     fileprivate(set) var bodyPiece: Piece?
-    /// Views of the same columns in other shapes, once they were needed. They are released with this view.
+    /// Views of the same columns in other shapes, once they were needed. This view's release also releases those.
     fileprivate var masked: UInt32?
     fileprivate var departed: UInt32?
 

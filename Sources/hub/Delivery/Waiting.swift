@@ -34,7 +34,7 @@ final class PendingQuestion {
 
     /// Takes the answer to one part; nil if the answer could not be found out.
     ///
-    /// A policy's denial holds whatever became of the filter: no client is told that a filter failed on a row that the
+    /// A policy's denial holds even if the filter failed: no client is told that a filter failed on a row that the
     /// client may not see.
     func take(_ part: Bool?) {
         guard case .none = answer else { return }
@@ -54,8 +54,8 @@ final class PendingQuestion {
 struct Proviso {
     let binding: UInt8
     let question: PendingQuestion
-    /// Answer that fulfils the condition. It is false for a row that moved out of view: the client is told if it no
-    /// longer sees the row.
+    /// Answer that fulfils the condition. False is needed for a row that moved out of view: the client is told if the
+    /// client no longer sees the row.
     var wanted = true
 }
 

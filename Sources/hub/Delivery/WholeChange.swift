@@ -1,8 +1,8 @@
 import Bytes
 import Change
 
-/// Data found about a change's row besides its images. It is a separate object because few changes need it, and the
-/// others should not pay for it.
+/// Data found about a change's row besides its images. Few changes need a completion, and the others should not pay for
+/// it, so this is a separate object.
 final class Completion {
     /// Change with its whole row, on which all members are judged.
     let whole: WholeChange?

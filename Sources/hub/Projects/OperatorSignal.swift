@@ -110,7 +110,7 @@ extension RunningProject {
         let isMarked = signal.rows?.isLast ?? true
         let isTaken =
             !isMarked || ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
-        // The pause begins behind its mark.
+        // The pause begins after its mark in the log.
         if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
         guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
         let isWritten =

@@ -2,8 +2,8 @@ import Bytes
 import Diagnostics
 import Settings
 
-/// Description of a project in a request: the members of `tenant`. It makes a new record, or changes those members of
-/// an existing record that it names.
+/// Description of a project in a request: the members of `tenant`. A description makes a new record, or changes those
+/// members of an existing record that it names.
 public struct ProjectDescription: Sendable, Equatable {
     private let members: JSONObject
     private let pathName: String?

@@ -6,7 +6,7 @@ import System
 ///
 /// Any thread may add work, for now or for later. A project with work has a thread for as long as the work takes.
 final class ProjectLanes: Sendable {
-    /// Work that runs once. It is given up if the hub ends, is busy, or has no thread for it.
+    /// Work that runs once. The work is given up if the hub ends, is busy, or has no thread for it.
     typealias Work = @Sendable (_ isGivenUp: Bool) -> Void
 
     fileprivate struct Lane {

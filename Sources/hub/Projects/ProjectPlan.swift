@@ -29,8 +29,8 @@ struct ProjectPlan: Sendable {
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
 
-/// Function that makes what a database lacks, and reports what it made and could not make. It throws if the database
-/// cannot be reached.
+/// Function that makes what a database lacks, and reports what it made and could not make. The function throws if the
+/// database cannot be reached.
 public typealias DatabasePreparing = @Sendable (ConnectionTarget) throws(PostgresError) -> Void
 
 /// Maker of plans, for the project that the settings describe and for stored projects.

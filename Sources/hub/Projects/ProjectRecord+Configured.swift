@@ -1,7 +1,8 @@
 import Settings
 
 extension ProjectRecord {
-    /// Creates the record of the project that the hub's own settings describe, as the API shows it. It is not stored.
+    /// Creates the record of the project that the hub's own settings describe, as the API shows that project. The
+    /// record is not stored.
     public init(of configuration: Configuration, id: String, at now: Int64) {
         var fields = JSONObject()
         let defaults = configuration.projectDefaults

@@ -149,7 +149,7 @@ extension ProjectExtension {
     }
 }
 
-/// Error about a stored project that cannot be read. It contains no value, since a value may be a secret.
+/// Error about a stored project that cannot be read. The message contains no value, since a value may be a secret.
 struct StoredProjectMistake: Error {
     let message: String
 

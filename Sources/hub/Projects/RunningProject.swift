@@ -74,7 +74,7 @@ public final class RunningProject: Sendable {
             covered: { ingest.status.covered })
     }
 
-    /// Opens the record of the positions of clients; nil if catch-up is off. If the disk refuses, clients begin anew
+    /// Opens the record of the positions of clients; nil if catch-up is off. If the disk refuses, clients cannot resume
     /// after a restart.
     private static func departures(_ plan: ProjectPlan, loops: Int) -> Departures? {
         guard plan.catchUp != .nobody else { return nil }

@@ -17,7 +17,7 @@ struct SlotPlace: Sendable {
         return own == theirs
     }
 
-    /// True if both are certainly the same slot: one name on one server, whatever the database, as slots belong to the
+    /// True if both are certainly the same slot: one name on one server, in any database, as slots belong to the
     /// server.
     func isSame(as other: SlotPlace) -> Bool { slot == other.slot && server != nil && server == other.server }
 

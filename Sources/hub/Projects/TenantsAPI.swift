@@ -107,7 +107,7 @@ public struct TenantsAPI: Sendable {
         store.record(named: name) ?? configured.flatMap { $0.externalID == name ? $0 : nil }
     }
 
-    // MARK: What is done
+    // MARK: Operations
 
     private func upsert(_ body: [UInt8], named name: String?, at now: Int64) -> TenantsOutcome {
         guard body.count <= Limits.maximumProjectBodyBytes else {

@@ -72,12 +72,12 @@ public final class Hub: Sendable {
         sockets.ownDescriptorTables = true
         sockets.maximumConnections = max(1, configuration.maximumConnections / sockets.loopCount)
         sockets.idleLimit = configuration.idleTimeout
-        // A client to which the largest message is echoed is not slow; it gets little more at once behind that.
+        // A client to which the largest message is echoed is not slow; it gets little more directly after that.
         sockets.outboxBytes =
             echoes ? max(2 * Limits.maximumEchoBytes, configuration.outboxBytes) : configuration.outboxBytes
         sockets.outboxAge = configuration.outboxAge
         let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
-        // A whole message may have to wait, with the bytes that were read behind it.
+        // A whole message may have to wait, with the bytes that were read after it.
         sockets.receiveBytes = largest + Limits.socketReadBytes + Limits.inputGrowthBytes
         var settings = GatewaySettings(sockets: sockets)
         settings.echoes = echoes

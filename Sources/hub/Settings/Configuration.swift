@@ -1,6 +1,6 @@
 import Net
 
-/// All decisions of the operator, parsed and checked. They come from flags, environment, file and defaults, and each
+/// All decisions of the operator, parsed and checked. Flags, environment, file and defaults give the values, and each
 /// value remembers its source.
 ///
 /// `configuration.slot` is the value of the setting that `AllSettings.slot` declares.

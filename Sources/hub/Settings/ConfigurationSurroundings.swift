@@ -35,8 +35,8 @@ public struct ConfigurationSurroundings: Sendable {
 
     @Sendable
     private static func readFile(at path: String) -> Content {
-        // This path means no file at all, in place of the usual ones. It is a special case, because ways of reading it
-        // differ.
+        // This path means no file at all, in place of the usual ones. A special case is needed, because ways of reading
+        // the path differ.
         if path == "/dev/null" { return .bytes([]) }
         var isDirectory = false
         guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else { return .missing }

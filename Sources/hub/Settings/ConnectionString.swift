@@ -1,7 +1,7 @@
 /// Address of PostgreSQL, as libpq takes it: a URL or `key=value` pairs ("Connection Strings" in libpq's manual).
 ///
-/// The hub parses the text only to find mistakes early and to show the text without its secrets. It connects with the
-/// text as given. A text that this parser cannot read is refused, because a part of a password might then be shown.
+/// The hub parses the text only to find mistakes early and to show the text without its secrets. The hub connects with
+/// the text as given. A text that this parser cannot read is refused, because a part of a password might then be shown.
 public struct ConnectionString: Sendable, Equatable {
     private let text: Secret
 

@@ -4,8 +4,8 @@ import Diagnostics
 extension GivenSettings {
     static let usualFiles = ["./tidewire.conf", "/etc/tidewire/tidewire.conf"]
     static let fileVariable = Setting.environmentPrefix + "CONFIG"
-    /// Variable with the place of PostgreSQL's programs, for programs that start a server (`tidewire dev`, tests). It
-    /// is not a setting of the hub.
+    /// Variable with the place of PostgreSQL's programs, for programs that start a server (`tidewire dev`, tests). The
+    /// variable is not a setting of the hub.
     static let serverVariable = Setting.environmentPrefix + "PG_BINDIR"
 
     /// Reads the file that was asked for, or else the first of the usual ones that exists. Returns its path.

@@ -1,5 +1,5 @@
-/// Variables that the reference container knows and that have no effect here. They are accepted, so that only the image
-/// has to be changed, and listed, so that nobody waits for an effect.
+/// Variables that the reference container knows and that have no effect here. The hub accepts these variables, so that
+/// only the image has to be changed, and lists them, so that nobody waits for an effect.
 enum ReferenceVariables {
     private static let names: Set<String> = [
         "APP_NAME", "SECRET_KEY_BASE", "RUN_JANITOR", "DISABLE_HEALTHCHECK_LOGGING", "RLIMIT_NOFILE",

@@ -2,7 +2,7 @@
 public enum UnknownHosts: String, Sendable, CaseIterable {
     /// The only project there is; none if there are several.
     case single
-    /// The settings' own project, whatever others there are.
+    /// The settings' own project, even if there are others.
     case main
     /// No project, even if there is only one.
     case refuse

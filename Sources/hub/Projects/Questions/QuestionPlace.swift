@@ -5,7 +5,7 @@ import System
 /// Location for a question: a project's log, and the settings that commands on the log read.
 struct QuestionPlace: Sendable {
     var log: String
-    /// All variables that the answering process gets from the hub. They contain nothing of other projects.
+    /// All variables that the answering process gets from the hub. The variables contain nothing of other projects.
     var environment: [String: String]
 }
 
