@@ -10,7 +10,8 @@ public struct DeliveryReport {
     /// Tables whose rows wait longer than usual until PostgreSQL shows a transaction, or that the loop passed without
     /// waiting, because nobody listens to them here.
     public let held: [HeldTable]
-    /// True once each time the hub has waited for the catalog as long as clients may be made to wait.
+    /// True once each time that the wait for the catalog reaches the longest time for which clients may be made to
+    /// wait.
     public let isTiredOfWaiting: Bool
     /// Policies on which the table itself contradicts the hub's decision.
     public let contradicted: [PolicyBinding]

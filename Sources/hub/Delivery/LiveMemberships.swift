@@ -334,7 +334,7 @@ public struct LiveMemberships: ~Copyable {
             || !arrived.asking(of: place).isEmpty || !departed.asking(of: place).isEmpty
     }
 
-    /// Gathers rows that go before rows that come: a row that stays a member's leaves no trace.
+    /// Gathers removed rows before added ones, so that a row which stays in a set leaves no trace.
     private func gather(
         _ change: borrowing Change, _ relation: Relation, at place: Int, into effects: inout [Effect]
     ) throws(ByteError) {

@@ -176,8 +176,8 @@ public struct Pipeline: ~Copyable {
     private var isPausing: Bool { pause.map { sources.time.monotonicNanoseconds() < $0.until } ?? false }
 
     /// Opens the log at its end. If the hub had to wait for the log, opens it at its beginning, because joins have been
-    /// answered meanwhile. The hub tells those clients: nobody knows what was committed before the log began. Bindings
-    /// wait for this call, so it must not wait for bindings.
+    /// answered meanwhile. The hub tells those clients so, since nobody knows what was committed before the log began.
+    /// Bindings wait for this call, so it must not wait for bindings.
     public mutating func openIfBegun(on loop: SocketLoop) {
         guard !isOpen, !hasFailed, !hasLostPast, !isPausing else { return }
         guard let end = sources.log.end() else {

@@ -6,8 +6,8 @@ import Settings
 import System
 import WebSocket
 
-/// Question to a log, answered by a process of its own: this same program, called as at a terminal. Neither an error in
-/// the process nor its use of memory affects the hub.
+/// Question to a log, answered by a process of its own: this same program, called as at a terminal. Neither errors of
+/// the process nor its use of memory and time affect the hub.
 struct QuestionRun {
     enum What: Sendable {
         case question(LogQuestion)
