@@ -2,12 +2,12 @@ import Bytes
 
 /// Arrays as PostgreSQL writes them: `{1,NULL,"a b"}`, `{{1,2},{3,4}}`, `[0:1]={7,8}`.
 enum ArrayText {
-    /// Extents and lower bounds.
+    /// Size and lower bound of each dimension of an array.
     struct Shape {
         var dimensions = 0
         var sizes = InlineArray<6, Int64>(repeating: 0)
         var lowerBounds = InlineArray<6, Int64>(repeating: 1)
-        /// The offset of the first brace.
+        /// Offset of the array's first brace in the text.
         var body = 0
 
         var count: Int64 {
@@ -27,7 +27,7 @@ enum ArrayText {
         return readSizes(text, &shape) ? shape : nil
     }
 
-    /// `[0:1][2:3]=`, which is written only where a lower bound is not 1.
+    /// Reads bounds such as `[0:1][2:3]=`, which PostgreSQL writes only if a lower bound is not 1.
     private static func readBounds(_ text: RawSpan, _ shape: inout Shape) -> Bool {
         var at = 0
         var dimension = 0
@@ -57,7 +57,7 @@ enum ArrayText {
         return nil
     }
 
-    /// Counts what stands in the first group of each depth: arrays are rectangular.
+    /// Counts the elements in the first group of each depth, which is enough because arrays are rectangular.
     private static func readSizes(_ text: RawSpan, _ shape: inout Shape) -> Bool {
         var depth = 0
         var at = shape.body
@@ -68,7 +68,7 @@ enum ArrayText {
         assert(depth >= 1 && depth <= 6, "an array opens at least one brace")
         shape.dimensions = depth
         for dimension in 0..<depth { shape.sizes[dimension] = 1 }
-        // Groups outside of this depth have not been closed yet.
+        // The first groups down to this depth are still open.
         var opened = depth
         while at < text.byteCount {
             switch text.byte(at) {
@@ -88,7 +88,7 @@ enum ArrayText {
         return depth == 0
     }
 
-    /// Behind the quote that closes the one at `start`.
+    /// Returns the offset after the quote that closes the quote at `start`, or nil if no quote closes it.
     static func quoteEnd(_ text: RawSpan, _ start: Int) -> Int? {
         assert(text.byte(start) == UInt8(ascii: "\""), "a quote that does not open")
         var at = start + 1
@@ -103,7 +103,7 @@ enum ArrayText {
     }
 }
 
-/// An element's text, still with its escapes.
+/// Text of an array's element, still with its escapes.
 enum ArrayElement: ~Escapable {
     case null
     case plain(RawSpan)
@@ -116,7 +116,7 @@ enum ArrayElement: ~Escapable {
         }
     }
 
-    /// The element's own text, which of NULL is empty.
+    /// Calls `body` with the element's text, without escapes. The text of NULL is empty.
     func withText<Result>(_ body: (RawSpan) -> Result) -> Result {
         switch self {
         case .null: return body(RawSpan())
@@ -142,12 +142,12 @@ enum ArrayElement: ~Escapable {
     }
 }
 
-/// Walks an array's elements in their stored order, whatever its dimensions.
+/// Iterator over an array's elements in their stored order, for any number of dimensions.
 struct ArrayElements: ~Escapable {
     private let text: RawSpan
     private var at: Int
 
-    /// `text` has that shape.
+    /// Creates an iterator over `text`, which must have the given shape.
     @_lifetime(copy text)
     init(_ text: RawSpan, _ shape: ArrayText.Shape) {
         self.text = text
@@ -188,7 +188,7 @@ struct ArrayElements: ~Escapable {
 // MARK: Comparing
 
 extension ArrayText {
-    /// The elements of an array of any dimensions, nil for NULL; nothing of what is no array.
+    /// Returns the elements of an array of any dimensions (nil for NULL), or nil if the text is not an array.
     static func elements(_ bytes: [UInt8]) -> [[UInt8]?]? {
         // SAFETY: any byte is a valid UInt8, and the span lives as long as the bytes.
         let text = unsafe bytes.span.bytes
@@ -201,7 +201,7 @@ extension ArrayText {
         return elements
     }
 
-    /// As `array_eq`: bounds count, and NULL equals NULL.
+    /// Compares like `array_eq`: bounds count, and NULL equals NULL.
     static func equal(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(left), let b = shape(right) else { return nil }
         guard compareShapes(a, b) == 0 else { return false }
@@ -224,7 +224,7 @@ extension ArrayText {
         one.withText { a in other.withText { b in comparator.equalElements(a, b) } }
     }
 
-    /// As `array_cmp`: elements first, NULL behind all others; then what the shapes say.
+    /// Compares like `array_cmp`: first by elements, with NULL after all others, then by shape.
     static func order(
         _ left: RawSpan, _ right: RawSpan, by comparator: Comparator, _ constants: borrowing Constants
     ) -> Int? {
@@ -265,7 +265,8 @@ extension ArrayText {
         return 0
     }
 
-    /// As `@>`: each element of `part` equals one of `whole`. A NULL equals nothing, and shapes do not count.
+    /// Computes `@>`: true if each element of `part` equals one of `whole`. NULL equals nothing, and shapes do not
+    /// count.
     static func contains(_ whole: RawSpan, _ part: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(whole), let b = shape(part) else { return nil }
         var wanted = ArrayElements(part, b)
@@ -278,7 +279,7 @@ extension ArrayText {
         return true
     }
 
-    /// As `&&`: an element of one equals one of the other.
+    /// Computes `&&`: true if an element of one array equals an element of the other.
     static func overlaps(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(left), let b = shape(right) else { return nil }
         var candidates = ArrayElements(right, b)
@@ -291,7 +292,7 @@ extension ArrayText {
         return false
     }
 
-    /// As `value = ANY (array)`.
+    /// Computes `value = ANY (array)`.
     static func has(_ array: RawSpan, _ value: RawSpan, by comparator: Comparator) -> Truth {
         guard let shape = shape(array) else { return .ask }
         var elements = ArrayElements(array, shape)

@@ -1,5 +1,5 @@
-/// Values as clients write them, brought to the text that PostgreSQL would write, for the types where that is simple;
-/// where it is not, or where the text is not plainly one, PostgreSQL is asked.
+/// Canonical form of a value that a client wrote: the text that PostgreSQL would write. The process computes it for
+/// types where that is simple. For other types, and for doubtful texts, it asks PostgreSQL.
 enum CanonicalText {
     case ready([UInt8])
     case ask
@@ -17,14 +17,14 @@ enum CanonicalText {
         case TypeOID.bool: return .ready(try boolean(text))
         case TypeOID.uuid: return .ready(try uuid(text))
         case TypeOID.text, TypeOID.varchar, TypeOID.bpchar: return .ready(Array(text.utf8))
-        // PostgreSQL cuts a longer one.
+        // PostgreSQL truncates a longer name.
         case TypeOID.name: return text.utf8.count < 64 ? .ready(Array(text.utf8)) : .ask
         case TypeOID.numeric: return numeric(text)
         default: return .ask
         }
     }
 
-    /// C's `isspace`.
+    /// True if C's `isspace` accepts the byte.
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
 
     private static func trimmed(_ text: String) -> ArraySlice<UInt8> {
@@ -60,7 +60,7 @@ enum CanonicalText {
         return .ready(Array(String(value).utf8))
     }
 
-    /// Kept negative, since the smallest number has no positive counterpart.
+    /// Appends a digit. The value is kept negative, because the smallest number has no positive counterpart.
     private static func appending(_ digit: Int64, to value: Int64) -> Int64? {
         assert(value <= 0 && (0...9).contains(digit), "kept negative, and by one digit more")
         let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
@@ -74,14 +74,14 @@ enum CanonicalText {
         let word = trimmed(text).map { (0x41...0x5a).contains($0) ? $0 + 32 : $0 }
         let truths = ["true", "yes", "on", "1"]
         let untruths = ["false", "no", "off", "0"]
-        // The beginning of a word is enough where it is that of one word only.
+        // PostgreSQL accepts the beginning of a word if no other word begins with it.
         let isClear = !word.isEmpty && word != [UInt8(ascii: "o")]
         if isClear, truths.contains(where: { $0.utf8.starts(with: word) }) { return [UInt8(ascii: "t")] }
         if isClear, untruths.contains(where: { $0.utf8.starts(with: word) }) { return [UInt8(ascii: "f")] }
         throw .syntax("boolean", text)
     }
 
-    /// Sixteen pairs of digits, a hyphen allowed after every second pair, all of it in braces or not.
+    /// Reads sixteen pairs of digits. A hyphen is allowed after every second pair, and braces around the whole.
     private static func uuid(_ text: String) throws(FilterRefusal) -> [UInt8] {
         var rest = Array(text.utf8)[...]
         let isBraced = rest.first == UInt8(ascii: "{")
@@ -111,7 +111,7 @@ enum CanonicalText {
 
     // MARK: Numeric
 
-    /// Digits with at most one point among them; exponents, NaN and what is wrong are PostgreSQL's.
+    /// Reads digits with at most one point. Exponents, NaN and malformed texts are left to PostgreSQL.
     private static func numeric(_ text: String) -> CanonicalText {
         var rest = trimmed(text)
         let isNegative = rest.first == UInt8(ascii: "-")
@@ -131,8 +131,8 @@ enum CanonicalText {
 
 /// Lists as clients write them, in the form of PostgreSQL's array literals.
 enum ArrayLiteral {
-    /// The elements of a plain list, nil for NULL. What is nested, escaped outside of quotes, or not well-formed is
-    /// left to PostgreSQL: then there is no answer.
+    /// Returns the elements of a plain list, with nil for NULL. Returns nil if the list is nested, has escapes outside
+    /// of quotes or is malformed: PostgreSQL then reads the list.
     static func plainElements(_ bytes: [UInt8]) -> [[UInt8]?]? {
         guard bytes.count >= 2, bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}") else { return nil }
         var reader = ListReader(rest: bytes.dropFirst().dropLast())
@@ -147,7 +147,7 @@ enum ArrayLiteral {
         }
     }
 
-    /// The list as PostgreSQL reads it.
+    /// Returns the list as an array literal that PostgreSQL can read.
     static func text(_ elements: [[UInt8]?]) -> String {
         let texts = elements.map { element in
             guard let element else { return "NULL" }
@@ -168,7 +168,7 @@ enum ArrayLiteral {
             rest = rest.drop { $0 == 0x20 || (0x09...0x0d).contains($0) }
         }
 
-        /// The next element, itself nil for NULL; the reader then stands at a comma or the end.
+        /// Reads the next element, which is itself nil for NULL. The reader then stands at a comma or at the end.
         mutating func element() -> [UInt8]?? {
             skipSpace()
             let element: [UInt8]?? = rest.first == UInt8(ascii: "\"") ? quoted() : bare()

@@ -1,16 +1,17 @@
-/// A type as the catalog describes it, as far as comparing its values takes it. Domains are resolved to their base type.
+/// Type of a column as the catalog describes it, with the facts that comparisons need. A domain is replaced by its base
+/// type.
 public struct TypeFacts: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
         case base
         indirect case array(of: TypeFacts)
-        /// The labels in the type's order.
+        /// Labels in the type's order.
         case enumeration(labels: [String])
-        /// Composites, ranges and what extensions bring: values of it are compared by PostgreSQL alone.
+        /// Composite, range and extension types. Only PostgreSQL compares their values.
         case other
     }
 
     public var oid: UInt32
-    /// As `format_type` writes it, `integer` or `timestamp with time zone`: fit for messages and for casts.
+    /// Name as `format_type` writes it, `integer` or `timestamp with time zone`: usable in messages and casts.
     public var name: String
     public var shape: Shape
 
@@ -23,17 +24,17 @@ public struct TypeFacts: Sendable, Hashable {
 
 /// The rules by which a column's text is compared.
 public enum Collation: Sendable, Hashable {
-    /// The type has none.
+    /// The type has no collation.
     case none
-    /// `C`, `POSIX`: equality and order are those of the bytes.
+    /// `C` or `POSIX`: equality and order are bytewise.
     case bytewise
-    /// Equality is that of the bytes; the order is PostgreSQL's to say. The name is quoted, fit for COLLATE; nil is the
-    /// database's own.
+    /// Equality is bytewise, but only PostgreSQL knows the order. The name is quoted for use in COLLATE; nil means the
+    /// database's own collation.
     case deterministic(name: String?)
     case nondeterministic(name: String?)
 }
 
-/// A column of a table that can be subscribed to. Its place in the table's list is its *slot*.
+/// Column of a table that clients can subscribe to. Its index in the catalog's list of columns is called its *slot*.
 public struct ColumnFacts: Sendable, Hashable {
     public var name: String
     public var type: TypeFacts

@@ -1,14 +1,14 @@
 import Bytes
 
-/// Compares values of one column in process: does what PostgreSQL's own functions for the type do, on texts.
+/// Comparator for the values of one column. Works on their texts and gives the results of PostgreSQL's own functions.
 ///
-/// An answer is nil where only PostgreSQL has it. Nothing here takes memory, but for elements of arrays that are
-/// written with escapes.
+/// Methods return nil if only PostgreSQL knows the answer. They allocate no memory, except for elements of arrays that
+/// are written with escapes.
 struct Comparator: Sendable, Hashable {
     enum Kind: UInt8, Sendable {
-        /// Equality and order are those of the bytes.
+        /// Equality and order are bytewise.
         case bytes
-        /// Equality is that of the bytes, the order is PostgreSQL's to say.
+        /// Equality is bytewise; only PostgreSQL knows the order.
         case bytesUnordered
         case blankPadded
         case blankPaddedUnordered
@@ -22,14 +22,14 @@ struct Comparator: Sendable, Hashable {
         case interval
         case enumeration
         case jsonb
-        /// Compared by PostgreSQL alone.
+        /// Only PostgreSQL compares these values.
         case opaque
     }
 
     var kind: Kind
-    /// An array whose elements are of the kind.
+    /// True if the values are arrays whose elements are of this kind.
     var isArray: Bool
-    /// The labels of an enumeration among the predicate's constants.
+    /// Index of an enumeration's first label among the predicate's constants.
     var firstLabel: Int32 = 0
     var labelCount: Int32 = 0
 
@@ -86,10 +86,10 @@ struct Comparator: Sendable, Hashable {
     }
 }
 
-// MARK: What it can do
+// MARK: Capabilities
 
 extension Comparator {
-    /// The form in which equal values are equal bytes; nil where no piece of the text is that.
+    /// Form in which equal values have equal bytes. Nil if no piece of the text is such a form.
     var keyForm: KeyForm? {
         guard !isArray else { return nil }
         switch kind {
@@ -101,7 +101,7 @@ extension Comparator {
         }
     }
 
-    /// Whether an order is known, and not only equality.
+    /// True if the order of values is known, and not only their equality.
     var isOrdered: Bool {
         switch kind {
         case .bytesUnordered, .blankPaddedUnordered, .jsonb, .opaque: false
@@ -109,10 +109,11 @@ extension Comparator {
         }
     }
 
-    /// Whether one value may be held against another for what it contains.
+    /// True if the comparator can tell whether one value contains another.
     var hasContainment: Bool { isArray || kind == .jsonb }
 
-    /// Text, with an equality that is bytewise: LIKE looks at the characters themselves.
+    /// True if the process can evaluate LIKE: the type is text with bytewise equality. LIKE compares the characters
+    /// themselves.
     func takesPatterns(_ type: TypeFacts) -> Bool {
         guard !isArray else { return false }
         switch type.oid {
@@ -143,7 +144,7 @@ extension Comparator {
         }
     }
 
-    /// Negative, zero or positive.
+    /// Returns a negative number, zero or a positive number; nil if only PostgreSQL knows the order.
     func order(_ left: RawSpan, _ right: RawSpan, _ constants: borrowing Constants) -> Int? {
         isArray ? ArrayText.order(left, right, by: self, constants) : orderElements(left, right, constants)
     }
@@ -170,7 +171,7 @@ extension Comparator {
         return left < right ? -1 : left > right ? 1 : 0
     }
 
-    /// The label's place in the type's order; nil for one that was added since.
+    /// Returns the label's position in the type's order, or nil for a label that was added later.
     private func label(_ text: RawSpan, _ constants: borrowing Constants) -> Int32? {
         assert(kind == .enumeration && firstLabel >= 0 && labelCount >= 0, "labels of what has none")
         for index in 0..<labelCount where constants[firstLabel + index].equals(text) { return index }
@@ -178,7 +179,7 @@ extension Comparator {
     }
 }
 
-/// A predicate's constants as they lie in its pool.
+/// Constants of a predicate, read in place from its pool.
 struct Constants: ~Escapable {
     private let places: Span<Predicate.Constant>
     private let pool: RawSpan
@@ -199,7 +200,7 @@ struct Constants: ~Escapable {
 }
 
 enum ByteOrder {
-    /// As `memcmp` and then the length.
+    /// Compares like `memcmp`, and then by length.
     static func compare(_ left: RawSpan, _ right: RawSpan) -> Int {
         let common = min(left.byteCount, right.byteCount)
         var at = 0

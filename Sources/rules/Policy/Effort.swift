@@ -1,13 +1,13 @@
-/// An estimate of the work of trying a filter on a row, as far as its holder is to answer for it, in units of about half
-/// a nanosecond.
+/// Upper estimate of the work to evaluate a filter on a row, charged to the filter's holder. The unit is about half a
+/// nanosecond.
 ///
-/// An estimate from above, known before anything is tried: conditions cost the same whatever the row, and those that search
-/// in a value cost the product of both lengths. What a policy takes is not its holder's doing, and counts nothing.
+/// The estimate is known before evaluation. Conditions have a fixed cost on every row. A condition that searches in a
+/// value costs the product of both lengths. Policies cost nothing, because their holders do not choose them.
 public struct Effort: Sendable, Hashable {
     static let none = Effort(fixed: 0, searched: [])
     private static let ofCondition = 32
 
-    /// A column, and what each byte of it takes.
+    /// Column that is searched, and the cost of each byte of its value.
     struct Searched: Hashable {
         let slot: Int
         var ofByte: Int

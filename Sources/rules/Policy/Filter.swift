@@ -4,7 +4,7 @@ public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     case `in`
     case like, ilike, match, imatch
     case `is`, isdistinct
-    // Beyond the reference, as PostgREST has them: arrays, jsonb and ranges.
+    // Operators for arrays, jsonb and ranges. PostgREST has them, the reference (Supabase Realtime) does not.
     /// Contains, `@>`.
     case cs
     /// Is contained, `<@`.
@@ -22,7 +22,7 @@ public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     /// Is adjacent to, `-|-`.
     case adj
 
-    /// The value is a literal of an array, a range or JSON, whose commas do not end a condition.
+    /// True if the operator's value is a literal of an array, a range or JSON. Commas in it do not end a condition.
     var takesLiteral: Bool {
         switch self {
         case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: true
@@ -31,11 +31,11 @@ public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// `column=not.op.value`.
+/// One condition of a filter: `column=op.value` or `column=not.op.value`.
 public struct FilterCondition: Sendable, Hashable {
     public var column: String
     public var comparison: FilterOperator
-    /// Without its quotes; of `in` the list as an array literal, `{new,open}`.
+    /// Value without its quotes. For `in`, the list as an array literal, `{new,open}`.
     public var value: String
     public var isNegated: Bool
 
@@ -47,19 +47,19 @@ public struct FilterCondition: Sendable, Hashable {
     }
 }
 
-/// A filter's text as a tree: what a subscription asks of a row, not yet held against a table.
+/// Filter of a subscription as a tree, parsed but not yet checked against a table.
 public indirect enum Filter: Sendable, Hashable {
     case condition(FilterCondition)
     case all([Filter])
     case any([Filter])
-    /// Of a group; a condition says itself whether it is negated.
+    /// Negation of a group. A condition has its own flag for negation.
     case not(Filter)
 
-    /// The maxima of a filter's text.
+    /// Limits for the text of a filter.
     public struct Bounds: Sendable {
         public var bytes: Int
         public var conditions: Int
-        /// Groups within groups.
+        /// Maximum depth of nested groups.
         public var depth: Int
 
         public init(bytes: Int, conditions: Int, depth: Int) {
@@ -69,7 +69,7 @@ public indirect enum Filter: Sendable, Hashable {
         }
     }
 
-    /// The tree, or nil where the text says nothing.
+    /// Parses the text into a tree. Returns nil if the text is blank.
     public static func parse(_ text: String, within bounds: Bounds) throws(FilterError) -> Filter? {
         guard text.utf8.count <= bounds.bytes else { throw FilterError("filter is longer than \(bounds.bytes) bytes") }
         guard !text.utf8.contains(0) else { throw FilterError("filter contains a NUL character") }
@@ -77,7 +77,7 @@ public indirect enum Filter: Sendable, Hashable {
         return try parser.filter()
     }
 
-    /// The conditions from left to right.
+    /// All conditions of the filter, from left to right.
     public var conditions: [FilterCondition] {
         switch self {
         case .condition(let condition): [condition]
@@ -87,16 +87,17 @@ public indirect enum Filter: Sendable, Hashable {
     }
 }
 
-/// Why a filter's text is none, in the reference's words.
+/// Error in a filter's text, in the words of the reference.
 public struct FilterError: Error, Sendable, Hashable {
     public var detail: String
 
     public init(_ detail: String) { self.detail = detail }
 
-    /// The sentence that the client is told.
+    /// Message that the hub sends to the client.
     public var message: String { "Error parsing `filter` params: " + detail }
 
-    /// The detail is the list of what was found, as Elixir's `inspect` prints it: clients have learned to read that.
+    /// Creates an error whose detail lists the parts found, as Elixir's `inspect` prints them. Clients expect this
+    /// form.
     static func found(_ parts: [ArraySlice<UInt8>]) -> FilterError {
         FilterError("[" + parts.map { Inspection.text(of: $0) }.joined(separator: ", ") + "]")
     }
@@ -135,7 +136,7 @@ public enum Inspection {
         }
     }
 
-    /// Elixir's `String.printable?`.
+    /// True if Elixir's `String.printable?` accepts the character.
     private static func isPrintable(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0x07...0x0d, 0x1b, 0x20...0x7f: true
@@ -144,7 +145,7 @@ public enum Inspection {
         }
     }
 
-    /// `inspect` shows fifty elements of a binary at most.
+    /// Returns the bytes as `inspect` prints a binary, which shows at most fifty elements.
     private static func binary(_ bytes: ArraySlice<UInt8>) -> String {
         let shown = bytes.prefix(50).map { String($0) } + (bytes.count > 50 ? ["..."] : [])
         return "<<" + shown.joined(separator: ", ") + ">>"

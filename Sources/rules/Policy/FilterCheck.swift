@@ -1,7 +1,7 @@
-/// Why a subscription is refused, in PostgreSQL's terms: clients are shown `ERROR sqlstate (condition) message`.
+/// Reason for refusing a subscription, in PostgreSQL's terms. Clients see `ERROR sqlstate (condition) message`.
 public struct FilterRefusal: Error, Sendable, Hashable {
     public var sqlState: String
-    /// The state's name, `raise_exception`.
+    /// Name of the SQL state, such as `raise_exception`.
     public var condition: String
     public var message: String
 
@@ -11,7 +11,7 @@ public struct FilterRefusal: Error, Sendable, Hashable {
         self.message = message
     }
 
-    /// A refusal as the reference's own trigger raises it.
+    /// Creates a refusal like those that the reference's own trigger raises.
     static func raised(_ message: String) -> FilterRefusal {
         FilterRefusal(sqlState: "P0001", condition: "raise_exception", message: message)
     }
@@ -35,20 +35,21 @@ public struct FilterRefusal: Error, Sendable, Hashable {
     }
 }
 
-/// A value that PostgreSQL is to bring to its canonical form before the predicate can be made.
+/// Value that PostgreSQL must convert to its canonical form before the hub can create the predicate.
 public struct Literal: Sendable, Hashable {
-    /// Fit for a cast.
+    /// Name of the type, usable in a cast.
     public var typeName: String
     public var text: String
-    /// The list of an `in`, or a value of an array type.
+    /// True for the list of an `in` and for a value of an array type.
     public var isArray: Bool
-    /// One row with one column: the canonical text, as the type's output function writes it. `$1` is the text, without
-    /// a declared type. It fails where the text is no value of the type, and where the type has no such operator.
+    /// Query for the canonical text (one row, one column), as the type's output function writes it. `$1` is the text,
+    /// without a declared type. The query fails if the text is not a value of the type, or if the type has no such
+    /// operator.
     public var sql: String
-    /// Of a pattern that PostgreSQL cannot read: put before its message.
+    /// Prefix for PostgreSQL's message about a pattern that it cannot read.
     var complaint: String?
 
-    /// The refusal that the client is told when PostgreSQL refused.
+    /// Returns the refusal to send to the client after PostgreSQL refused the value.
     public func refusal(sqlState: String, condition: String, message: String) -> FilterRefusal {
         guard let complaint, sqlState == "2201B" else {
             return FilterRefusal(sqlState: sqlState, condition: condition, message: message)
@@ -57,20 +58,20 @@ public struct Literal: Sendable, Hashable {
     }
 }
 
-/// A filter held against a table: columns found, operators and types fitting, and what is still to be asked of
-/// PostgreSQL before it can be a predicate.
+/// Filter that was checked against a table: its columns exist, and operators and types fit. Lists the literals that
+/// PostgreSQL must convert before the filter can become a predicate.
 public struct FilterCheck: Sendable {
     public struct Settings: Sendable {
-        /// Elements of an `in`.
+        /// Maximum number of elements of an `in`.
         public var maximumListElements: Int
-        /// Keys by which one predicate is found; with more it is scanned.
+        /// Maximum number of keys by which the index finds one predicate. With more keys, the predicate is scanned.
         public var maximumKeys: Int
-        /// The same of a policy, which has a key for each membership of its holder.
+        /// Maximum number of keys of a policy's predicate, which has a key for each membership of its holder.
         public var maximumPolicyKeys: Int
-        /// Bytes of a value times bytes of a pattern or part that is looked for in it: beyond that PostgreSQL is asked,
-        /// which may give up where a loop of ours may not.
+        /// Maximum product of a value's bytes and the bytes of a pattern or part that is searched in it. Beyond that
+        /// the hub asks PostgreSQL, which may give up; a socket loop may not.
         public var maximumWork: Int
-        /// Columns the role may not read, by slot: to a filter they do not exist.
+        /// Slots of the columns that the role may not read. For a filter these columns do not exist.
         public var hiddenSlots: Set<Int>
         public var text: TextRules
 
@@ -87,7 +88,7 @@ public struct FilterCheck: Sendable {
         }
     }
 
-    /// In the order in which `Predicate` wants their canonical forms.
+    /// Literals in the order in which `Predicate` expects their canonical forms.
     public private(set) var literals: [Literal] = []
     let columns: [ColumnFacts]
     let settings: Settings
@@ -125,13 +126,13 @@ struct CheckedTest: Sendable {
 
 enum CheckedValue: Sendable {
     case word(TruthWord)
-    /// Canonical already; more than one for `in`, nil for NULL.
+    /// Elements already in canonical form, with nil for NULL. Only `in` may have more or fewer than one.
     case ready([[UInt8]?])
-    /// The literal of that number.
+    /// Index of a literal in the check's list.
     case literal(Int)
 }
 
-/// The words that may follow `is`.
+/// Words that may follow `is`.
 enum TruthWord: String, Sendable {
     case null, `true`, `false`, unknown
 
@@ -180,7 +181,7 @@ extension FilterCheck {
         }
     }
 
-    /// True if the database certainly has the text: PostgreSQL refuses a text that its encoding does not have.
+    /// True if the database's encoding certainly has the text. PostgreSQL refuses a text that its encoding lacks.
     private func isSure(of text: [UInt8]) -> Bool { settings.text.encoding == .utf8 || text.allSatisfy { $0 < 0x80 } }
 
     private func word(_ condition: FilterCondition, _ type: TypeFacts) throws(FilterRefusal) -> TruthWord {
@@ -235,19 +236,19 @@ extension FilterCheck {
         return .ready([pattern])
     }
 
-    /// Whether the type has the operator; the reference refuses varchar, which PostgreSQL does not.
+    /// True if the type has the operator. Accepts varchar, as PostgreSQL does; the reference refuses it.
     private static func takes(_ comparison: FilterOperator, _ type: TypeFacts) -> Bool {
         switch type.oid {
         case TypeOID.text, TypeOID.varchar, TypeOID.name, TypeOID.bpchar: true
         case TypeOID.bytea: comparison == .like
-        // What an extension brings (citext) may have it: PostgreSQL is asked.
+        // A type of an extension (citext) may have the operator, so PostgreSQL is asked.
         case TypeOID.firstOfUsers...: type.shape == .other || type.shape == .base
         default: false
         }
     }
 }
 
-// MARK: What PostgreSQL is asked
+// MARK: Literals for PostgreSQL
 
 extension FilterCheck {
     private mutating func ask(_ condition: FilterCondition, _ column: ColumnFacts) -> CheckedValue {
@@ -263,14 +264,14 @@ extension FilterCheck {
         )
     }
 
-    /// The value itself on both sides.
+    /// Returns SQL that applies the operator with the value itself on both sides.
     private static func trial(_ comparison: FilterOperator, _ column: ColumnFacts) -> String {
         "(CAST(v AS \(SQLType.name(column.type)))\(SQLType.collate(column.collation)) \(SQLType.symbol(comparison)) v)"
     }
 
     private mutating func askList(_ condition: FilterCondition, _ type: TypeFacts) -> CheckedValue {
         let name = SQLType.array(of: type)
-        // Even with NULL on its left the operator has to exist.
+        // The operator must exist even with NULL on its left.
         let tried = "(CAST(NULL AS \(SQLType.name(type))) = ANY (v))"
         return add(
             Literal(
@@ -282,7 +283,7 @@ extension FilterCheck {
         return .literal(literals.count - 1)
     }
 
-    /// Casts, and tries the operator: PostgreSQL says at once if there is none.
+    /// Returns a query that casts the value and tries the operator, so that PostgreSQL reports a missing one at once.
     private static func probe(_ type: String, _ tried: String) -> String {
         "SELECT v FROM (SELECT CAST($1 AS \(type)) AS v) AS literal WHERE \(tried) IS NULL OR \(tried) IS NOT NULL"
     }

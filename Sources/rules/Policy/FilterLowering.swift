@@ -1,10 +1,11 @@
-/// Lowers a checked filter, whose literals are canonical by now. What the process can decide, it decides by the same
-/// functions as policies do.
+/// Lowering of a checked filter, whose literals are canonical, to predicate nodes. The process decides filters by the
+/// same functions as policies.
 struct FilterLowering {
     private let check: FilterCheck
     private let canonical: [String]
 
-    /// `canonical` holds an answer for each of the check's literals, in their order.
+    /// Lowers the filter to a node. `canonical` holds the canonical form of each of the check's literals, in their
+    /// order.
     static func node(_ check: FilterCheck, _ canonical: [String]) throws(FilterRefusal) -> PredicateNode {
         precondition(canonical.count == check.literals.count, "each literal has its canonical form")
         let node = try FilterLowering(check: check, canonical: canonical).node(check.root)
@@ -29,7 +30,7 @@ struct FilterLowering {
         return nodes
     }
 
-    /// Nil where only PostgreSQL can tell.
+    /// Returns the node of a condition, or nil if only PostgreSQL can decide it.
     private func condition(_ test: CheckedTest) throws(FilterRefusal) -> PredicateNode? {
         switch test.value {
         case .word(let word): return Self.condition(test.slot, word)
@@ -55,7 +56,7 @@ struct FilterLowering {
         assert(test.comparison == .in || elements.count == 1, "what is no list has one value")
         guard let operation = operation(test.comparison, check.columns[test.slot]) else { return nil }
         switch (test.comparison, operation) {
-        // A list for an array column is an array of more dimensions, whose elements are not arrays.
+        // For an array column, the list is an array with more dimensions, whose elements are not arrays.
         case (.in, .compare(.equal, let comparator, _)) where !comparator.isArray:
             return .isIn(test.slot, comparator, elements)
         case (.in, _): return nil
@@ -75,7 +76,7 @@ struct FilterLowering {
     }
 
     private func asked(_ test: CheckedTest) -> PredicateNode {
-        // Of an empty list the answer is no, and an operator of the user's own may say what it likes.
+        // With an empty list the answer is no, even for NULL. A user's own operator may return anything for NULL.
         let isBuiltIn = check.columns[test.slot].type.oid < TypeOID.firstOfUsers
         let ofValue = isBuiltIn && test.comparison != .in
         return .test(

@@ -1,5 +1,5 @@
-/// Reads a filter's text. The order of its steps is the reference's and can be seen by clients: what is split first
-/// decides what an error shows.
+/// Parser of a filter's text. The order of its steps is the reference's, and clients can see it: the first split
+/// decides which parts an error shows.
 struct FilterParser {
     private let bytes: [UInt8]
     private let bounds: Filter.Bounds
@@ -60,7 +60,7 @@ struct FilterParser {
         return try condition(column: column.before, column.after)
     }
 
-    /// The end of the segment that starts here: at a comma outside of parentheses and quotes.
+    /// Returns the end of the segment that starts here: the next comma outside of parentheses and quotes.
     private func segmentEnd() -> Int {
         var depth = 0
         var previous: UInt8 = 0
@@ -92,7 +92,7 @@ struct FilterParser {
         previous == dot || previous == open || previous == comma
     }
 
-    /// Behind the quoted run that starts at `start`, or the end of the text where it is not closed.
+    /// Returns the offset after the quoted run that starts at `start`, or the end of the text if the run is not closed.
     private func quoteEnd(_ start: Int) -> Int {
         assert(bytes[start] == Self.quote, "a quote that does not open")
         var index = start + 1
@@ -131,7 +131,7 @@ struct FilterParser {
         return "{" + string(value.dropFirst().dropLast()) + "}"
     }
 
-    /// The value without its quotes, if the quote that closes it is its last character; else verbatim.
+    /// Returns the value without its quotes if the closing quote is its last character; otherwise the value unchanged.
     private static func unquoted(_ value: Piece) -> String {
         guard value.first == quote else { return string(value) }
         var inside: [UInt8] = []
@@ -155,12 +155,12 @@ struct FilterParser {
         var name: String
         var isAny: Bool
         var isNegated: Bool
-        /// The offset of its opening parenthesis.
+        /// Offset of the group's opening parenthesis.
         var start: Int
     }
 
-    /// `or=(`, `not.and=(` at the top, `or(`, `not.and(` inside: a column of that name is never followed by a
-    /// parenthesis there.
+    /// Reads the head of a group: `or=(` or `not.and=(` at the top, `or(` or `not.and(` inside. No parenthesis ever
+    /// follows the name of a column there.
     private func groupHead(separator: UInt8?) -> GroupHead? {
         var start = at
         let isNegated = bytes[start...].starts(with: "not.".utf8)
@@ -209,7 +209,7 @@ struct FilterParser {
         return try condition(column: column.before, column.after)
     }
 
-    /// `"a.b".eq.1`: inside a group a column's name may be quoted, because a dot ends it.
+    /// Parses `"a.b".eq.1`. Inside a group a column's name may be quoted, because a dot ends an unquoted name.
     private mutating func quotedColumnCondition(_ text: Piece) throws(FilterError) -> Filter {
         let end = quoteEnd(text.startIndex)
         guard end < text.endIndex, bytes[end] == Self.dot else { throw .found([text]) }
@@ -217,7 +217,7 @@ struct FilterParser {
         return try condition(column: Array(name.utf8)[...], text[(end + 1)...])
     }
 
-    /// The end of the element that starts here: at a comma or a parenthesis that it did not open.
+    /// Returns the end of the element that starts here: a comma or a parenthesis that the element did not open.
     private func elementEnd() -> Int {
         var depth = 0
         var previous = Self.comma
@@ -248,7 +248,8 @@ struct FilterParser {
 
     // MARK: Literals of arrays, ranges and JSON
 
-    /// Behind the balanced literal that opens at `index`, if that is where the value of `cs`, `ov`, `sl` … begins.
+    /// Returns the end of the balanced literal at `index`, if the value of `cs`, `ov`, `sl` … begins there; otherwise
+    /// nil.
     private func literalEnd(_ index: Int, itemStart: Int, separator: UInt8) -> Int? {
         guard index > itemStart, bytes[index - 1] == Self.dot, Self.isBracket(bytes[index], opening: true) else {
             return nil
@@ -257,7 +258,7 @@ struct FilterParser {
         guard let column = Self.split(head, at: separator) else { return nil }
         var name = column.after
         if name.starts(with: "not.".utf8) { name = name.dropFirst(4) }
-        // Looked at before it is copied: this is tried at every bracket behind a dot.
+        // The length is checked before the name is copied, because this runs at every bracket after a dot.
         guard name.count <= 3, FilterOperator(rawValue: Self.string(name))?.takesLiteral == true else { return nil }
         return balancedEnd(index)
     }
@@ -280,7 +281,8 @@ struct FilterParser {
         return nil
     }
 
-    /// A range may open with one kind and close with another, `[1,5)`.
+    /// True for an opening or closing bracket of any kind. A range may open with one kind and close with another,
+    /// `[1,5)`.
     private static func isBracket(_ byte: UInt8, opening: Bool) -> Bool {
         (opening ? "{[(" : "}])").utf8.contains(byte)
     }

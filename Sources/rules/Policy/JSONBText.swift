@@ -1,9 +1,9 @@
 import Bytes
 
-/// `jsonb` as PostgreSQL writes it: each object's names once and in one order, so that values differ in their texts
-/// only by the scale of numbers.
+/// `jsonb` values as PostgreSQL writes them: each object has its names once and in one order. The texts of equal values
+/// differ only by the scale of numbers.
 enum JSONBText {
-    /// Deeper values are left to PostgreSQL.
+    /// Maximum depth of a value. Deeper values are left to PostgreSQL.
     private static let maximumDepth = 64
 
     static func equal(_ left: RawSpan, _ right: RawSpan) -> Bool? {
@@ -35,7 +35,7 @@ enum JSONBText {
         return at
     }
 
-    /// Behind a string, a number or word, or one sign.
+    /// Returns the end of the token at `start`: a string, a number or word, or one sign.
     private static func tokenEnd(_ text: RawSpan, _ start: Int) -> Int? {
         switch text.byte(start) {
         case UInt8(ascii: "\""): return ArrayText.quoteEnd(text, start)
@@ -68,8 +68,8 @@ extension JSONBText {
         }
     }
 
-    /// As `@>` (`JsonbDeepContains`): members and elements of `part` are found in `whole`, at the same depth. An array
-    /// also contains a bare scalar that is one of its elements.
+    /// Computes `@>` (`JsonbDeepContains`): true if `whole` has the members and elements of `part` at the same depth.
+    /// An array also contains a bare scalar that is one of its elements.
     static func contains(_ whole: RawSpan, _ part: RawSpan) -> Bool? {
         guard let outer = kind(whole), let inner = kind(part) else { return nil }
         if outer == .array, inner == .scalar { return hasElement(whole, part, maximumDepth) }
@@ -128,11 +128,11 @@ extension JSONBText {
         return members.isWellFormed ? false : nil
     }
 
-    /// Walks what stands directly in an object or array.
+    /// Cursor over the direct members of an object or the direct elements of an array.
     private struct Items: ~Escapable {
         private let text: RawSpan
         private var at = 1
-        /// With its quotes; empty in an array.
+        /// Name with its quotes; empty in an array.
         private(set) var name: RawSpan
         private(set) var value: RawSpan
         private(set) var isWellFormed = true

@@ -1,13 +1,13 @@
 import Bytes
 
-/// The ways to bring texts of a type to one form in which equal values are equal bytes. Whatever the form, it is a piece
-/// of the text itself, so a row's value is hashed where it lies.
+/// Form of a type's texts in which equal values have equal bytes. The form is a piece of the text itself, so the hub
+/// hashes a row's value in place.
 public enum KeyForm: UInt8, Sendable, Hashable {
-    /// PostgreSQL writes equal values alike.
+    /// The text itself: PostgreSQL writes equal values alike.
     case asIs
-    /// 1.50 = 1.5: zeros at the end of a fraction do not count.
+    /// Zeros at the end of a fraction do not count: 1.50 = 1.5.
     case numeric
-    /// -0 = 0.
+    /// The sign of zero does not count: -0 = 0.
     case float
     /// Blanks at the end do not count.
     case bpchar
@@ -30,7 +30,7 @@ public enum KeyForm: UInt8, Sendable, Hashable {
         return hash.value
     }
 
-    /// Whether a row's text is the value whose canonical bytes are given.
+    /// True if the text of a row is the value whose canonical bytes are given.
     @inlinable
     public func equals(_ text: RawSpan, canonical other: RawSpan) -> Bool {
         assert(canonical(other).byteCount == other.byteCount, "a key that is not canonical finds nothing")
@@ -42,7 +42,7 @@ public enum KeyForm: UInt8, Sendable, Hashable {
         var length = text.byteCount
         var points = 0
         for index in 0..<length where text.byte(index) == UInt8(ascii: ".") { points &+= 1 }
-        // With a second point it is no number, and to shorten it would leave what can be shortened again.
+        // A text with a second point is not a number. If it were shortened, the rest could be shortened again.
         guard points == 1 else { return length }
         while length > 0, text.byte(length &- 1) == UInt8(ascii: "0") { length &-= 1 }
         if length > 0, text.byte(length &- 1) == UInt8(ascii: ".") { length &-= 1 }
@@ -63,20 +63,20 @@ public enum KeyForm: UInt8, Sendable, Hashable {
     }
 }
 
-/// A column's value by which a predicate is found.
+/// Value of a column by which the index finds a predicate.
 public struct EqualityKey: Sendable, Hashable {
-    /// The part of the column's value that is equal to the key.
+    /// Part of the column's value that must equal the key.
     public enum Part: UInt8, Sendable, Hashable {
         case whole
-        /// The column is an array, and it is one of its elements.
+        /// One of the elements of the column, which is an array.
         case element
-        /// Its first bytes, as many as the key has.
+        /// First bytes of the column's value, as many as the key has.
         case prefix
     }
 
     public var slot: Int
     public var form: KeyForm
-    /// The value's text in its canonical form.
+    /// Text of the value in its canonical form.
     public var bytes: [UInt8]
     public var part: Part
 
@@ -90,7 +90,8 @@ public struct EqualityKey: Sendable, Hashable {
 }
 
 extension EqualityKey {
-    /// Every length that keys have is one more lookup for each change: long ones are cut to few lengths.
+    /// Maximum length of a prefix. Each length of keys costs one more lookup for each change, so long prefixes are cut
+    /// to few lengths.
     public static let maximumPrefix = 128
 
     static func prefixLength(_ count: Int) -> Int {
@@ -99,7 +100,7 @@ extension EqualityKey {
         return length
     }
 
-    /// The elements of an array's text that stand in it as they are. NULL is none.
+    /// Calls `body` with each element of the array that is written without escapes and is not NULL.
     public static func eachPlainElement(of array: RawSpan, _ body: (RawSpan) -> Void) {
         guard let shape = ArrayText.shape(array) else { return }
         var elements = ArrayElements(array, shape)
@@ -109,14 +110,14 @@ extension EqualityKey {
     }
 }
 
-/// The way in which an index reaches a predicate that may hold for a row.
+/// Way in which an index finds a predicate that may hold for a row.
 public enum Access: Sendable, Hashable {
     case never
     case always
-    /// It holds only where one of these does.
+    /// The predicate holds only for rows with one of these keys.
     case anyOf([EqualityKey])
-    /// It holds only where a column's value lies there, and has to be tried then.
+    /// The predicate holds only for rows whose value lies in the range, and must then be evaluated.
     case within(ValueRange)
-    /// Every row has to be tried.
+    /// The predicate must be evaluated on every row.
     case scan
 }

@@ -1,15 +1,16 @@
 import Bytes
 
-/// SQL's LIKE over UTF-8: `%` any characters, `_` one, a backslash protects what follows it.
+/// SQL's LIKE for UTF-8: `%` matches any characters, `_` one, and a backslash escapes the next character.
 enum LikePattern {
-    /// PostgreSQL fails on it as soon as it gets there.
+    /// True if the pattern ends with an escape character. PostgreSQL fails when it reaches such an end.
     static func endsWithEscape(_ pattern: [UInt8]) -> Bool {
         var isEscaped = false
         for byte in pattern { isEscaped = !isEscaped && byte == UInt8(ascii: "\\") }
         return isEscaped
     }
 
-    /// The bytes that every matching text begins with, and whether any text that begins so matches.
+    /// Returns the bytes with which every matching text begins. `isAll` is true if every text with this beginning
+    /// matches.
     static func beginning(_ pattern: [UInt8]) -> (start: [UInt8], isAll: Bool) {
         var start: [UInt8] = []
         var at = 0
@@ -33,9 +34,9 @@ enum LikePattern {
         return true
     }
 
-    /// Whether all of the text matches; with `foldingCase` the letters of ASCII count as their small ones.
+    /// True if the whole text matches. With `foldingCase`, capital letters of ASCII equal their small ones.
     ///
-    /// After a mismatch the last `%` takes one character more: the ones before it need not be tried again.
+    /// After a mismatch the last `%` takes one more character. The matcher need not retry an earlier `%`.
     static func matches(_ text: RawSpan, _ pattern: RawSpan, foldingCase: Bool) -> Bool {
         assert(!endsWithEscape(pattern.copied()), "PostgreSQL fails on it, and would not say no")
         var (at, next) = (0, 0)
@@ -61,7 +62,8 @@ enum LikePattern {
         return next == pattern.byteCount
     }
 
-    /// Past one character of the pattern and what it stands for.
+    /// Returns the offsets after one character of the pattern and the text that it matches, or nil if they do not
+    /// match.
     private static func step(
         _ text: RawSpan, _ at: Int, _ pattern: RawSpan, _ next: Int, _ foldingCase: Bool
     ) -> (text: Int, pattern: Int)? {

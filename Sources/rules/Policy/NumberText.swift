@@ -15,7 +15,7 @@ enum IntegerText {
             let digit = Int64(text.byte(at)) - 48
             guard (0...9).contains(digit) else { return nil }
             let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
-            // Kept negative, since the smallest number has no positive counterpart.
+            // The value is kept negative, because the smallest number has no positive counterpart.
             let (sum, overflow) = product.subtractingReportingOverflow(digit)
             guard !tooLarge, !overflow else { return nil }
             value = sum
@@ -59,8 +59,8 @@ enum NumericText {
         }
     }
 
-    /// Without sign, and without zeros at either end: the longer whole part is the larger number, and digits of the
-    /// same weight stand at the same place.
+    /// Compares numbers without sign and without zeros at either end. The longer whole part is the larger number. With
+    /// equal lengths, digits of the same weight stand at the same offset.
     private static func compareMagnitudes(_ left: RawSpan, _ right: RawSpan) -> Int {
         let (a, b) = (wholeDigits(left), wholeDigits(right))
         return a == b ? ByteOrder.compare(left, right) : a - b
@@ -75,7 +75,7 @@ enum NumericText {
 
 /// Floating point as PostgreSQL writes it: the shortest text that is read as the same number.
 enum FloatText {
-    /// The longest is `-2.2250738585072014e-308`.
+    /// Maximum length of a text. PostgreSQL's longest is `-2.2250738585072014e-308`.
     private static let maximumBytes = 31
 
     static func double(_ text: RawSpan) -> Double? {
@@ -88,7 +88,7 @@ enum FloatText {
         unsafe parse(text) { start, end in unsafe strtof(start, end) }
     }
 
-    /// NaN is equal to itself and greater than all others.
+    /// Compares two numbers. NaN equals itself and is greater than all others.
     static func compare<Number: BinaryFloatingPoint>(_ left: Number?, _ right: Number?) -> Int? {
         guard let left, let right else { return nil }
         if left.isNaN || right.isNaN { return (left.isNaN ? 1 : 0) - (right.isNaN ? 1 : 0) }

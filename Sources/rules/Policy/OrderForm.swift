@@ -1,15 +1,15 @@
 import Bytes
 
-/// The ways to bring values of a type into one order of numbers, for an index to look among ranges.
+/// Mapping of a type's values to ordered numbers, so that an index can search among ranges.
 ///
-/// It never tells more than the type's own order: of two values the greater one never has the smaller number. Values that are
-/// different may have the same, so what a range finds is still to be tried.
+/// The mapping keeps the type's order: the greater of two values never has the smaller number. Different values may
+/// have the same number, so a predicate found by a range must still be evaluated.
 public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
     case integer, numeric, float4, float8, date, timestamp
-    /// By their first bytes.
+    /// Ordered by the first eight bytes.
     case bytes, blankPadded
 
-    /// Nil where the text is none of the type's: where it stands is not known.
+    /// Returns the number of a value, or nil if the text is not a value of the type.
     public func number(_ text: RawSpan) -> UInt64? {
         switch self {
         case .integer: IntegerText.value(text).map(Self.ordered)
@@ -27,7 +27,7 @@ public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
 
     private static func ordered(_ value: Double) -> UInt64 {
         if value.isNaN { return .max }
-        // Zero has two signs and one place.
+        // Both signs of zero have the same number.
         let bits = (value == 0 ? 0 : value).bitPattern
         return bits >> 63 == 1 ? ~bits : bits | 1 << 63
     }
@@ -40,7 +40,7 @@ public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
 }
 
 extension NumericText {
-    /// The digits that count beside the number of whole ones.
+    /// Number of leading digits that count, besides the count of whole digits.
     private static let countedDigits = 13
 
     static func ordered(_ text: RawSpan) -> UInt64? {
@@ -48,13 +48,13 @@ extension NumericText {
         let isNegative = text.byte(0) == UInt8(ascii: "-")
         if last == UInt8(ascii: "N") { return 1 << 63 | 1 }
         if last == UInt8(ascii: "y") { return isNegative ? 0 : 1 << 63 }
-        // What compares with nothing stands nowhere.
+        // A text that cannot be compared has no number.
         guard (48...57).contains(last) else { return nil }
         guard let magnitude = magnitude(text.extracting(droppingFirst: isNegative ? 1 : 0)) else { return nil }
         return isNegative ? 1 << 62 - 1 - magnitude : 1 << 62 | magnitude
     }
 
-    /// First how many whole digits there are, then which are first.
+    /// Returns a number made of the count of whole digits and, below it, the first digits.
     private static func magnitude(_ digits: RawSpan) -> UInt64? {
         var whole = 0
         while whole < digits.byteCount, digits.byte(whole) != UInt8(ascii: ".") { whole += 1 }
@@ -77,7 +77,7 @@ extension NumericText {
     }
 }
 
-/// That a column's value lies between two others, both included, as far as their numbers tell.
+/// Range of a column's values, both ends included. Its bounds are numbers, so it is only as exact as the order form.
 public struct ValueRange: Sendable, Hashable {
     public var slot: Int
     public var form: OrderForm
@@ -92,7 +92,7 @@ public struct ValueRange: Sendable, Hashable {
         self.high = high
     }
 
-    /// Whether a value may be in it.
+    /// True if the value may lie in the range.
     public func mayHold(_ text: RawSpan) -> Bool {
         guard let number = form.number(text) else { return true }
         return low <= number && number <= high
@@ -102,13 +102,13 @@ public struct ValueRange: Sendable, Hashable {
 
     var isBounded: Bool { low != .min && high != .max }
 
-    /// The range that lies in both; of two columns' the one that is narrower by its looks.
+    /// Returns the intersection. For two columns, returns the first range with both bounds, or else the first range.
     func common(_ other: ValueRange) -> ValueRange {
         guard isOfSame(other) else { return isBounded || !other.isBounded ? self : other }
         return ValueRange(slot: slot, form: form, low: max(low, other.low), high: min(high, other.high))
     }
 
-    /// The range that has both and what lies between them; nil for two columns'.
+    /// Returns the smallest range that covers both; nil for ranges of two columns.
     func hull(_ other: ValueRange) -> ValueRange? {
         guard isOfSame(other) else { return nil }
         let hull = ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))

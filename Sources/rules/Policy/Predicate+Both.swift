@@ -1,8 +1,8 @@
 extension Predicate {
-    /// Whether PostgreSQL may have to be asked about the policy, and not only the filter's question.
+    /// True if PostgreSQL may have to be asked about the policy, and not only about the filter.
     public var mayAskPolicy: Bool { asker != nil }
 
-    /// Both of them: what a subscription asks, and what its holder may see.
+    /// Returns a predicate that holds if both hold: the subscription's filter, and the policy for its holder.
     public static func both(_ filter: Predicate, _ policy: Predicate) -> Predicate {
         if policy == .always { return filter }
         if filter == .always { return policy }
@@ -10,7 +10,8 @@ extension Predicate {
         return common(filter, policy) ?? Predicate(filter, and: policy)
     }
 
-    /// The values in both, where both are lists of values of one column.
+    /// Returns the smaller list if both are lists of values of one column and one contains the other; else nil. Without
+    /// a common value, returns `never`.
     private static func common(_ filter: Predicate, _ policy: Predicate) -> Predicate? {
         guard filter.isDecidedByAccess, policy.isDecidedByAccess, case .anyOf(let keys) = filter.access,
             case .anyOf(let others) = policy.access, let first = keys.first,
@@ -26,7 +27,7 @@ extension Predicate {
 
     private init(_ filter: Predicate, and policy: Predicate) {
         slots = Set(filter.slots + policy.slots).sorted()
-        // Behind the node that joins both.
+        // The filter stands after the node that joins both.
         filterStart = filter.filterStart.map { $0 + 1 }
         question = filter.question
         asker = policy.asker
@@ -44,7 +45,7 @@ extension Predicate {
         checkInvariants()
     }
 
-    /// The one with fewer keys is taken to select better.
+    /// Returns the more selective access. Of two lists of keys, the shorter one is assumed to select better.
     private static func better(_ left: Access, _ right: Access) -> Access {
         switch (left, right) {
         case (.anyOf(let keys), .anyOf(let others)): others.count < keys.count ? right : left
@@ -58,7 +59,7 @@ extension Predicate {
     }
 }
 
-/// The programs of two predicates as one: the second one's places moved behind the first one's.
+/// Program joined from the programs of two predicates. Indexes of the second are moved past those of the first.
 private struct ProgramJoiner {
     private(set) var program: [Predicate.Node]
     private(set) var tests: [Predicate.Test]

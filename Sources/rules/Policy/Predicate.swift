@@ -1,21 +1,22 @@
 import Bytes
 
-/// A filter, a policy or both, ready to be held against rows: typed, with canonical constants, evaluated on a row where it
-/// lies.
+/// Filter, policy or both, ready to be evaluated on rows. Columns are typed, constants are canonical, and rows are read
+/// in place.
 ///
-/// In: a row image. Out: a verdict, without taking memory.
+/// Takes a row image and returns a verdict, without allocating memory.
 public struct Predicate: Sendable, Hashable {
-    /// The columns that decide, in ascending order.
+    /// Slots of the columns that decide, in ascending order.
     public let slots: [Int]
     public let access: Access
-    /// Whoever has one of the keys of `access` matches without a further look.
+    /// True if each row with one of the keys of `access` matches without evaluation.
     public let isDecidedByAccess: Bool
-    /// The question for PostgreSQL where the filter's verdict is `.ask`; nil where it never is.
+    /// Question for PostgreSQL if the filter's verdict is `.ask`. Nil if the filter never has this verdict.
     public let question: Question?
-    /// The holder whose policy it is, where PostgreSQL may have to be asked about it: then it is shared by nobody else.
+    /// Holder of the policy, if PostgreSQL may have to be asked about the policy. No other holder shares such a
+    /// predicate.
     public let asker: UInt32?
 
-    /// The place of the filter in the program; nil where there is a policy alone, or nothing.
+    /// Index of the filter's node in the program; nil for a policy alone. Constant predicates have 0.
     let filterStart: Int?
     let program: [Node]
     let tests: [Test]
@@ -24,15 +25,15 @@ public struct Predicate: Sendable, Hashable {
     /// Conditions that tests cannot express, evaluated as trees.
     let terms: [Term]
     let maximumWork: Int
-    /// Of the filter.
+    /// Estimated work to evaluate the filter.
     public let effort: Effort
 
-    /// Holds for every row: what a subscription without a filter asks.
+    /// Predicate that holds for every row, as for a subscription without a filter.
     public static let always = Predicate(constant: true)
-    /// Holds for none.
+    /// Predicate that holds for no row.
     public static let never = Predicate(constant: false)
 
-    /// It holds for every row.
+    /// True if the predicate holds for every row.
     public var isAlways: Bool { slots.isEmpty && access == .always }
 
     private init(constant: Bool) {
@@ -51,7 +52,8 @@ public struct Predicate: Sendable, Hashable {
         effort = .none
     }
 
-    /// `canonical` holds an answer for each of the check's literals, in their order.
+    /// Creates a filter's predicate. `canonical` holds the canonical form of each of the check's literals, in their
+    /// order.
     public init(_ check: FilterCheck, canonical: [String]) throws(FilterRefusal) {
         let node = try FilterLowering.node(check, canonical)
         let question = node.alwaysTells ? nil : QuestionWriter.question(check, canonical)
@@ -59,10 +61,10 @@ public struct Predicate: Sendable, Hashable {
             node, .filter(question), maximumKeys: check.settings.maximumKeys, maximumWork: check.settings.maximumWork)
     }
 
-    /// A policy's predicate. Whoever may have to be asked about it has it alone.
+    /// Creates a policy's predicate. If PostgreSQL may have to be asked about it, only the holder `asker` uses it.
     init(_ node: PredicateNode, asker: UInt32?, settings: FilterCheck.Settings) {
         var node = node
-        // What fails for each row holds for none.
+        // A policy that fails for every row holds for no row.
         if case .constant(let truth) = node, !truth.may(be: .yes) { node = .constant(.no) }
         self.init(
             node, .policy(asker: node.mayAsk ? asker : nil), maximumKeys: settings.maximumPolicyKeys,
@@ -91,7 +93,7 @@ public struct Predicate: Sendable, Hashable {
         switch source {
         case .filter(let question):
             self.question = question
-            // What PostgreSQL is asked is the filter as it was written, with columns that may not decide any more.
+            // PostgreSQL is asked the filter as the client wrote it, with columns that may no longer decide here.
             slots = question?.slots ?? node.slots.sorted()
             isDecidedByAccess = reach.isExact && slots.count == 1
             filterStart = 0
@@ -108,22 +110,22 @@ public struct Predicate: Sendable, Hashable {
         checkInvariants()
     }
 
-    /// The program in prefix order; a group's parts stand between it and its end.
+    /// Node of the program. Nodes are in prefix order: the parts of a group stand between the group and its end.
     struct Node: Sendable, Hashable {
         enum Kind: UInt8, Sendable {
             case test, all, any, not
             case isTrue, isFalse, isUnknown
-            /// Conditions, each with its value behind it, and what holds otherwise.
+            /// CASE: conditions, each followed by its value, then the ELSE value.
             case choice
-            /// The first that is not NULL.
+            /// COALESCE: the first part that is not NULL.
             case coalesce
             case term
-            /// Says its own verdict.
+            /// Constant result.
             case constant
         }
 
         var kind: Kind
-        /// The number of the test or term, or the verdict itself.
+        /// Index of the test or term, or the raw value of a constant's `Truth`.
         var test: Int32
         var end: Int32
     }
@@ -132,28 +134,28 @@ public struct Predicate: Sendable, Hashable {
         enum Operation: UInt8, Sendable {
             case equal, less, lessOrEqual, greater, greaterOrEqual
             case isNull, isTrue, isFalse
-            /// Never NULL.
+            /// IS DISTINCT FROM, which is never NULL.
             case isDistinct
             case isIn
             case contains, isContained, overlaps
-            /// Whether the constant equals an element of the array.
+            /// True if the constant equals an element of the array.
             case hasElement
             case like
             /// ILIKE under C, where only the letters of ASCII have two cases.
             case likeFolded
-            /// ILIKE where ASCII is folded plainly: other characters are PostgreSQL's.
+            /// ILIKE where ASCII is folded plainly. Values with other characters are left to PostgreSQL.
             case likeFoldedASCII
             case ask
-            /// A built-in operator of PostgreSQL's, which of NULL makes NULL.
+            /// Question about a built-in operator of PostgreSQL that returns NULL for NULL.
             case askOfValue
-            /// NULL is distinct from every value.
+            /// Question about IS DISTINCT FROM. NULL is distinct from every value.
             case askWhetherDistinct
         }
 
         var slot: Int32
         var operation: Operation
         var isNegated: Bool
-        /// `in` a list with a NULL: no match is unknown.
+        /// True if the list of an `in` has a NULL. Without a match the result is then unknown.
         var hasNull: Bool
         var comparator: Comparator
         var firstConstant: Int32
@@ -175,10 +177,10 @@ extension Predicate {
         return verdict
     }
 
-    /// True if the predicate is of a subscription's filter, not of a policy alone.
+    /// True if the predicate has a subscription's filter or is constant; false for a policy alone.
     public var hasFilter: Bool { filterStart != nil }
 
-    /// The verdict of the filter alone, whatever the policy says: PostgreSQL is asked about each of them by itself.
+    /// Returns the verdict of the filter alone, whatever the policy says. PostgreSQL is asked about each separately.
     public func filterVerdict(on row: borrowing RowImage) -> Verdict {
         guard let filterStart else {
             assert(question == nil, "a filter that is nowhere")
@@ -210,12 +212,12 @@ extension Predicate {
         }
     }
 
-    /// CASE: what decides is never reordered, so an error in a condition that is reached is an error.
+    /// Evaluates CASE. Conditions are never reordered, so an error in a condition that is reached is an error.
     private func choice(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
     ) -> Truth {
         var at = start + 1
-        // What it comes to where a condition that is not known ends it.
+        // Possible results if one of the undecided conditions so far ends the CASE.
         var perhaps: Truth?
         while Int(program[at].end) < node.end {
             let value = Int(program[at].end)
@@ -248,7 +250,7 @@ extension Predicate {
         return Truth.unknown.or(perhaps: perhaps)
     }
 
-    /// SQL's AND and OR.
+    /// Evaluates SQL's AND and OR.
     private func group(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
     ) -> Truth {
@@ -271,7 +273,7 @@ extension Predicate {
         switch row.kind(Int(test.slot)) {
         case .text: truth = onValue(test, row, constants)
         case .null: truth = onNull(test)
-        // Whatever the others say: what is not known is not NULL.
+        // An absent value is unknown, which is not NULL, so no test can be decided.
         case .absent: return .ask
         }
         return test.isNegated ? truth.negated : truth
@@ -286,7 +288,7 @@ extension Predicate {
             .hasElement, .like, .likeFolded, .likeFoldedASCII, .askOfValue:
             .unknown
         case .ask: .ask
-        // Of no elements there is none that could be equal.
+        // An empty list has no element that could equal the column.
         case .isIn: test.constantCount == 0 && !test.hasNull ? .no : .unknown
         }
     }
@@ -319,7 +321,7 @@ extension Predicate {
         }
     }
 
-    /// The operators that take time by the product of both lengths.
+    /// Evaluates the operators whose work is the product of both lengths.
     private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Truth {
         let (work, overflow) = text.byteCount.multipliedReportingOverflow(by: constant.byteCount)
         guard !overflow, work <= maximumWork else { return .ask }
@@ -351,7 +353,7 @@ extension Predicate {
         return result
     }
 
-    /// Canonical constants stand in the order of their bytes.
+    /// Searches by halving: canonical constants are sorted by their bytes.
     private static func isFound(_ text: RawSpan, _ test: Test, _ constants: borrowing Constants) -> Bool {
         assert(test.operation == .isIn && test.comparator.keyForm != nil, "constants that stand in no order")
         var low = test.firstConstant

@@ -1,6 +1,6 @@
 import Bytes
 
-/// The form to which both filters and policies are lowered: a tree of the operations that a predicate's program has,
+/// Lowered form of filters and policies: a tree of the operations that a predicate's program has. The tree is
 /// simplified, so that equal conditions are equal trees.
 indirect enum PredicateNode: Sendable, Hashable {
     case constant(Truth)
@@ -12,7 +12,7 @@ indirect enum PredicateNode: Sendable, Hashable {
     case isTrue(PredicateNode)
     case isFalse(PredicateNode)
     case isUnknown(PredicateNode)
-    /// Conditions, each with its value behind it, and what holds otherwise.
+    /// CASE: conditions, each followed by its value, then the ELSE value.
     case choice([PredicateNode])
     case coalesce([PredicateNode])
 }
@@ -39,7 +39,7 @@ extension PredicateNode {
 
     static func any(of parts: [PredicateNode]) -> PredicateNode { group(parts, decides: .yes) }
 
-    /// CASE: conditions with their values, and what holds otherwise.
+    /// Creates a CASE from conditions with their values, and the ELSE value.
     static func choice(
         of branches: [(condition: PredicateNode, value: PredicateNode)], otherwise: PredicateNode
     ) -> PredicateNode {
@@ -57,7 +57,7 @@ extension PredicateNode {
         return parts.isEmpty ? otherwise : .choice(parts + [otherwise])
     }
 
-    /// Flat, each part once, in one order, without constants that say nothing.
+    /// Creates a group that is flat and sorted, has each part once, and has no constants without effect.
     private static func group(_ parts: [PredicateNode], decides: Truth) -> PredicateNode {
         var constant = decides.negated
         var rest: Set<PredicateNode> = []
@@ -78,8 +78,8 @@ extension PredicateNode {
         return decides == .no ? .all(ordered) : .any(ordered)
     }
 
-    /// Cheap parts first; among equals it only has to be the same order each time, in every process. Of two with one
-    /// hash the first one written stays first.
+    /// Sorts parts by cost, cheap ones first. Parts of equal cost are sorted by hash, which gives the same order in
+    /// every process. Parts with the same hash keep the order in which they were written.
     private static func sorted(_ parts: [PredicateNode]) -> [PredicateNode] {
         let places = parts.enumerated().map { (at: $0, cost: $1.cost, hash: $1.structuralHash) }
         let sorted = places.sorted { ($0.cost, $0.hash, $0.at) < ($1.cost, $1.hash, $1.at) }.map { parts[$0.at] }
@@ -104,10 +104,10 @@ extension PredicateNode {
     }
 }
 
-// MARK: What it needs
+// MARK: Requirements
 
 extension PredicateNode {
-    /// The nodes directly within.
+    /// Direct child nodes.
     var parts: [PredicateNode] {
         switch self {
         case .constant, .test, .term: []
@@ -124,7 +124,7 @@ extension PredicateNode {
         }
     }
 
-    /// Whether there may be rows, whole ones, that only PostgreSQL can judge.
+    /// True if only PostgreSQL can judge some rows, even complete ones.
     var mayAsk: Bool {
         switch self {
         case .constant(let truth): truth.isAsked
@@ -134,7 +134,7 @@ extension PredicateNode {
         }
     }
 
-    /// Whether whole rows are always judged in process, even where a text is none of its column's type.
+    /// True if the process can judge every complete row, even if a text is not a value of its column's type.
     var alwaysTells: Bool {
         switch self {
         case .constant(let truth): !truth.isAsked
@@ -144,7 +144,7 @@ extension PredicateNode {
         }
     }
 
-    /// Constants asked for what they are.
+    /// Equivalent node: tests of a constant are replaced by their result, and COALESCE has no constant NULLs.
     var simplified: PredicateNode {
         switch self {
         case .isTrue(.constant(let verdict)): return .constant(verdict.isExactly(.yes))

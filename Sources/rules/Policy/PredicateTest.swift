@@ -1,19 +1,19 @@
 import Bytes
 
-/// A column held against constants.
+/// Test of one column against constants.
 struct PredicateTest: Sendable, Hashable {
     var slot: Int
     var operation: Predicate.Test.Operation
     var isNegated = false
-    /// A list has a NULL.
+    /// True if a list has a NULL.
     var hasNull = false
     var comparator: Comparator
-    /// Canonical.
+    /// Constants in canonical form.
     var constants: [[UInt8]] = []
-    /// Of an enumeration whose order counts.
+    /// Labels of an enumeration, if its order counts.
     var labels: [[UInt8]] = []
 
-    /// Whether there are values of the column's type that only PostgreSQL can judge.
+    /// True if only PostgreSQL can judge some values of the column's type.
     var mayAsk: Bool {
         switch operation {
         case .ask, .askOfValue, .askWhetherDistinct, .likeFoldedASCII: true
@@ -24,7 +24,7 @@ struct PredicateTest: Sendable, Hashable {
         }
     }
 
-    /// Whether the process can judge any text, even one that no value of the type has.
+    /// True if the process can judge any text, even one that is not a value of the type.
     var alwaysTells: Bool {
         switch operation {
         case .isNull, .isTrue, .isFalse: true
@@ -43,7 +43,8 @@ extension PredicateNode {
         .test(PredicateTest(slot: slot, operation: .isNull, comparator: Comparator(.opaque)))
     }
 
-    /// The test of an operator with a column on its left and a constant on its right; nil where a test cannot say it.
+    /// Returns the test of an operator with a column on its left and a constant on its right; nil if no test expresses
+    /// it.
     static func holding(_ slot: Int, _ operation: Function.Operation, _ constant: [UInt8]) -> PredicateNode? {
         switch operation {
         case .compare(let comparison, let comparator, let labels):
@@ -63,7 +64,7 @@ extension PredicateNode {
         .test(compared(slot, .isDistinct, comparator, constant))
     }
 
-    /// Whether the constant equals an element of the column's array.
+    /// Returns a test that holds if the constant equals an element of the column's array.
     static func hasElement(_ slot: Int, _ comparator: Comparator, _ constant: [UInt8]) -> PredicateNode {
         .test(compared(slot, .hasElement, comparator, constant))
     }
@@ -109,7 +110,7 @@ extension PredicateNode {
                 constants: [pattern]))
     }
 
-    /// In the order in which one is found among many, each once.
+    /// Returns the constants in canonical form, each once, sorted for a search by halving.
     private static func ordered(_ constants: [[UInt8]], _ form: KeyForm) -> [[UInt8]] {
         let canonical = constants.map { Self.canonical($0, form) }
         var isAscending = true

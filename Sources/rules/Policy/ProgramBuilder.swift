@@ -1,4 +1,4 @@
-/// Lays a lowered tree out as a predicate's flat program.
+/// Builder of a predicate's flat program from a lowered tree.
 struct ProgramBuilder {
     private(set) var program: [Predicate.Node] = []
     private(set) var tests: [Predicate.Test] = []

@@ -1,7 +1,7 @@
-/// A predicate as SQL, for PostgreSQL to decide: one boolean expression over texts.
+/// Predicate as SQL for PostgreSQL to decide: one boolean expression over texts.
 ///
-/// `$1` to `$k` are the row's texts of `slots` in that order (NULL where the column is), the constants follow. The
-/// expression names types and collations only, no table, and is to be asked with `search_path` set to `pg_catalog`.
+/// `$1` to `$k` are the row's texts of `slots` in that order (NULL for a NULL column). The constants follow. The
+/// expression names only types and collations, no table. It must be asked with `search_path` set to `pg_catalog`.
 public struct Question: Sendable, Hashable {
     public var sql: String
     public var slots: [Int]
@@ -15,19 +15,19 @@ public struct Question: Sendable, Hashable {
 }
 
 extension FilterCheck {
-    /// The filter as a condition on the table itself, to stand in a statement: the texts of its values are `$1` and so on.
-    /// `column` says a column as SQL. Values need not be in canonical form.
+    /// Returns the filter as a condition on the table itself, to stand in a statement. Its values are `$1` and so on,
+    /// as texts that need not be canonical. `column` returns a column as SQL.
     public func condition(on column: (Int) -> String) -> (sql: String, constants: [String]) {
         QuestionWriter.condition(self, columns: columns.indices.map(column))
     }
 }
 
-/// Writes a checked filter as SQL, as its client wrote it.
+/// Writer of a checked filter as SQL, in the client's own form.
 struct QuestionWriter {
     private let check: FilterCheck
     private let canonical: [String]
     private let slots: [Int]
-    /// Where it is about a table, its columns as SQL; else they are parameters, before the values.
+    /// Columns as SQL, for a condition on a table. Otherwise the columns are parameters before the values.
     private var columns: [String]?
     private var constants: [String] = []
 
@@ -120,7 +120,8 @@ struct QuestionWriter {
 
 /// Types and operators as SQL writes them.
 public enum SQLType {
-    /// `format_type` says `character` and `bit`, which in a cast mean a length of one.
+    /// Returns the type's name for a cast. `format_type` says `character` and `bit`, which in a cast mean a length of
+    /// one.
     public static func name(_ type: TypeFacts) -> String {
         if case .array(let element) = type.shape { return name(element) + "[]" }
         switch type.oid {
@@ -130,13 +131,13 @@ public enum SQLType {
         }
     }
 
-    /// PostgreSQL has no arrays of arrays, only arrays of more dimensions, which have the same type.
+    /// Returns the type of arrays of this type. PostgreSQL has no arrays of arrays: more dimensions have the same type.
     static func array(of type: TypeFacts) -> String {
         if case .array = type.shape { return name(type) }
         return name(type) + "[]"
     }
 
-    /// The type of the operator's right side: a pattern is text whatever the column's type, but for bytea.
+    /// Returns the type of the operator's right side. A pattern is text for every column type except bytea.
     static func operand(of comparison: FilterOperator, on type: TypeFacts) -> String {
         switch comparison {
         case .like, .ilike, .match, .imatch: type.oid == TypeOID.bytea ? "bytea" : "text"

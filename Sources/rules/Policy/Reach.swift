@@ -1,7 +1,7 @@
-/// By which keys a predicate can be found.
+/// Keys or range by which an index finds a predicate.
 struct Reach {
     var access: Access
-    /// Whoever has a key matches.
+    /// True if every row with one of the keys matches.
     var isExact: Bool
 
     init(_ node: PredicateNode, maximumKeys: Int) {
@@ -22,7 +22,7 @@ struct Reach {
         case .any(let parts): any(parts.map(of))
         case .isTrue(let part): of(part)
         case .constant(.yes): Reach(.always, isExact: false)
-        // It never holds, but what is asked has to be reached.
+        // A constant that cannot be yes never holds. One that PostgreSQL must decide has to be reached.
         case .constant(let truth):
             truth.may(be: .yes) ? Reach(.scan, isExact: false) : Reach(.never, isExact: true)
         case .term, .not, .isFalse, .isUnknown, .choice, .coalesce: Reach(.scan, isExact: false)
@@ -38,7 +38,7 @@ struct Reach {
             return keyed(
                 test.constants.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }, isExact: true)
         case .hasElement:
-            // Only what is written with escapes is not found as a piece of the array's text.
+            // An element that is written with escapes is not found as a piece of the array's text.
             guard form == .asIs, !test.constants[0].contains(where: { "\"\\".utf8.contains($0) }) else {
                 return Reach(.scan, isExact: false)
             }
@@ -48,7 +48,7 @@ struct Reach {
         }
     }
 
-    // MARK: Ranges and beginnings
+    // MARK: Ranges and prefixes
 
     private static func range(_ test: PredicateTest) -> ValueRange? {
         guard let constant = test.constants.first, test.constants.count == 1 else { return nil }
@@ -59,7 +59,7 @@ struct Reach {
         }
     }
 
-    /// The bound counts, whatever the operator: its number may be that of others, too.
+    /// Returns the range up to the constant or from it. The bound is always included: other values may have its number.
     private static func range(
         _ slot: Int, _ comparator: Comparator, _ constant: [UInt8], isBelow: Bool
     ) -> ValueRange? {
@@ -69,7 +69,7 @@ struct Reach {
             ? ValueRange(slot: slot, form: form, high: bound) : ValueRange(slot: slot, form: form, low: bound)
     }
 
-    /// A pattern is found by its bytes before the first wildcard.
+    /// Returns the key of a pattern: its bytes before the first wildcard.
     private static func starting(_ pattern: [UInt8], _ slot: Int) -> Reach {
         let (start, isAll) = LikePattern.beginning(pattern)
         guard !start.isEmpty, !LikePattern.endsWithEscape(pattern) else { return Reach(.scan, isExact: false) }
@@ -81,7 +81,7 @@ struct Reach {
 
     private static func keyed(_ keys: [EqualityKey], isExact: Bool) -> Reach {
         if keys.isEmpty { return Reach(.never, isExact: true) }
-        // Equal filters make equal predicates, in whatever order their values were written.
+        // Sorted keys make equal filters equal predicates, whatever the order in which their values were written.
         let sorted = keys.sorted(by: isBefore)
         assert(zip(sorted, sorted.dropFirst()).allSatisfy(isBefore), "a key that is there twice")
         return Reach(.anyOf(sorted), isExact: isExact)
@@ -94,7 +94,7 @@ struct Reach {
         return left.bytes.lexicographicallyPrecedes(right.bytes)
     }
 
-    /// The fewest keys are taken to select best.
+    /// Combines the parts of an AND. The part with the fewest keys is assumed to select best.
     private static func all(_ parts: [Reach]) -> Reach {
         assert(!parts.isEmpty, "a group of nothing is a constant")
         guard parts.count != 1 else { return parts[0] }
@@ -111,7 +111,8 @@ struct Reach {
         return best
     }
 
-    /// The intersection of a column's ranges; of several columns' the one that is narrower by its looks.
+    /// Returns the intersection of a column's ranges. Of several columns, prefers the first whose range has both
+    /// bounds.
     private static func narrowest(_ parts: [Reach]) -> ValueRange? {
         var ranges: [ValueRange] = []
         for part in parts {
@@ -141,7 +142,7 @@ struct Reach {
         return keyed(Array(keys), isExact: isExact)
     }
 
-    /// The range that has all parts, where they are ranges of one column.
+    /// Returns the smallest range that covers all parts; nil if they are not ranges of one column.
     private static func hull(_ parts: [Reach]) -> ValueRange? {
         var hull: ValueRange?
         for part in parts {

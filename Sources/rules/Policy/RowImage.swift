@@ -1,11 +1,11 @@
 import Bytes
 import Change
 
-/// The place of one column's value in a row image.
+/// Position of one column's value in a row image.
 public struct ColumnPlace: Sendable {
     public enum Kind: UInt8, Sendable {
-        /// Not in the image: the publication leaves it out, or its large value did not change and was not sent, or the
-        /// replica identity does not hold it.
+        /// The image has no value: the publication leaves the column out, its large value did not change and was not
+        /// sent, or the replica identity does not hold it.
         case absent
         case null
         case text
@@ -24,14 +24,15 @@ public struct ColumnPlace: Sendable {
     }
 }
 
-/// A row image whose columns can be asked for by slot, without walking it again.
+/// Row image that gives access to columns by slot, without walking the image again.
 public struct RowImage: ~Escapable {
     @usableFromInline let bytes: RawSpan
     @usableFromInline let places: Span<ColumnPlace>
-    /// The value of `now()`: microseconds since 2000-01-01 in UTC. Without it, conditions that depend on it are asked.
+    /// Value of `now()`: microseconds since 2000-01-01 in UTC. Without it, PostgreSQL is asked about conditions that
+    /// need it.
     public let moment: Int64?
 
-    /// `places` has an element for each slot of the table, with places inside `bytes`.
+    /// Creates a row image. `places` has an element for each slot of the table, with offsets inside `bytes`.
     @inlinable
     @_lifetime(copy bytes, copy places)
     public init(bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil) {
@@ -43,7 +44,7 @@ public struct RowImage: ~Escapable {
     @inlinable
     public func kind(_ slot: Int) -> ColumnPlace.Kind { slot < places.count ? places[slot].kind : .absent }
 
-    /// The text of a column whose kind is `.text`.
+    /// Returns the text of a column whose kind is `.text`.
     @inlinable
     @_lifetime(copy self)
     public func text(_ slot: Int) -> RawSpan {
@@ -53,7 +54,7 @@ public struct RowImage: ~Escapable {
         return bytes.extracting(start..<start + Int(place.length))
     }
 
-    /// A column's value, copied.
+    /// Returns a copy of a column's value.
     public func value(_ slot: Int) -> ColumnText {
         switch kind(slot) {
         case .text: .text(text(slot).copied())

@@ -1,10 +1,10 @@
 import Bytes
 
-/// Hashes by what a thing is, the same in every process: Swift's own are seeded anew in each, and an order that came from
-/// them would be another one in each. Where others choose what is hashed and collisions cost something, the caller's
-/// hash begins with a secret seed.
+/// Hashes of structure that are the same in every process. Swift seeds its own hashes anew in each process, so an order
+/// based on them would differ. If others choose the hashed values and collisions are costly, the caller's hash begins
+/// with a secret seed.
 extension Predicate {
-    /// Equal predicates have equal hashes.
+    /// Adds the predicate to the hash. Equal predicates have equal hashes.
     public func combine(into hash: inout KeyHash) {
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         hash.combine(unsafe pool.span.bytes)
@@ -19,7 +19,7 @@ extension Predicate {
 }
 
 extension PredicateNode {
-    /// A hash that equal nodes share, in every process.
+    /// Hash that is the same for equal nodes, in every process.
     var structuralHash: UInt64 {
         var hash = KeyHash(seed: 0)
         combine(into: &hash)
@@ -56,7 +56,7 @@ extension PredicateTest {
 }
 
 extension Term {
-    /// The operation of a function is left out: terms that differ by it alone share a hash.
+    /// Adds the term to the hash. Omits the operation of a function: terms that differ only by it share a hash.
     fileprivate func combine(into hash: inout KeyHash) {
         switch self {
         case .constant(let text, let type):

@@ -4,7 +4,7 @@
 public struct TextRules: Sendable, Hashable {
     public enum Encoding: Sendable, Hashable {
         case utf8
-        /// An encoding in which different texts have different UTF-8 forms: equality is that of the bytes. PostgreSQL decides
+        /// An encoding in which different texts have different UTF-8 forms: equality is bytewise. PostgreSQL decides
         /// about characters and order.
         case oneToOne
         /// An encoding in which two texts may have one UTF-8 form: only PostgreSQL compares them.
@@ -12,7 +12,8 @@ public struct TextRules: Sendable, Hashable {
     }
 
     public var encoding: Encoding
-    /// True if `lower` and `upper` map the 26 letters to each other under the database's own ctype, as in C. Turkish does not.
+    /// True if `lower` and `upper` map the 26 letters to each other under the database's own ctype, as in C. The
+    /// Turkish ctype does not.
     public var foldsASCIIPlainly: Bool
 
     public init(_ encoding: Encoding, foldsASCIIPlainly: Bool) {
@@ -31,7 +32,7 @@ extension TextRules.Encoding {
     public init(server name: String) {
         switch name {
         case "UTF8": self = .utf8
-        // One byte a character, each with a character of its own. SQL_ASCII converts nothing.
+        // One byte is one character, and no two bytes are the same character. SQL_ASCII converts nothing.
         case "SQL_ASCII", "KOI8R", "KOI8U": self = .oneToOne
         case _ where ["LATIN", "ISO_8859_", "WIN"].contains { name.hasPrefix($0) }: self = .oneToOne
         default: self = .other
@@ -56,7 +57,8 @@ extension Function.Operation {
     fileprivate var takesTextsAsWholes: Bool {
         switch self {
         case .compare(let comparison, let comparator, _): !comparison.isOrder || comparator.kind == .enumeration
-        // A name or a value in jsonb is without escapes beyond ASCII; in json PostgreSQL may fail to convert one.
+        // PostgreSQL writes jsonb without escapes for characters beyond ASCII. In json it may fail to convert such an
+        // escape.
         case .field(_, _, let isBinary): isBinary
         case .hasName, .contains, .isContained, .overlaps, .concatenate, .relabel, .withoutBlanks, .arrayLength,
             .cardinality, .failure, .moment:

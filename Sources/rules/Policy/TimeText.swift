@@ -1,6 +1,6 @@
 import Bytes
 
-/// Reads the pieces of times in place.
+/// Reader of the parts of dates and times, in place.
 private struct TimeReader: ~Escapable {
     private let text: RawSpan
     private(set) var at = 0
@@ -20,7 +20,7 @@ private struct TimeReader: ~Escapable {
         return true
     }
 
-    /// At most eighteen digits, which always fit.
+    /// Reads a number of at most eighteen digits, which always fits.
     @_lifetime(self: copy self)
     mutating func number() -> Int64? {
         let start = at
@@ -33,7 +33,7 @@ private struct TimeReader: ~Escapable {
         return at > start ? value : nil
     }
 
-    /// `.5` as microseconds; nothing is zero.
+    /// Reads a fraction such as `.5` as microseconds. A missing fraction is zero.
     @_lifetime(self: copy self)
     mutating func fraction() -> Int64? {
         guard take(".") else { return 0 }
@@ -43,7 +43,7 @@ private struct TimeReader: ~Escapable {
         return (at - start..<6).reduce(digits) { value, _ in value * 10 }
     }
 
-    /// `HH:MM:SS.ffffff` in microseconds, with as many hours as there are.
+    /// Reads `HH:MM:SS.ffffff` in microseconds. The hours may exceed 24.
     @_lifetime(self: copy self)
     mutating func clock() -> Int64? {
         guard let hours = number(), take(":"), let minutes = number(), take(":"), let seconds = number(),
@@ -54,7 +54,7 @@ private struct TimeReader: ~Escapable {
         return overflow || tooLarge ? nil : sum
     }
 
-    /// `+05:30:15` in seconds east of Greenwich.
+    /// Reads a zone such as `+05:30:15` in seconds east of Greenwich.
     @_lifetime(self: copy self)
     mutating func zone() -> Int64? {
         let isWest = take("-")
@@ -77,7 +77,7 @@ private struct TimeReader: ~Escapable {
         var month: Int64
         var day: Int64
 
-        /// Days since 2000-01-01 in the Gregorian calendar without a beginning; year 0 is 1 BC.
+        /// Days since 2000-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
         /// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": days_from_civil.)
         var days: Int64 {
             let year = month <= 2 ? year - 1 : year
@@ -108,7 +108,7 @@ enum DateText {
         return reader.isAtEnd ? date.days : nil
     }
 
-    /// The instant since 2000-01-01, in UTC where the text names a zone: what PostgreSQL itself counts.
+    /// Returns the microseconds since 2000-01-01, as PostgreSQL counts them: in UTC if the text names a zone.
     static func microseconds(_ text: RawSpan) -> Int64? {
         if let infinite = infinite(text) { return infinite }
         var reader = TimeReader(text)
@@ -131,9 +131,9 @@ enum DateText {
     }
 }
 
-/// `time with time zone`.
+/// Values of `time with time zone`.
 enum ClockText {
-    /// By instant, and then the more western zone is the greater (`timetz_cmp_internal`).
+    /// Compares by instant. With equal instants, the more western zone is the greater (`timetz_cmp_internal`).
     static func compare(_ left: RawSpan, _ right: RawSpan) -> Int? {
         guard let a = parts(left), let b = parts(right) else { return nil }
         if a.instant != b.instant { return a.instant < b.instant ? -1 : 1 }
@@ -149,15 +149,15 @@ enum ClockText {
 
 /// Intervals as PostgreSQL writes them with `IntervalStyle` postgres: `1 year 2 mons -3 days +04:05:06.7`.
 enum IntervalText {
-    /// The number that is compared: microseconds, with thirty days to a month and 24 hours to a day
-    /// (`interval_cmp_value`).
+    /// Returns the number by which PostgreSQL compares intervals: microseconds, with thirty days to a month and 24
+    /// hours to a day (`interval_cmp_value`).
     static func span(_ text: RawSpan) -> Int128? {
         if text.equals("infinity") { return .max }
         if text.equals("-infinity") { return .min }
         return parts(text).map { ($0.months * 30 + $0.days) * 86_400_000_000 + $0.micros }
     }
 
-    /// The three numbers that PostgreSQL itself holds.
+    /// Returns the three numbers that PostgreSQL stores for an interval.
     static func parts(_ text: RawSpan) -> (months: Int128, days: Int128, micros: Int128)? {
         var months: Int128 = 0
         var reader = TimeReader(text)

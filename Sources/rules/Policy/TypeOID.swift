@@ -31,6 +31,6 @@ enum TypeOID {
     static let uuid: UInt32 = 2950
     static let jsonb: UInt32 = 3802
 
-    /// Types of the user's own begin here.
+    /// First oid of types that users create.
     static let firstOfUsers: UInt32 = 16384
 }

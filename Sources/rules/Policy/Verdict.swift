@@ -1,17 +1,18 @@
-/// The answer of a predicate for a row: SQL's three values, two for what only PostgreSQL can tell, and one for an error.
+/// Answer of a predicate for a row: SQL's three values, two for what only PostgreSQL can tell, and one for an error.
 public enum Verdict: UInt8, Sendable {
     case no
     /// NULL: no match.
     case unknown
     case yes
-    /// Only PostgreSQL can tell whether it is no or NULL, and need not be asked: it is no match.
+    /// Only PostgreSQL can tell: no, NULL or an error. The hub need not ask, because none of them is a match.
     case notYes
-    /// It cannot be decided in process and is asked of PostgreSQL; never a guess.
+    /// The process cannot decide and never guesses: PostgreSQL is asked.
     case ask
-    /// PostgreSQL would fail: no match. Only policies can.
+    /// PostgreSQL would fail: no match. Only policies have this verdict.
     case failed
 
-    /// Of a whole expression: only what holds counts, so what can not hold need not be asked.
+    /// Creates the verdict of a whole expression. Only yes is a match, so a result that cannot be yes need not be
+    /// asked.
     init(_ truth: Truth) {
         switch truth {
         case .no: self = .no
@@ -24,22 +25,22 @@ public enum Verdict: UInt8, Sendable {
     }
 }
 
-/// The possible results of a part of an expression: SQL's three values and an error where that is known, otherwise what
-/// PostgreSQL may say of it. The raw value is the set of these, a bit for each.
+/// Possible results of a part of an expression: one of SQL's three values, an error, or a set of results that
+/// PostgreSQL may give. The raw value is the set, with a bit for each result.
 ///
-/// NULL AND something that has to be asked is not something that has to be asked: it never holds. Negated it may.
+/// NULL AND an undecided part need not be asked: the result is never yes. Its negation may be yes.
 enum Truth: UInt8, Sendable {
     case no = 1
     /// NULL.
     case unknown = 2
     case yes = 4
-    /// PostgreSQL fails.
+    /// PostgreSQL would fail.
     case failed = 8
-    /// Only PostgreSQL can tell, but it will not say yes …
+    /// Only PostgreSQL can tell, but the result is not yes.
     case notYes = 11
-    /// … will not say no …
+    /// Only PostgreSQL can tell, but the result is not no.
     case notNo = 14
-    /// … may say anything.
+    /// Only PostgreSQL can tell, and any result is possible.
     case ask = 15
 }
 
@@ -48,7 +49,7 @@ extension Truth {
         self = answer.map { $0 ? .yes : .no } ?? .ask
     }
 
-    /// The smallest that has all of a set.
+    /// Creates the smallest value that includes all results of a set.
     private init(holding set: UInt8) {
         precondition(set != 0 && set & ~Truth.ask.rawValue == 0, "an expression comes to something")
         self =
@@ -57,7 +58,7 @@ extension Truth {
         assert(rawValue & set == set, "what it may come to is forgotten")
     }
 
-    /// Only PostgreSQL can tell.
+    /// True if only PostgreSQL can tell the result.
     var isAsked: Bool {
         switch self {
         case .notYes, .notNo, .ask: true
@@ -67,20 +68,20 @@ extension Truth {
 
     func may(be value: Truth) -> Bool { rawValue & value.rawValue != 0 }
 
-    /// The one or the other.
+    /// Returns a value that includes the possible results of both.
     func or(perhaps other: Truth?) -> Truth {
         guard let other else { return self }
         return Truth(holding: rawValue | other.rawValue)
     }
 
-    /// The other results; nil where `value` is the only one.
+    /// Returns the possible results except `value`; nil if no other is possible.
     func without(_ value: Truth) -> Truth? {
         assert(value.rawValue.nonzeroBitCount == 1, "one thing that it may come to")
         let rest = rawValue & ~value.rawValue
         return rest == 0 ? nil : Truth(holding: rest)
     }
 
-    /// SQL's NOT.
+    /// Result of SQL's NOT.
     var negated: Truth {
         switch self {
         case .no: .yes
@@ -91,8 +92,8 @@ extension Truth {
         }
     }
 
-    /// SQL's AND, of which the least counts: no, an error, NULL, yes, in that order. That an error is no error where the
-    /// other part says no is what PostgreSQL does when it comes to that part first.
+    /// Returns the result of SQL's AND, the lowest of no, an error, NULL and yes, in that order. No AND an error is no,
+    /// as in PostgreSQL when it evaluates the part that is no first.
     func and(_ other: Truth) -> Truth {
         let (a, b) = (rawValue, other.rawValue)
         let (no, failed, unknown) = (Truth.no.rawValue, Truth.failed.rawValue, Truth.unknown.rawValue)
@@ -104,16 +105,16 @@ extension Truth {
         return Truth(holding: set)
     }
 
-    /// SQL's OR.
+    /// Returns the result of SQL's OR.
     func or(_ other: Truth) -> Truth { negated.and(other.negated).negated }
 
-    /// In a group that `decides`, which is no for AND and yes for OR.
+    /// Returns AND if `decides` is no, and OR if `decides` is yes: the result that settles the group.
     func joined(_ other: Truth, inGroupThat decides: Truth) -> Truth {
         precondition(decides == .no || decides == .yes, "AND or OR")
         return decides == .no ? and(other) : or(other)
     }
 
-    /// IS TRUE, IS FALSE and IS UNKNOWN: whether it is just this value. Of an error that is an error.
+    /// Returns the result of IS TRUE, IS FALSE or IS UNKNOWN, by `value`. The result for an error is an error.
     func isExactly(_ value: Truth) -> Truth {
         precondition(value == .yes || value == .no || value == .unknown, "one of SQL's three values")
         var set = rawValue & Truth.failed.rawValue
