@@ -1,9 +1,9 @@
 import Bytes
 
 extension RowPolicy {
-    /// The rest of the policy for one holder, whose claims are put in their places.
+    /// Returns the rest of the policy for one holder, with the holder's claims in their places.
     ///
-    /// `answers` holds what PostgreSQL said of `AskedTerm`s before.
+    /// `answers` holds PostgreSQL's earlier answers to `AskedTerm`s.
     public func residual(
         claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]
     ) -> ResidualOutcome {
@@ -19,8 +19,9 @@ extension RowPolicy {
 }
 
 extension Residual {
-    /// The predicate of the residual. `keys` gives the present keys of each membership in the order of `memberships`.
-    /// `asker` identifies the holder to whoever asks PostgreSQL: predicates that may ask are shared by nobody else.
+    /// Returns the predicate of the residual. `keys` holds the present keys of each membership, in the order of
+    /// `memberships`. `asker` identifies the holder when PostgreSQL is asked: no other holder shares a predicate that
+    /// may ask.
     public func predicate(
         keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
     ) -> Predicate {
@@ -30,20 +31,20 @@ extension Residual {
     }
 }
 
-/// Puts one holder's claims in their places and evaluates what then speaks of no row.
+/// Binding of a policy to one holder: puts the claims in their places and evaluates all parts that read no row.
 struct Binding {
     private let claims: [UInt8]
     private let role: [UInt8]
     private let answers: [AskedTerm: AskedAnswer]
-    /// The terms that PostgreSQL has to evaluate first, each once.
+    /// Terms that PostgreSQL has to evaluate first, each once.
     private(set) var needs: [AskedTerm] = []
     private(set) var memberships: [HeldMembership] = []
-    /// The values found for terms that speak of claims alone.
+    /// Values found for terms that depend on claims alone.
     private var known: [AskedTerm: Term] = [:]
 
-    /// For a policy's own bounds on what may take long.
+    /// Maximum work of one operation on a policy's own values, as in `FilterCheck.Settings`.
     private static let maximumWork = 1 << 20
-    /// By which a membership's rows are found: a condition has few, but for lists in it.
+    /// Maximum number of keys by which a membership's rows are found. A condition has few, except for its lists.
     private static let maximumKeys = 1000
 
     init(claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]) {
@@ -82,7 +83,7 @@ struct Binding {
 
     // MARK: Evaluating
 
-    /// The value of a term whose parts are all constants.
+    /// Returns the value of a term whose parts are all constants; otherwise the term itself.
     private func evaluated(_ term: Term) -> Term {
         guard term.parts.allSatisfy({ $0.isSettled }) else { return term }
         return Self.settled(term)
@@ -103,12 +104,12 @@ struct Binding {
         guard !function.readsClock, function.operation != .failure else { return .apply(function, parts) }
         let bound = parts.map { bind($0) }
         if bound.contains(where: { $0.isFailure }) { return Function.failure }
-        // PostgreSQL's planner does the same, whatever the other arguments are.
+        // As in PostgreSQL's planner, one NULL is enough, whatever the other arguments are.
         if function.isStrict, bound.contains(where: { $0.isNullConstant }) { return .constant(nil, function.result) }
         return evaluated(.apply(function, bound))
     }
 
-    /// NULL is equal to nothing, and PostgreSQL's planner does not look at what it might be compared with.
+    /// Binds NULLIF. NULL equals nothing, and PostgreSQL's planner does not look at the other side.
     private func nullIf(_ function: Function, _ left: Term, _ right: Term) -> Term {
         left.isNullConstant || right.isNullConstant ? left : evaluated(.nullIf(function, left, right))
     }
@@ -133,7 +134,7 @@ struct Binding {
         .constant([UInt8(ascii: truth ? "t" : "f")], .boolean)
     }
 
-    /// Branches that cannot be reached are not even bound: nothing in them can fail.
+    /// Binds CASE. Branches that cannot be reached are not bound, so nothing in them can fail.
     private mutating func choice(_ branches: [Term.Branch], _ otherwise: Term) -> Term {
         var rest: [Term.Branch] = []
         for branch in branches {
@@ -172,7 +173,7 @@ struct Binding {
 
     private mutating func value(_ inner: Term?, _ asked: AskedTerm) -> Term {
         if let inner {
-            // As a whole: a field of the claims is found in their text.
+            // The term is evaluated as a whole, because a field of the claims is found in their text.
             let settled = Self.settled(filled(inner))
             if case .constant(let text, _) = settled { return .constant(text, asked.type) }
             if settled.isFailure { return settled }
@@ -187,7 +188,7 @@ struct Binding {
         }
     }
 
-    /// With claims in their places, and nothing evaluated yet.
+    /// Returns the term with claims in their places, but not evaluated.
     private func filled(_ term: Term) -> Term {
         switch term {
         case .claims: return .constant(claims, .text)
@@ -206,7 +207,7 @@ struct Binding {
 
     private mutating func member(_ membership: Membership, _ key: Term?) -> Term {
         var held = membership
-        // What a membership's rows depend on is not itself followed.
+        // A membership whose rows depend on another membership is not followed.
         guard !membership.condition.holdsMembership else { return .undecided }
         held.condition = bind(membership.condition)
         if held.condition.isFailure { return Function.failure }
@@ -230,7 +231,7 @@ struct Binding {
 }
 
 extension Term {
-    /// It has its value already.
+    /// True if the term already has its value.
     fileprivate var isSettled: Bool {
         if case .constant = self { return true }
         return isFailure
@@ -249,7 +250,7 @@ extension Term {
         }
     }
 
-    /// Whether its value depends on whose it is.
+    /// True if the value depends on the holder's claims or role.
     fileprivate var speaksOfClaims: Bool {
         switch self {
         case .claims, .role, .ofClaims: true
@@ -257,7 +258,7 @@ extension Term {
         }
     }
 
-    /// Whether its value for a row changes with time alone.
+    /// True if the value for a row changes with time alone.
     var readsClock: Bool {
         if case .apply(let function, _) = self, function.readsClock { return true }
         return parts.contains { $0.readsClock }

@@ -1,4 +1,4 @@
-/// Functions: built-in ones, settings, and those written in SQL, which become what their bodies say.
+/// Calls of built-in functions, of settings, and of functions written in SQL, which are replaced by their bodies.
 extension Checker {
     mutating func call(
         _ name: SyntaxName, _ arguments: [Syntax], _ environment: Environment, _ isPositive: Bool
@@ -17,7 +17,7 @@ extension Checker {
 
     // MARK: Resolution
 
-    /// The one with exactly these arguments; else the only one of that name that could take them.
+    /// Returns the function with exactly these arguments, or else the only function of that name, if it takes them.
     private func functionFacts(_ name: QualifiedName, _ types: [TypeFacts]) throws(Undecided) -> FunctionFacts {
         let candidates = catalog.functions[name] ?? []
         let exact = candidates.filter { $0.arguments.map(\.oid) == types.map(\.oid) }
@@ -28,7 +28,7 @@ extension Checker {
     }
 
     private static func accepts(_ declared: [TypeFacts], _ types: [TypeFacts]) -> Bool {
-        // `VARIADIC "any"`.
+        // `VARIADIC "any"` takes further arguments.
         let isOpen = declared.last?.oid == 2276 && types.count >= declared.count
         guard isOpen || declared.count == types.count else { return false }
         return zip(declared, types).allSatisfy { $0.oid == $1.oid || $0.isPolymorphic }
@@ -41,14 +41,14 @@ extension Checker {
         else { throw Undecided() }
         let (declared, actual) = (facts.arguments[place].oid, parts[place].type)
         if declared == facts.result.oid { return actual }
-        // `anyelement` out of `anyarray`.
+        // The element type of the argument `anyarray` is the result `anyelement`.
         guard declared == 2277, facts.result.oid == 2283, case .array(let element) = actual.shape else {
             throw Undecided()
         }
         return element
     }
 
-    // MARK: Built-in ones
+    // MARK: Built-in functions
 
     private func builtIn(
         _ name: SyntaxName, _ facts: FunctionFacts, _ parts: [Typed]
@@ -63,7 +63,7 @@ extension Checker {
                 term: .apply(function, parts.compactMap { $0.term }), readsRow: true, canBeAsked: false,
                 syntax: syntax)
         }
-        // What those make of a time depends on the session's zone.
+        // The results of these functions for a time depend on the session's zone.
         let canBeAsked =
             facts.volatility == .immutable
             || Checker.readOnlyClaims.contains(name.name) && !parts.contains { $0.type.isTemporal }
@@ -84,7 +84,7 @@ extension Checker {
         return function
     }
 
-    /// Stable ones that look at nothing but their arguments and settings: neither a table nor a clock.
+    /// Stable functions that look only at their arguments and at settings: neither at a table nor at a clock.
     private static let readOnlyClaims: Set<String> = [
         "current_setting", "to_json", "to_jsonb", "json_build_array", "json_build_object", "jsonb_build_array",
         "jsonb_build_object", "array_to_json", "array_to_string", "concat", "concat_ws", "format",
@@ -92,7 +92,7 @@ extension Checker {
 
     // MARK: Settings
 
-    /// The value of a setting where it is known without asking; nil where it has to be asked.
+    /// Returns the value of a setting if it is known without asking; nil if PostgreSQL has to be asked.
     private func setting(_ arguments: [Syntax], _ environment: Environment) throws(Undecided) -> Typed? {
         guard case .literal(let written, let type)? = arguments.first, type?.plain == "text",
             arguments.count == 1 || arguments.count == 2 && arguments[1].isTruthValue
@@ -100,7 +100,7 @@ extension Checker {
         let name = written.lowercased()
         let syntax = Syntax.call(SyntaxName("current_setting"), arguments)
         let collation = DerivedCollation.implicit(DerivedCollation.database)
-        // Always set, so it does not matter what is said about it being missing.
+        // This setting always exists, so the argument about a missing setting does not matter.
         if name == "request.jwt.claims" {
             return Typed(type: .text, collation: collation, term: .claims, syntax: syntax)
         }
@@ -111,15 +111,15 @@ extension Checker {
         return .constant(nil, .text, .cast(.null, TypeName("text")))
     }
 
-    /// Whether it is one of the settings that other gateways make for a request, and we do not.
+    /// True for a setting that other gateways make for a request, but the hub does not.
     private static func isNeverSet(_ name: String) -> Bool {
         name.hasPrefix("request.jwt.claim.") || name == "request.jwt.claim"
             || ["request.headers", "request.method", "request.path", "request.cookies"].contains(name)
     }
 
-    // MARK: Others
+    // MARK: Functions of extensions
 
-    /// Written in C by an extension: what it says of itself is believed. Other languages may read tables.
+    /// Checks a function in C, from an extension; its declarations are trusted. Other languages may read tables.
     private func foreign(
         _ name: SyntaxName, _ facts: FunctionFacts, _ parts: [Typed]
     ) throws(Undecided) -> Typed {
@@ -137,7 +137,7 @@ extension Checker {
     private mutating func inlined(
         _ facts: FunctionFacts, _ arguments: [Syntax], _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        // Its text is read anew each time.
+        // The body is parsed anew at each call.
         budget -= 50
         guard !facts.returnsSet, let body = Checker.body(facts), body.source == nil, body.condition == nil,
             body.outputs.count == 1
@@ -174,7 +174,7 @@ extension Checker {
             depth: environment.depth + 1)
     }
 
-    /// A strict function is NULL where an argument is, without its body being looked at.
+    /// Makes the result of a strict function NULL if an argument is NULL, whatever its body says.
     private mutating func strict(
         _ value: Typed, _ arguments: [Syntax], _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
@@ -193,7 +193,7 @@ extension Checker {
             nullable + [value], type, canBeAsked: true, isBuiltIn: true, syntax, collation: value.collation
         ) { terms in
             precondition(terms.count == nullable.count + 1, "an argument was lost")
-            // Where only TRUE counts, AND says the same and is easier to find rows by.
+            // If only TRUE counts, AND means the same, and the index finds its rows more easily.
             if isPositive, type.oid == TypeOID.bool {
                 return .all(terms.dropLast().map { .not(.isNull($0)) } + [terms[terms.count - 1]])
             }
@@ -205,7 +205,7 @@ extension Checker {
 }
 
 extension Syntax {
-    /// Not NULL, of which a strict function makes NULL.
+    /// True for TRUE and FALSE. For NULL, a strict function would return NULL.
     fileprivate var isTruthValue: Bool {
         if case .boolean = self { return true }
         return false

@@ -1,4 +1,4 @@
-/// Sub-selects: those over claims alone, and those over another table that make somebody a member.
+/// Sub-selects over claims alone, and sub-selects over another table, which define memberships.
 extension Checker {
     // MARK: Over no table
 
@@ -11,7 +11,7 @@ extension Checker {
         return typed
     }
 
-    /// `ARRAY(SELECT jsonb_array_elements_text(…))`, over claims alone.
+    /// Checks `ARRAY(SELECT jsonb_array_elements_text(…))`, over claims alone.
     mutating func arrayOf(_ select: Syntax.Select, _ environment: Environment) throws(Undecided) -> Typed {
         let (select, environment) = try unfolded(select, environment)
         guard select.source == nil, select.condition == nil, select.outputs.count == 1 else { throw Undecided() }
@@ -26,7 +26,7 @@ extension Checker {
             syntax: .arrayOf(written))
     }
 
-    /// The select itself, or the body of the set-returning function that is all it calls.
+    /// Returns the select itself, or the body of a set-returning function if the select only calls this function.
     private func unfolded(
         _ select: Syntax.Select, _ environment: Environment
     ) throws(Undecided) -> (select: Syntax.Select, environment: Environment) {
@@ -44,7 +44,7 @@ extension Checker {
         return (select, environment)
     }
 
-    /// `SELECT f.x FROM f() f(x)` as `SELECT f()`.
+    /// Returns `SELECT f.x FROM f() f(x)` as `SELECT f()`; other selects unchanged.
     private static func called(_ select: Syntax.Select) -> Syntax.Select {
         guard let source = select.source, let arguments = source.arguments, source.columns.count == 1,
             select.condition == nil, select.outputs.count == 1,
@@ -73,7 +73,7 @@ extension Checker {
         }
         let found = try shape(select, source, inside)
         if isPositive, !key.readsRow || found.correlation != nil {
-            // `auth.uid() IN (SELECT m.user_id … WHERE m.team_id = t.team_id)`: as an EXISTS it has one key again.
+            // `auth.uid() IN (SELECT m.user_id … WHERE m.team_id = t.team_id)` has two keys; as an EXISTS it has one.
             guard !key.readsRow else { throw Undecided() }
             return try exists(found, isPositive: true, equal: (key, select.outputs[0].value))
         }
@@ -112,7 +112,7 @@ extension Checker {
     mutating func exists(
         _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        // An aggregate makes a row out of none.
+        // An aggregate returns a row even if the table has none.
         guard let source = select.source, source.arguments == nil, select.outputs.allSatisfy({ $0.value.isPlain })
         else { throw Undecided() }
         return try exists(try shape(select, source, environment), isPositive: isPositive, equal: nil)
@@ -131,7 +131,7 @@ extension Checker {
         return typed
     }
 
-    // MARK: The shape of a membership (one table, an AND of what concerns it alone, one key)
+    // MARK: Shape of a membership (one table, conditions on it alone joined by AND, one key)
 
     struct Shape {
         var scope: Scope
@@ -177,7 +177,8 @@ extension Checker {
         if shape.correlation == nil { throw Undecided() }
     }
 
-    /// `m.x = <something of the row outside>`.
+    /// Returns the slot of `column` and the key for `m.x = <value of the outer row>`; nil if `column` is no plain
+    /// column.
     private mutating func correlation(
         _ column: Syntax, _ key: Syntax, _ shape: Shape
     ) throws(Undecided) -> (slot: Int, key: Typed)? {
@@ -188,7 +189,7 @@ extension Checker {
         return (slot, try value(key, shape.environment))
     }
 
-    /// The column's slot, where its text is the value's text.
+    /// Returns the column's slot if the column's text is the text of the value; otherwise nil.
     private static func plainColumn(_ typed: Typed) -> Int? {
         switch typed.term {
         case .column(let slot, _)?: slot
@@ -205,7 +206,7 @@ extension Checker {
         shape.conditions.append(try equal(own, key))
     }
 
-    // MARK: The membership
+    // MARK: Membership
 
     private func member(_ shape: Shape, _ slot: Int?, _ key: Typed?) throws(Undecided) -> Typed {
         precondition((slot == nil) == (key == nil), "a key and the column that it is looked for in")
@@ -233,7 +234,7 @@ extension Checker {
             isDecision: true, canBeAsked: false, isBuiltIn: false, syntax: .null)
     }
 
-    /// Keys are compared by their texts, so equality has to be the plain one of one type.
+    /// Throws if keys cannot be compared by their texts, which needs the plain equality of one type.
     private func checkKey(_ column: ColumnFacts, _ key: Typed) throws(Undecided) {
         let isString = [column.type, key.type].allSatisfy { $0.oid == TypeOID.text || $0.oid == TypeOID.varchar }
         guard column.type.oid == key.type.oid || isString, column.type.isPlainKey else { throw Undecided() }
@@ -264,7 +265,7 @@ extension Checker {
 }
 
 extension Syntax {
-    /// A constant or a column: nothing that says how many rows there are.
+    /// True for a constant or a column: neither affects how many rows there are.
     fileprivate var isPlain: Bool {
         switch self {
         case .literal, .number, .boolean, .null, .column: true
@@ -277,7 +278,7 @@ extension Syntax {
 extension TypeFacts {
     static let varchar = TypeFacts(oid: TypeOID.varchar, name: "character varying")
 
-    /// One text for each value, whatever the session's settings, and the same in the stream.
+    /// True if each value has one text, whatever the session's settings, and the same text in the stream.
     fileprivate var isPlainKey: Bool {
         if case .enumeration = shape { return true }
         return [
@@ -287,14 +288,15 @@ extension TypeFacts {
 }
 
 extension Term {
-    /// Slots of the row that it reads.
+    /// Slots of the row that the term reads.
     var columns: Set<Int> {
         var slots: Set<Int> = []
         visit { if case .column(let slot, _) = $0 { slots.insert(slot) } }
         return slots
     }
 
-    /// There may be rows of which the process cannot tell, or not for good: such a set could not be kept.
+    /// True if the process cannot decide all rows, or its answer may change. The rows of such a condition cannot be
+    /// kept.
     fileprivate var isUncertain: Bool {
         var isUncertain = false
         visit { part in
@@ -308,7 +310,8 @@ extension Term {
         return isUncertain
     }
 
-    /// Itself and its parts, without what is inside of memberships or evaluated once for a holder.
+    /// Calls `look` with the term and its parts, except for the insides of memberships and of terms that are evaluated
+    /// once for a holder.
     func visit(_ look: (Term) -> Void) {
         look(self)
         if case .ofClaims = self { return }

@@ -2,8 +2,8 @@
 extension Checker {
     // MARK: Types
 
-    /// The type that `::type` names; `isExact` is false where it is a domain, which has a base type here and rules of its
-    /// own there.
+    /// Returns the type that `::type` names. `isExact` is false for a domain: `facts` is then its base type, although
+    /// the domain has rules of its own.
     private func type(_ name: TypeName) throws(Undecided) -> (facts: TypeFacts, isExact: Bool) {
         guard let facts = catalog.types[name.plain] ?? Checker.builtIn[name.plain] else { throw Undecided() }
         let isExact = facts.name == name.plain || facts.oid == TypeOID.bpchar && name.base == "bpchar"
@@ -35,7 +35,7 @@ extension Checker {
     // MARK: Literals
 
     func literal(_ text: String, _ name: TypeName?, _ tree: Syntax) throws(Undecided) -> Typed {
-        // A modifier may cut or round what is written.
+        // A modifier may cut or round the value.
         guard let name, !name.hasModifier else { throw Undecided() }
         let (facts, isExact) = try type(name)
         guard isExact else { throw Undecided() }
@@ -76,7 +76,7 @@ extension Checker {
     }
 
     private func column(_ slot: Int, of scope: Scope) throws(Undecided) -> Typed {
-        // A row of another level is not at hand.
+        // Terms read only the row of the checker's own level.
         guard scope.level == row else { throw Undecided() }
         precondition(scope.relation.columns.indices.contains(slot), "a column that the table does not have")
         let facts = scope.relation.columns[slot]
@@ -86,7 +86,7 @@ extension Checker {
             syntax: .column(qualifier: [scope.alias], name: facts.name))
     }
 
-    /// `"$1"` as a column.
+    /// Returns the number of an argument that is written as a column, `"$1"`; otherwise nil.
     private func argumentNumber(_ qualifier: String?, _ name: String) -> Int? {
         guard (qualifier ?? "argument") == "argument", name.hasPrefix("$") else { return nil }
         return Int(name.dropFirst())
@@ -103,7 +103,7 @@ extension Checker {
     }
 
     func keyword(_ word: String, _ environment: Environment) throws(Undecided) -> Typed {
-        // In a function that runs as its owner it is the owner.
+        // In a function that runs as its owner, the current user is the owner.
         guard word == "CURRENT_USER" || word == "CURRENT_ROLE", environment.reader == .caller else {
             throw Undecided()
         }
@@ -133,14 +133,15 @@ extension Checker {
         ) { terms in function.map { .apply($0, terms) } }
     }
 
-    /// Whether somebody's function makes the one of the other, or elements of elements.
+    /// True if a function that did not come with PostgreSQL casts the types, or the elements of arrays.
     private func isMade(_ source: TypeFacts, _ target: TypeFacts) -> Bool {
         if catalog.madeCasts.contains(CastPair(from: source.oid, to: target.oid)) { return true }
         guard let element = source.element, let other = target.element else { return false }
         return isMade(element, other)
     }
 
-    /// Of what has no type without it, and of what can be done to each element.
+    /// Returns the cast of an expression without a type of its own, or of an array whose elements can be cast one by
+    /// one.
     private mutating func constantCast(
         _ inner: Syntax, _ name: TypeName, _ target: TypeFacts, _ environment: Environment
     ) throws(Undecided) -> Typed? {
@@ -164,7 +165,7 @@ extension Checker {
         }
     }
 
-    /// A cast that is only another name for the type.
+    /// Returns the part with the new type if the cast only renames the type; otherwise nil.
     private func unchanged(_ part: Typed, _ target: TypeFacts, _ syntax: Syntax) -> Typed? {
         var part = part
         let isTwin = catalog.textTwins.contains(part.type.oid) && target.oid == TypeOID.text
@@ -183,7 +184,7 @@ extension Checker {
     }
 
     private static func canAskForCast(_ from: TypeFacts, _ target: TypeFacts) -> Bool {
-        // `'now'` and the session's zone; and names that are looked up in the catalog.
+        // Times depend on `'now'` and on the session's zone. Names are looked up in the catalog.
         !from.isTemporal && !target.isTemporal && !target.isCatalogName
     }
 
@@ -194,7 +195,7 @@ extension Checker {
         guard let element = parts.first?.type, parts.allSatisfy({ $0.type.oid == element.oid }) else {
             throw Undecided()
         }
-        // `ARRAY[ARRAY[…]]` is one of two dimensions.
+        // `ARRAY[ARRAY[…]]` is one array with two dimensions.
         if case .array = element.shape { throw Undecided() }
         let type = try arrayType(of: element)
         return try combined(parts, type, canBeAsked: true, isBuiltIn: true, .array(parts.map(\.syntax))) {
@@ -232,7 +233,8 @@ extension Checker {
 
     // MARK: Operators
 
-    /// By the exact types; else, since PostgreSQL then has no other, the one for any array or any enumeration.
+    /// Returns the operator for exactly these types, or else the one for any array or any enumeration: PostgreSQL then
+    /// has no other.
     func operatorFacts(_ name: QualifiedName, _ left: TypeFacts?, _ right: TypeFacts) -> OperatorFacts? {
         let candidates = catalog.operators[name] ?? []
         let exact = candidates.filter { $0.left?.oid == left?.oid && $0.right.oid == right.oid }
@@ -269,11 +271,11 @@ extension Checker {
         return parts[0].type
     }
 
-    /// Of the operators that are not immutable all look at a clock, a zone or the catalog.
+    /// True if PostgreSQL may be asked once for a holder. Other operators depend on a clock, a zone or the catalog.
     private func canAsk(_ facts: OperatorFacts) -> Bool { facts.volatility == .immutable }
 
-    /// The function by which the process applies an operator, if it can; collations that conflict make it an error or
-    /// nothing.
+    /// Returns the function by which the process applies an operator; nil if the process cannot. Throws if collations
+    /// conflict: PostgreSQL then fails, or does not need them.
     private func function(
         _ symbol: SyntaxName, _ facts: OperatorFacts, _ parts: [Typed], _ left: TypeFacts, _ right: TypeFacts
     ) throws(Undecided) -> Function? {
@@ -326,7 +328,7 @@ extension Checker {
 }
 
 extension TypeFacts {
-    /// `anyarray`, `anyenum`: what operators for all types of a kind are declared with.
+    /// Oid of `anyarray` or `anyenum`, with which operators for all types of a kind are declared.
     fileprivate var anyOfItsKind: UInt32? {
         switch shape {
         case .array: 2277
@@ -335,14 +337,14 @@ extension TypeFacts {
         }
     }
 
-    /// `anyelement` and the other pseudo-types of its family.
+    /// True for `anyelement` and the other pseudo-types of its family.
     var isPolymorphic: Bool { TypeFacts.polymorphic.contains(oid) }
 
     private static let polymorphic: Set<UInt32> = [
         2276, 2277, 2283, 2776, 3500, 3831, 4537, 4538, 5077, 5078, 5079, 5080,
     ]
 
-    /// `regclass` and its like.
+    /// True for `regclass` and similar types, whose values are names in the catalog.
     fileprivate var isCatalogName: Bool {
         if case .array(let element) = shape { return element.isCatalogName }
         return [24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191].contains(oid)

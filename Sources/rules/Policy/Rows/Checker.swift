@@ -1,12 +1,13 @@
-/// Tree → typed term. Every name is looked up in the catalog; what is not there, or could be two things, is undecided.
+/// Type checker that makes a typed term of a syntax tree. Each name is looked up in the catalog; a missing or ambiguous
+/// name is undecided.
 ///
-/// `row` is the level of the scope whose row terms speak of: the policy's table, or a membership's.
+/// `row` is the level of the scope whose row the terms read: the policy's table, or a membership's.
 struct Checker {
     let catalog: PolicyCatalog
     let row: Int
-    /// Nodes that may still be looked at: functions that call functions could make much out of little.
+    /// Number of nodes that may still be checked. Functions that call functions could make many nodes of a short text.
     var budget = 20_000
-    /// The depth of the node at hand, bodies of functions included.
+    /// Depth of the current node, including the bodies of functions.
     var nesting = 0
 
     private static let maximumNesting = 160
@@ -16,15 +17,15 @@ struct Checker {
         self.row = row
     }
 
-    /// The meanings of names at a place in a text.
+    /// Meanings of names at one place in a text.
     struct Environment {
         var scopes: [Scope] = []
-        /// Of the innermost scope there could be.
+        /// Level of the innermost scope, even if its names are not visible here.
         var level = 0
         var arguments: [Argument] = []
         var argumentNames: [String] = []
         var reader = Membership.Reader.caller
-        /// The number of functions that this place is inside of.
+        /// Number of function bodies around this place.
         var depth = 0
 
         static let maximumDepth = 8
@@ -36,7 +37,7 @@ struct Checker {
         var relation: RelationFacts
     }
 
-    /// An argument of a call, with the names as they are where it is called.
+    /// Argument of a call, with the environment of the call, in which its names are resolved.
     struct Argument {
         var value: Syntax
         var environment: Environment
@@ -45,7 +46,7 @@ struct Checker {
 
     // MARK: Expressions
 
-    /// A value, as one side of something.
+    /// Checks a value that is an argument or an operator's side. Throws if the value is a decision.
     mutating func value(_ tree: Syntax, _ environment: Environment) throws(Undecided) -> Typed {
         let typed = try expression(tree, environment)
         guard !typed.isDecision else { throw Undecided() }
@@ -110,7 +111,7 @@ struct Checker {
         }
     }
 
-    /// Looks at something with the rows of another level in mind.
+    /// Calls `look` with a checker for rows of another level, which shares the budget.
     mutating func over<Result>(
         _ row: Int, _ look: (inout Checker) throws(Undecided) -> Result
     ) throws(Undecided) -> Result {
@@ -123,10 +124,10 @@ struct Checker {
 
     // MARK: Conditions
 
-    /// A boolean that is decided row by row in PostgreSQL where it is not understood: as small a part of the policy as
-    /// three-valued logic allows.
+    /// Checks a boolean. If the boolean is not understood, PostgreSQL decides it for each row: as small a part of the
+    /// policy as three-valued logic allows.
     ///
-    /// Where `isPositive`, only TRUE counts in the end, so that NULL and FALSE are the same.
+    /// `isPositive` says that only TRUE counts in the end, so that NULL and FALSE are the same.
     mutating func condition(_ tree: Syntax, _ environment: Environment, isPositive: Bool = false) -> Typed {
         do throws(Undecided) {
             let typed = try expression(tree, environment, isPositive: isPositive)
@@ -144,12 +145,12 @@ struct Checker {
         return typed
     }
 
-    /// AND, OR, NOT and what else takes conditions.
+    /// Combines conditions by AND, OR, NOT or another operation on conditions.
     private func connected(
         _ parts: [Typed], _ make: ([Term]) -> Term, _ write: ([Syntax]) -> Syntax
     ) throws(Undecided) -> Typed {
         var parts = parts
-        // Of parts that cannot be evaluated once for a holder each is on its own.
+        // A part that cannot be evaluated once for a holder becomes undecided, without the other parts.
         for index in parts.indices {
             do throws(Undecided) { _ = try parts[index].sealed() } catch { parts[index] = .undecided }
         }
@@ -158,7 +159,7 @@ struct Checker {
             collation: DerivedCollation.none, make)
     }
 
-    /// Combines parts: evaluated with the row where one of them reads it, else once for a holder.
+    /// Combines parts. The result is evaluated for each row if a part reads the row, otherwise once for a holder.
     func combined(
         _ parts: [Typed], _ type: TypeFacts, canBeAsked: Bool, isBuiltIn: Bool, _ syntax: Syntax,
         collation: DerivedCollation? = nil, _ make: ([Term]) -> Term?
@@ -194,7 +195,7 @@ struct Checker {
         let part =
             isCondition
             ? condition(inner, environment, isPositive: isPositiveInside) : try expression(inner, environment)
-        // A composite is NULL where all its fields are.
+        // A composite is NULL if all its fields are NULL.
         guard isCondition || part.type.shape != .other || catalog.textTwins.contains(part.type.oid) else {
             throw Undecided()
         }
@@ -222,7 +223,7 @@ struct Checker {
         for branch in branches {
             let tree = operand.map { Syntax.infix(SyntaxName("="), $0, branch.condition) } ?? branch.condition
             let condition = condition(tree, environment)
-            // `=` is not written there: an enumeration's could be one of the user's own.
+            // CASE does not write its `=`, which for an enumeration could be a user's own operator.
             if operand != nil, try value(branch.condition, environment).type.isOfUsers { throw Undecided() }
             parts.append(condition)
         }
@@ -248,7 +249,7 @@ struct Checker {
         }
     }
 
-    /// A CASE's or COALESCE's value: a condition if it is boolean.
+    /// Checks a value of CASE. If it is not understood but certainly boolean, it is undecided.
     private mutating func outcome(
         _ tree: Syntax, _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
@@ -260,7 +261,7 @@ struct Checker {
         }
     }
 
-    /// Whether what is not understood is certainly boolean.
+    /// True if an expression that is not understood is certainly boolean.
     private func looksBoolean(_ tree: Syntax) -> Bool {
         switch tree {
         case .exists, .among, .all, .any, .not, .test, .isDistinct, .quantified: return true
@@ -274,7 +275,7 @@ struct Checker {
     private mutating func coalesce(
         _ trees: [Syntax], _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        // `COALESCE(condition, false)` is no more than whether it is TRUE.
+        // `COALESCE(condition, false)` means `condition IS TRUE`.
         if trees.count == 2, case .boolean(let fallback) = trees[1] {
             let tested: Syntax.Test = fallback ? .isNotFalse : .isTrue
             return try test(trees[0], tested, environment, isPositive)
@@ -310,8 +311,8 @@ struct Checker {
         ) { terms in equality.map { .isDistinct($0, terms[0], terms[1]) } }
     }
 
-    /// The `=` of NULLIF and IS DISTINCT FROM, which is not written there: the built-in one of built-in types. Nil where
-    /// the process cannot do it.
+    /// Returns the `=` that NULLIF and IS DISTINCT FROM use without writing it: the built-in operator of built-in
+    /// types. Returns nil if the process cannot apply it.
     func equality(_ sides: [Typed]) throws(Undecided) -> Function? {
         guard sides.count == 2, !sides[0].type.isOfUsers, !sides[1].type.isOfUsers else { throw Undecided() }
         let symbol = QualifiedName("pg_catalog", "=")

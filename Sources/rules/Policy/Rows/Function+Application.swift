@@ -1,8 +1,8 @@
 import Bytes
 
 extension Function {
-    /// Of values none of which is NULL, unless the function is not strict. Nothing of it is slower than the product of
-    /// two lengths below `maximumWork`.
+    /// Applies the function to values. No value of a strict function is NULL. The work is linear, or the product of two
+    /// lengths that is at most `maximumWork`.
     func apply(_ values: [[UInt8]?], moment: Int64?, maximumWork: Int) -> Outcome {
         switch operation {
         case .failure: return .failed
@@ -46,7 +46,7 @@ extension Function {
         }
     }
 
-    /// Whether it takes no longer than reading both values.
+    /// True if the function takes no longer than reading both values.
     private var isLinear: Bool {
         switch operation {
         case .compare(_, let comparator, _): !comparator.isArray
@@ -88,7 +88,7 @@ extension Function {
     private static func like(
         _ text: RawSpan, _ pattern: RawSpan, _ bytes: [UInt8], _ isNegated: Bool, _ folding: Folding
     ) -> Outcome {
-        // It fails only where it gets that far.
+        // PostgreSQL fails only if it reaches the escape at the pattern's end.
         guard !LikePattern.endsWithEscape(bytes) else { return .cannot }
         if folding == .ofASCII, !LikePattern.isASCII(text) || !LikePattern.isASCII(pattern) { return .cannot }
         return Outcome(LikePattern.matches(text, pattern, foldingCase: folding != .none) != isNegated)
@@ -104,7 +104,7 @@ extension Function {
         case .subtract: result = left.subtractingReportingOverflow(right)
         case .multiply: result = left.multipliedReportingOverflow(by: right)
         case .divide: result = left.dividedReportingOverflow(by: right)
-        // Of the smallest number by -1 nothing is left, and PostgreSQL says so.
+        // The remainder of the smallest number by -1 is 0, as in PostgreSQL.
         case .remainder: result = right == -1 ? (0, false) : left.remainderReportingOverflow(dividingBy: right)
         }
         guard !result.overflow, width.range.contains(result.partialValue) else { return .failed }
@@ -135,7 +135,7 @@ extension Function {
         return Outcome(String(shape.sizes[Int(dimension) - 1]))
     }
 
-    // MARK: One value, and three
+    // MARK: One value, and three values
 
     private func others(_ values: [[UInt8]]) -> Outcome {
         guard let value = values.first else { return .cannot }
@@ -145,7 +145,7 @@ extension Function {
             // SAFETY: any byte is a valid UInt8, and the span lives for the call.
             return .value(KeyForm.bpchar.canonical(unsafe value.span.bytes).copied())
         case .truthWord: return Outcome(value == [UInt8(ascii: "t")] ? "true" : "false")
-        // A longer one is cut.
+        // PostgreSQL truncates a longer name.
         case .name: return value.count < 64 ? .value(value) : .cannot
         case .parse: return parse(value)
         case .parseJSON(let isBinary): return JSONField.parse(value, isBinary: isBinary)
@@ -176,7 +176,7 @@ extension Function {
     }
 
     private static func zone(_ value: [UInt8], _ isAdded: Bool) -> Outcome {
-        // Not infinite, and not before Christ.
+        // Infinite values and values before Christ do not end with a digit.
         guard let last = value.last, (48...57).contains(last) else { return .cannot }
         if isAdded { return .value(value + Array("+00".utf8)) }
         return value.suffix(3).elementsEqual("+00".utf8) ? .value(value.dropLast(3)) : .cannot
@@ -207,7 +207,7 @@ extension Function {
     private static func split(_ values: [[UInt8]?]) -> Outcome {
         precondition(values.count == 2, "a text and what divides it")
         guard let text = values[0] else { return .null }
-        // Without a delimiter it is split into characters.
+        // If the delimiter is NULL, PostgreSQL splits the text into characters.
         guard let delimiter = values[1] else { return .cannot }
         if text.isEmpty { return .value(ArrayText.text([])) }
         return .value(ArrayText.text(pieces(text, delimiter)))
@@ -238,7 +238,7 @@ extension Function {
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         guard let number = IntegerText.value(unsafe last.span.bytes) else { return .cannot }
         guard number != 0 else { return .failed }
-        // Older servers do not count from the end.
+        // A negative number counts from the end, but not on older servers.
         guard number > 0 else { return .cannot }
         let pieces = values[0].isEmpty ? [] : pieces(values[0], values[1])
         return .value(number <= Int64(pieces.count) ? pieces[Int(number) - 1] : [])
@@ -252,7 +252,7 @@ extension Function {
 }
 
 extension ArrayText {
-    /// As `array_out` writes an array of one dimension.
+    /// Returns the text that `array_out` writes for an array of one dimension.
     static func text(_ elements: [[UInt8]?]) -> [UInt8] {
         var text = [UInt8(ascii: "{")]
         for (index, element) in elements.enumerated() {
@@ -291,7 +291,7 @@ extension FloatText {
         width == .double ? double(text) : float(text).map { Double($0) }
     }
 
-    /// The text that PostgreSQL writes for a plain number; nil where it would write an exponent.
+    /// Returns the text that PostgreSQL writes for a plain number; nil if PostgreSQL would write an exponent.
     static func canonical(_ text: RawSpan, _ width: Function.FloatWidth) -> [UInt8]? {
         let description: String?
         switch width {
@@ -304,7 +304,7 @@ extension FloatText {
 }
 
 extension DateText {
-    /// A date counts as its midnight.
+    /// Returns the microseconds of a timestamp, or those of a date's midnight.
     static func instant(_ text: RawSpan) -> Int128? {
         if let micros = microseconds(text) { return wide(micros, 1) }
         return days(text).map { wide($0, 86_400_000_000) }
@@ -321,7 +321,7 @@ extension DateText {
 
 /// Instants as PostgreSQL writes them with the zone UTC.
 enum InstantText {
-    /// From the year 1 to the end of 9999.
+    /// Instants from the year 1 to the end of 9999, in microseconds since 2000-01-01.
     static let plain: ClosedRange<Int64> = -63_082_281_600_000_000...252_455_615_999_999_999
 
     static func zoned(_ micros: Int64) -> [UInt8] {
@@ -345,7 +345,7 @@ enum InstantText {
         return String(repeating: "0", count: max(0, width - digits.count)) + digits
     }
 
-    /// The Gregorian date of a day since 2000-01-01.
+    /// Returns the Gregorian date of a day, which is counted from 2000-01-01.
     /// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.)
     private static func civil(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = days + 730_425

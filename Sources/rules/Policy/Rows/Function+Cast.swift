@@ -1,5 +1,6 @@
 extension Function {
-    /// `value::type`. A cast that changes nothing of the text (varchar to text) is a function as well.
+    /// Returns the function of `value::type`, also for a cast that leaves the text as it is (varchar to text). Nil if
+    /// the process cannot apply the cast.
     public static func cast(
         _ from: TypeFacts, to type: TypeFacts, text: TextRules.Encoding, timeZone: String?
     ) -> Function? {
@@ -7,7 +8,7 @@ extension Function {
     }
 
     private static func inUTF8(_ from: TypeFacts, _ type: TypeFacts, _ timeZone: String?) -> Function? {
-        // A length cuts, fills up or refuses.
+        // A type with a length cuts, pads or refuses values.
         guard !type.name.contains("(") else { return nil }
         if from.oid == type.oid, from.shape == type.shape { return Function(type, .relabel) }
         return operation(from, type, timeZone).map { Function(type, $0) }
@@ -37,7 +38,7 @@ extension Function {
         }
     }
 
-    /// Only where elements keep their text: `varchar[]` to `text[]`.
+    /// Returns a cast of arrays whose elements keep their text, such as `varchar[]` to `text[]`; otherwise nil.
     private static func ofArray(_ element: TypeFacts, _ type: TypeFacts) -> Operation? {
         guard let other = type.element, element.shape == .base, other.shape == .base else { return nil }
         return operation(element, other, nil) == .relabel ? .relabel : nil

@@ -1,7 +1,8 @@
 extension Function {
-    /// A built-in operator. `collation` is that of the comparison, derived from the operands as PostgreSQL derives it.
+    /// Returns a built-in operator; nil if the process cannot apply it. `collation` is the collation of the comparison,
+    /// derived from the operands as in PostgreSQL.
     ///
-    /// Where days are added to an instant, and where an instant meets a time without a zone, `timeZone` counts.
+    /// `timeZone` matters if days are added to an instant, or if an instant is compared with a time without a zone.
     public static func infix(
         _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, text: TextRules,
         timeZone: String? = nil
@@ -46,7 +47,7 @@ extension Function {
         return Function(.boolean, .compare(comparison, comparator, labels: comparison.isOrder ? labels(left) : []))
     }
 
-    /// The comparator of an operator on two types; nil where there is no such operator.
+    /// Returns the comparator of an operator on two types; nil if there is no such operator.
     private static func comparator(_ left: TypeFacts, _ right: TypeFacts, _ collation: Collation) -> Comparator? {
         let isInteger = IntegerWidth(left.oid) != nil && IntegerWidth(right.oid) != nil
         let isText = [left, right].allSatisfy { $0.isText || $0.oid == TypeOID.name }
@@ -78,7 +79,7 @@ extension Function {
         return labels.map { Array($0.utf8) }
     }
 
-    // MARK: The others
+    // MARK: Other operators
 
     private static func arithmetic(
         _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ timeZone: String?
@@ -93,7 +94,7 @@ extension Function {
         case "-": return Function(width.type, .arithmetic(.subtract, width))
         case "*": return Function(width.type, .arithmetic(.multiply, width))
         case "/": return Function(width.type, .arithmetic(.divide, width))
-        // Of the same width only.
+        // The remainder exists only for operands of the same width.
         default: return a == b ? Function(width.type, .arithmetic(.remainder, width)) : nil
         }
     }

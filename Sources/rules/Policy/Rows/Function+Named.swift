@@ -1,5 +1,5 @@
 extension Function {
-    /// A function of `pg_catalog`, by its name and its declared arguments.
+    /// Returns a function of `pg_catalog` by its name and declared arguments; nil if the process cannot apply it.
     public static func named(
         _ name: String, _ arguments: [TypeFacts], _ collation: Collation, text: TextRules
     ) -> Function? {
@@ -32,7 +32,7 @@ extension Function {
         arguments[0].element == nil ? nil : Function(.integer, operation)
     }
 
-    /// Equal texts are equal bytes: what looks for one text in another depends on that.
+    /// True if equal texts are equal bytes. The search for one text in another depends on that.
     private static func isBytewise(_ collation: Collation) -> Bool {
         switch collation {
         case .bytewise, .deterministic: true

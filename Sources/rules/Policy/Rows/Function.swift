@@ -1,9 +1,9 @@
-/// An operator, a function or a cast that the process can apply to values as PostgreSQL does.
+/// Operator, function or cast that the process can apply to values as PostgreSQL does.
 ///
-/// In: types and a collation. Out: something that can be applied to texts. What is not certain to equal PostgreSQL is
-/// either not there at all, or says of the values in question that it cannot.
+/// A function is made from types and a collation, and is applied to texts. If its result is not certain to equal
+/// PostgreSQL's, the function does not exist, or its result for the values in question is `cannot`.
 public struct Function: Sendable, Hashable {
-    /// The type of what it makes.
+    /// Type of the result.
     public let result: TypeFacts
     let operation: Operation
 
@@ -13,13 +13,13 @@ public struct Function: Sendable, Hashable {
     }
 
     enum Operation: Sendable, Hashable {
-        /// Fails, whatever it is applied to.
+        /// Failure, whatever the arguments are.
         case failure
         /// `now()`.
         case moment
         case compare(Comparison, Comparator, labels: [[UInt8]])
         case compareFloats(Comparison, FloatWidth, FloatWidth)
-        /// Dates and timestamps beside each other.
+        /// Comparison between two of date, timestamp and timestamptz.
         case compareMoments(Comparison)
         case contains(Comparator)
         case isContained(Comparator)
@@ -30,9 +30,9 @@ public struct Function: Sendable, Hashable {
         case shiftMoment(isNegative: Bool, isUTC: Bool)
         case field(FieldAddress, asText: Bool, isBinary: Bool)
         case hasName(Quantity)
-        /// A cast that leaves the text as it is.
+        /// Cast that leaves the text as it is.
         case relabel
-        /// The text as a client would write the value.
+        /// Cast from a text, in which a client would write the value.
         case parse
         case parseJSON(isBinary: Bool)
         case withoutBlanks
@@ -70,7 +70,7 @@ public struct Function: Sendable, Hashable {
 
         var isOrder: Bool { self != .equal && self != .notEqual }
 
-        /// With both sides changed.
+        /// Comparison with both sides exchanged.
         var turned: Comparison {
             switch self {
             case .equal, .notEqual: self
@@ -97,12 +97,12 @@ public struct Function: Sendable, Hashable {
         case single, double
     }
 
-    /// The letters that have two cases.
+    /// Letters that have two cases.
     enum Folding: UInt8, Sendable, Hashable {
         case none
         /// Letters of ASCII; others stay as they are.
         case plain
-        /// Letters of ASCII; where there are others, PostgreSQL is asked.
+        /// Letters of ASCII; about texts with others, PostgreSQL is asked.
         case ofASCII
     }
 
@@ -151,7 +151,7 @@ public struct Function: Sendable, Hashable {
 }
 
 extension Function {
-    /// Of NULL it makes NULL.
+    /// True if the function returns NULL for an argument that is NULL.
     var isStrict: Bool {
         switch operation {
         case .failure, .moment, .split: false
@@ -159,10 +159,10 @@ extension Function {
         }
     }
 
-    /// It has another value at another time.
+    /// True if the value changes with time.
     var readsClock: Bool { operation == .moment }
 
-    /// Whether applying it to values of its types may be an error.
+    /// True if the function may fail for values of its types.
     var mayFail: Bool {
         switch operation {
         case .failure, .arithmetic, .parse, .parseJSON, .narrow, .part, .shiftMoment, .midnight, .concatenate, .like:
@@ -171,8 +171,8 @@ extension Function {
         }
     }
 
-    /// Whether there are values for which only PostgreSQL knows; not counted is what is beyond all measure, or no text
-    /// of the type.
+    /// True if only PostgreSQL knows the result for some values. Values of excessive size, and texts that are not of
+    /// the type, do not count.
     var mayAsk: Bool {
         switch operation {
         case .compare(let comparison, let comparator, _): comparison.isOrder && comparator.kind == .enumeration
@@ -187,7 +187,7 @@ extension Function {
         }
     }
 
-    /// A term that always fails.
+    /// Term that always fails.
     static let failure = Term.apply(Function(.boolean, .failure), [])
 }
 

@@ -23,7 +23,7 @@ enum Outcome: Sendable, Hashable {
         }
     }
 
-    /// Of a boolean's text.
+    /// Truth of a boolean's text.
     var truth: Truth {
         switch self {
         case .value([UInt8(ascii: "t")]): .yes

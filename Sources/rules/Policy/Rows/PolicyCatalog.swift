@@ -1,27 +1,27 @@
-/// The part of the catalog that policies name: types, functions, operators and tables. Deparsed text names everything
-/// outside of `pg_catalog` in full.
+/// Part of the catalog that policies name: types, functions, operators and tables. Text that PostgreSQL deparsed
+/// qualifies every name outside of `pg_catalog`.
 public struct PolicyCatalog: Sendable {
-    /// By what `format_type` writes with nothing but `pg_catalog` in the search path.
+    /// Types by the name that `format_type` writes with only `pg_catalog` in the search path.
     public var types: [String: TypeFacts] = [:]
     public var functions: [QualifiedName: [FunctionFacts]] = [:]
     public var operators: [QualifiedName: [OperatorFacts]] = [:]
     public var relations: [QualifiedName: RelationFacts] = [:]
-    /// The database's TimeZone as role and database settings give it to a client's session; nil where it is not certain.
+    /// TimeZone of a client's session, as role and database settings give it; nil if it is not certain.
     public var timeZone: String?
-    /// Custom settings that a database or role sets: their values are PostgreSQL's to say.
+    /// Custom settings that a database or role sets. Only PostgreSQL knows their values.
     public var presetSettings: Set<String> = []
     public var text = TextRules.unknown
-    /// Types of extensions whose values are text under another name, as citext's are: `pg_cast` casts them to text WITHOUT
+    /// Types of extensions whose values are text under another name, like citext: `pg_cast` casts them to text WITHOUT
     /// FUNCTION, and `typoutput` is the internal `textout`.
     public var textTwins: Set<UInt32> = []
 
-    /// Casts by functions that did not come with PostgreSQL: they are written as any other cast.
+    /// Casts by functions that did not come with PostgreSQL. In a text they look like any other cast.
     public var madeCasts: Set<CastPair> = []
 
     public init() {}
 }
 
-/// From one type to another, by oid.
+/// Source and target type of a cast, by oid.
 public struct CastPair: Sendable, Hashable {
     public var source: UInt32
     public var target: UInt32
@@ -51,26 +51,26 @@ public struct FunctionFacts: Sendable, Hashable {
     public var returnsSet: Bool
     public var isStrict: Bool
     public var volatility: Volatility
-    /// `sql`, `plpgsql`, `c`, `internal`.
+    /// Name of the language, such as `sql`, `plpgsql`, `c` or `internal`.
     public var language: String
     public var isSecurityDefiner: Bool
     public var owner: UInt32
-    /// The body as PostgreSQL itself writes it (with `search_path = pg_catalog`, names in full), of SQL functions that are
-    /// one SELECT; resolved under the search path that the function runs with. Any of these forms is read:
+    /// Body of an SQL function that is one SELECT, as PostgreSQL itself writes it with `search_path = pg_catalog` (all
+    /// names qualified), resolved under the search path that the function runs with. Any of these forms is read:
     ///
     /// 1. `SELECT …` where argument `n` is `$n`.
-    /// 2. `pg_get_viewdef` of `CREATE TEMP VIEW v AS SELECT (body) FROM (SELECT NULL::uuid AS "$1", …) argument`, and for a
-    ///    function that returns a set, of `SELECT ARRAY(body) FROM (…) argument`: the body is a sub-select (so its own FROM
-    ///    stays apart), argument `n` is `argument."$n"` or `"$n"`. Without arguments there is no FROM at all.
-    /// 3. Either, with an argument written by its name, `argument.name` or bare where nothing else can be meant: then
-    ///    `argumentNames` says which it is.
+    /// 2. `pg_get_viewdef` of `CREATE TEMP VIEW v AS SELECT (body) FROM (SELECT NULL::uuid AS "$1", …) argument`. For a
+    ///    function that returns a set: of `SELECT ARRAY(body) FROM (…) argument`. The body is a sub-select, so its own
+    ///    FROM stays apart. Argument `n` is `argument."$n"` or `"$n"`. Without arguments there is no FROM at all.
+    /// 3. Either form with an argument written by its name: `argument.name`, or bare if nothing else can be meant.
+    ///    `argumentNames` then tells its position.
     ///
-    /// Nil for a function with settings of its own other than `search_path` (`proconfig`): they could be what its body reads.
-    /// Whether the caller may EXECUTE it is not looked at here.
+    /// Nil for a function with settings of its own other than `search_path` (`proconfig`), because its body could read
+    /// them. Nil for a function in another language, which does no harm.
     ///
-    /// A semicolon at the end does no harm. Nil, and no harm either, where the function is written in another language.
+    /// A semicolon at the end is allowed. The caller's right to EXECUTE is not checked here.
     public var canonicalBody: String?
-    /// Names of the arguments, by position; needed for form 3 only.
+    /// Names of the arguments, by position; needed only for form 3 of `canonicalBody`.
     public var argumentNames: [String]
 
     public init(
@@ -91,13 +91,13 @@ public struct FunctionFacts: Sendable, Hashable {
         self.canonicalBody = canonicalBody
     }
 
-    /// `FirstNormalObjectId`: what is below came with PostgreSQL.
+    /// True if the function came with PostgreSQL: its oid is below `FirstNormalObjectId`.
     public var isBuiltIn: Bool { oid < 16_384 }
 }
 
 public struct OperatorFacts: Sendable, Hashable {
     public var oid: UInt32
-    /// Nil: a prefix operator.
+    /// Type of the left side; nil for a prefix operator.
     public var left: TypeFacts?
     public var right: TypeFacts
     public var result: TypeFacts
@@ -116,16 +116,16 @@ public struct OperatorFacts: Sendable, Hashable {
     public var isBuiltIn: Bool { oid < 16_384 }
 }
 
-/// A table that policies are about, or read.
+/// Table that policies are about, or that policies read.
 public struct RelationFacts: Sendable, Hashable {
     public var oid: UInt32
     public var name: QualifiedName
-    /// By slot.
+    /// Columns by slot.
     public var columns: [ColumnFacts]
-    /// Slots that changes carry: not those that are generated or left out by a column list.
+    /// Slots that changes carry, without generated columns and columns that a column list leaves out.
     public var carried: Set<Int>
-    /// It can be followed through the stream (an ordinary, permanent table without children, with an identity that holds
-    /// every column): a membership may live on it.
+    /// True if the table can be followed through the stream, so that a membership may use it: an ordinary, permanent
+    /// table without children, with an identity that holds every column.
     public var canBeFollowed: Bool
 
     public init(

@@ -1,11 +1,11 @@
-/// Policy text → tree → typed term.
+/// Compiler of policies: text to tree to typed term.
 public struct PolicyCompiler: Sendable {
     let catalog: PolicyCatalog
 
     public init(_ catalog: PolicyCatalog) { self.catalog = catalog }
 
-    /// The names a text uses, for whoever fills the catalog; nil where it is not understood at all. The text is a policy's
-    /// expression or a function's `FunctionFacts.canonicalBody`.
+    /// Returns the names that a text uses, for the caller that fills the catalog; nil if the text is not understood.
+    /// The text is a policy's expression or a function's `FunctionFacts.canonicalBody`.
     public static func names(in text: String) -> PolicyNames? {
         var names = PolicyNames()
         if let tree = PolicyParser.expression(text) {
@@ -18,7 +18,7 @@ public struct PolicyCompiler: Sendable {
         return names
     }
 
-    /// One policy's USING as `pg_get_expr(polqual, polrelid)` writes it with `search_path = pg_catalog`.
+    /// Compiles one policy's USING, as `pg_get_expr(polqual, polrelid)` writes it with `search_path = pg_catalog`.
     public func compile(_ text: String, on table: RelationFacts) -> CompiledPolicy {
         guard let tree = PolicyParser.expression(text) else {
             return CompiledPolicy(term: .undecided, classification: .fallback, rendering: nil)
@@ -33,24 +33,24 @@ public struct PolicyCompiler: Sendable {
 }
 
 public struct CompiledPolicy: Sendable, Hashable {
-    /// The way in which a policy is decided, worst part counting.
+    /// Way in which a policy is decided. Its worst part counts.
     public enum Classification: String, Sendable, Hashable, CaseIterable {
-        /// In process, whatever the row.
+        /// In process, for every row.
         case compiled
-        /// In process, but for rows or claims that are out of the ordinary (characters beyond ASCII): those are asked.
+        /// In process, but PostgreSQL is asked about unusual rows or claims (characters beyond ASCII).
         case mostly
-        /// In process, after PostgreSQL has evaluated what depends on claims alone.
+        /// In process, after PostgreSQL has evaluated the parts that depend on claims alone.
         case claims
         case membership
-        /// PostgreSQL, for every row.
+        /// By PostgreSQL, for every row.
         case fallback
     }
 
     public var term: Term
     public var classification: Classification
-    /// The tree as SQL again. Where PostgreSQL reads it as it reads the policy's own text, with `search_path = pg_catalog`,
-    /// the tree is what the policy says: hold the deparsed forms of both against each other, not against the first text,
-    /// for `(ARRAY[…])::text[]` is read as casts of the elements. Nil where the text was not understood.
+    /// Tree written as SQL again. The tree is right if PostgreSQL, with `search_path = pg_catalog`, reads this SQL as
+    /// it reads the policy's own text. Compare the deparsed forms of both, not the first text: `(ARRAY[…])::text[]` is
+    /// read as casts of the elements. Nil if the text was not understood.
     public var rendering: String?
 
     public init(term: Term, classification: Classification, rendering: String?) {
@@ -61,7 +61,7 @@ public struct CompiledPolicy: Sendable, Hashable {
 }
 
 extension Term {
-    /// The worst of its parts.
+    /// Worst classification among the term and its parts.
     var classification: CompiledPolicy.Classification {
         var worst = CompiledPolicy.Classification.compiled
         visit { part in

@@ -1,6 +1,6 @@
 /// A token of an expression's text.
 enum PolicyToken: Equatable {
-    /// An unquoted word as it is written; keywords are words.
+    /// An unquoted word as it is written. Keywords are words, too.
     case word(String)
     case quotedName(String)
     case string(String)
@@ -12,7 +12,7 @@ enum PolicyToken: Equatable {
     case end
 }
 
-/// Cuts deparsed text into tokens, strictly: nil for what PostgreSQL's deparser does not write.
+/// Lexer of deparsed text. Strict: there is no result for text that PostgreSQL's deparser does not write.
 struct PolicyLexer {
     struct Piece {
         var token: PolicyToken
@@ -77,7 +77,7 @@ struct PolicyLexer {
         startsWord(byte) || (0x30...0x39).contains(byte) || byte == UInt8(ascii: "$")
     }
 
-    /// With `standard_conforming_strings` a backslash is itself; only the quote is doubled.
+    /// Reads a quoted text. Under `standard_conforming_strings` a backslash is itself; only the quote is doubled.
     private mutating func quoted(_ quote: UInt8) -> String? {
         assert(peek == quote, "a quote that does not open")
         at += 1
@@ -100,7 +100,7 @@ struct PolicyLexer {
         while let byte = peek, Self.goesOn(byte) { at += 1 }
         guard let text = String(validating: bytes[start..<at], as: UTF8.self) else { return nil }
         guard peek == UInt8(ascii: "'") else { return .word(text) }
-        // `E'…'` where a literal has escapes. `B'…'` and the others stay two tokens, which no expression has in a row.
+        // `E'…'` is a literal with escapes. `B'…'` and the like stay two tokens, a sequence that no expression has.
         return text == "E" ? escaped().map { .string($0) } : .word(text)
     }
 
@@ -167,7 +167,7 @@ struct PolicyLexer {
         let start = at
         while let byte = peek, Self.symbols.contains(byte) { at += 1 }
         let text = String(decoding: bytes[start..<at], as: UTF8.self)
-        // A comment is something else than an operator, and never deparsed.
+        // Such a symbol would begin a comment, which PostgreSQL never deparses.
         return text.contains("--") || text.contains("/*") ? nil : .symbol(text)
     }
 }

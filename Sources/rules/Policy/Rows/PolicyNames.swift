@@ -1,9 +1,9 @@
-/// The names that a text uses, outside of `pg_catalog` in full.
+/// Names that a text uses. Names outside of `pg_catalog` are qualified.
 public struct PolicyNames: Sendable, Hashable {
     public var functions: Set<QualifiedName> = []
     public var operators: Set<QualifiedName> = []
     public var relations: Set<QualifiedName> = []
-    /// As they are written in casts, without modifiers, and each one's array.
+    /// Types as casts write them, without modifiers, and the array type of each.
     public var types: Set<String> = []
 
     public init() {}
@@ -64,7 +64,7 @@ public struct PolicyNames: Sendable, Hashable {
     private mutating func add(_ type: TypeName) {
         types.insert(type.plain)
         types.insert(type.base)
-        // `ARRAY[…]` of it does not name its own type.
+        // An `ARRAY[…]` of this type does not name the array's type.
         types.insert(type.base + "[]")
     }
 

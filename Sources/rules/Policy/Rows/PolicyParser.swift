@@ -1,8 +1,10 @@
-/// Deparsed text → tree. Strict: what it does not know becomes `.opaque` within its own parentheses, or nothing at all.
+/// Parser that makes a tree of deparsed text. Strict: a part that it does not know becomes `.opaque` within its own
+/// parentheses, or the whole is refused.
 ///
-/// PostgreSQL writes keywords in capitals and quotes every name that has any, so a word says by its case what it is.
+/// PostgreSQL writes keywords in capitals and quotes every name with a capital, so the case of a word tells which it
+/// is.
 public struct PolicyParser {
-    /// The maxima of one text, in tokens and depth: more than a person writes.
+    /// Maximum number of tokens in one text. Like `maximumDepth`, more than a person writes.
     static let maximumTokens = 20_000
     static let maximumDepth = 80
 
@@ -22,7 +24,7 @@ public struct PolicyParser {
         self.pieces = pieces
     }
 
-    /// Reads an expression as `pg_get_expr` writes it; nil where it is not understood.
+    /// Parses an expression as `pg_get_expr` writes it; nil if it is not understood.
     public static func expression(_ text: String) -> Syntax? {
         guard var parser = PolicyParser(text) else { return nil }
         do throws(Unread) {
@@ -34,8 +36,8 @@ public struct PolicyParser {
         }
     }
 
-    /// Reads a view in the simple form as `pg_get_viewdef` writes it. Its own FROM item, if it is a sub-select or a
-    /// temporary relation and named `argument`, only carries types and is left out.
+    /// Parses a view in the simple form that `pg_get_viewdef` writes. The view's own FROM item is left out if it is a
+    /// sub-select or temporary relation named `argument`: such an item only carries types.
     public static func body(_ text: String) -> Syntax.Select? {
         guard var parser = PolicyParser(text) else { return nil }
         parser.mayCarryTypes = true
@@ -73,7 +75,7 @@ public struct PolicyParser {
         for word in words { try expect(.word(word)) }
     }
 
-    /// An unquoted word is a name only if nothing in it is a capital.
+    /// True if an unquoted word is a name: it has no capital.
     private static func isName(_ word: String) -> Bool { !word.utf8.contains { (0x41...0x5a).contains($0) } }
 
     private var isAtName: Bool {
@@ -96,7 +98,7 @@ public struct PolicyParser {
 
     // MARK: Operators
 
-    /// Higher binds tighter; the order is that of PostgreSQL's grammar.
+    /// Precedences of operators. Higher binds tighter; the order is that of PostgreSQL's grammar.
     private enum Binding {
         static let or = 1
         static let and = 2
@@ -142,7 +144,7 @@ public struct PolicyParser {
         return left
     }
 
-    /// The precedence of the operator that stands here; nil where it ends the expression.
+    /// Returns the precedence of the operator at this place; nil if the expression ends here.
     private func binding() -> Int? {
         switch token {
         case .word("OR"): Binding.or
@@ -204,7 +206,7 @@ public struct PolicyParser {
         return .infix(symbol, left, try expression(binding + 1))
     }
 
-    /// `+`, or `OPERATOR(extensions.+)`.
+    /// Reads an operator: `+`, or `OPERATOR(extensions.+)`.
     private mutating func symbolName() throws(Unread) -> SyntaxName {
         if case .symbol(let symbol) = token {
             advance()
@@ -269,9 +271,9 @@ public struct PolicyParser {
         }
     }
 
-    /// What stands in parentheses and is not understood is kept as it is.
+    /// Reads an expression that ends in parentheses. If it is not understood, keeps its text.
     ///
-    /// Nothing outside can reach into it, so what is around it is read as if it were understood.
+    /// Nothing outside can reach into the parentheses, so the text around them is read as if they were understood.
     private mutating func understood(
         from start: Int, _ read: (inout PolicyParser) throws(Unread) -> Syntax
     ) throws(Unread) -> Syntax {
@@ -286,7 +288,7 @@ public struct PolicyParser {
         }
     }
 
-    /// Names and keywords up to an opening parenthesis or bracket, and all up to the one that closes it.
+    /// Reads names and keywords up to an opening parenthesis or bracket, and then everything up to its closing one.
     private mutating func opaque() throws(Unread) -> Syntax {
         let start = pieces[at].start
         while isAtName || token == .mark(".") || isAtKeyword { advance() }
@@ -322,7 +324,7 @@ public struct PolicyParser {
         let first = try expression(0)
         guard token == .mark(",") else {
             try expect(.mark(")"))
-            // `(value).field` is of composites.
+            // `(value).field` reads a field of a composite.
             guard token != .mark(".") else { throw Unread() }
             return first
         }
@@ -373,7 +375,7 @@ public struct PolicyParser {
         "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_CATALOG", "CURRENT_SCHEMA",
     ]
 
-    /// Calls with a grammar of their own, `EXTRACT(dow FROM x)`.
+    /// Functions whose calls have a grammar of their own, such as `EXTRACT(dow FROM x)`.
     private static let wordedFunctions: Set<String> = [
         "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "NORMALIZE", "ROW", "GROUPING", "XMLCONCAT",
         "XMLELEMENT",
@@ -421,7 +423,7 @@ public struct PolicyParser {
         return parts
     }
 
-    /// A column or a call.
+    /// Reads a column or a call.
     private mutating func named() throws(Unread) -> Syntax {
         let start = at
         var names = [try name()]
@@ -491,7 +493,7 @@ extension PolicyParser {
             return nil
         }
         guard pass(.mark("(")) else { return source }
-        // A table whose columns have other names here is left alone.
+        // A table with other names for its columns is not understood.
         guard source.arguments != nil else { throw Unread() }
         repeat { source.columns.append(try name()) } while pass(.mark(","))
         try expect(.mark(")"))
@@ -522,7 +524,7 @@ extension PolicyParser {
         return TypeName(base, written: base + (try modifier()))
     }
 
-    /// A name as `quote_identifier` left it.
+    /// Reads a name in the form that `quote_identifier` gave it.
     private mutating func quoted() throws(Unread) -> String {
         let name = pieces[at]
         _ = try self.name()
@@ -556,7 +558,7 @@ extension PolicyParser {
 
     private static let intervalFields: Set<String> = ["year", "month", "day", "hour", "minute", "second", "to"]
 
-    /// `(10,2)` or nothing.
+    /// Reads a modifier such as `(10,2)`; returns an empty text if there is none.
     private mutating func modifier() throws(Unread) -> String {
         let start = at
         guard pass(.mark("(")) else { return "" }

@@ -1,17 +1,17 @@
 import Bytes
 
-/// A part of a policy's expression by itself, for whoever asks why the whole came out as it did.
+/// Part of a policy's expression, for explaining why the whole expression has its result.
 public struct PolicyPart: Sendable, Hashable {
-    /// Parts of parts lie deeper; the expression itself lies at 0.
+    /// Depth of the part: 0 for the expression itself, more for parts of parts.
     public var depth: Int
-    /// For people.
+    /// Text for people.
     public var text: String
-    /// For PostgreSQL: means the same in any session.
+    /// SQL for PostgreSQL, with the same meaning in any session.
     public var sql: String
     public var isCondition: Bool
-    /// Undecided where only PostgreSQL knows.
+    /// Typed term, undecided if only PostgreSQL knows the value.
     public var term: Term
-    /// It is another value a moment later.
+    /// True if the value may be another one a moment later.
     public var readsClock: Bool { term.readsClock }
 
     public init(depth: Int, text: String, sql: String, isCondition: Bool, term: Term) {
@@ -24,8 +24,8 @@ public struct PolicyPart: Sendable, Hashable {
 }
 
 extension PolicyCompiler {
-    /// The expression and its parts, each before its own parts; no more than `limit`. Nothing where the text is not
-    /// understood.
+    /// Returns the expression and its parts, each before its own parts, at most `limit` of them. Returns nothing if the
+    /// text is not understood.
     public func parts(of text: String, on table: RelationFacts, limit: Int) -> [PolicyPart] {
         guard let tree = PolicyParser.expression(text) else { return [] }
         var taker = PolicyPartTaker(catalog: catalog, table: table, limit: limit)
@@ -34,7 +34,7 @@ extension PolicyCompiler {
     }
 }
 
-/// Walks an expression as people read it: conditions down to comparisons, and of those the two sides.
+/// Walker through an expression as people read it: conditions down to comparisons, then the sides of those.
 private struct PolicyPartTaker {
     let catalog: PolicyCatalog
     let table: RelationFacts
@@ -81,7 +81,7 @@ private struct PolicyPartTaker {
         if let otherwise { condition(otherwise, depth) }
     }
 
-    /// Adds a side of a comparison. Constants are not worth a line.
+    /// Adds a side of a comparison, unless it is a constant.
     private mutating func value(_ tree: Syntax, _ depth: Int) {
         guard parts.count < limit, !tree.isPlain else { return }
         var checker = Checker(catalog)
@@ -114,7 +114,7 @@ extension Syntax {
 }
 
 extension Renderer {
-    /// A rendering without the quotes and the outer parentheses that nobody needs to read.
+    /// Returns a rendering without the outer parentheses and the quotes that names do not need.
     static func readable(_ text: String) -> String {
         var rest = Array(text.unicodeScalars)[...]
         if isWrapped(rest) { rest = rest.dropFirst().dropLast() }
@@ -140,7 +140,7 @@ extension Renderer {
         return name.allSatisfy { $0 == "_" || ("a"..."z").contains($0) || ("0"..."9").contains($0) }
     }
 
-    /// Whether the first parenthesis is closed by the last character.
+    /// True if the last character closes the first parenthesis.
     private static func isWrapped(_ text: ArraySlice<Unicode.Scalar>) -> Bool {
         guard text.first == "(", text.last == ")" else { return false }
         var depth = 0
@@ -159,9 +159,9 @@ extension Renderer {
     }
 }
 
-/// The value of a part for one row and holder.
+/// Value of a part for one row and holder.
 public enum PartValue: Sendable, Hashable {
-    /// As PostgreSQL writes it.
+    /// Text of the value, as PostgreSQL writes it.
     case value([UInt8])
     case null
     /// PostgreSQL would fail.
@@ -171,8 +171,8 @@ public enum PartValue: Sendable, Hashable {
 }
 
 extension Residual {
-    /// Evaluates a part for one holder as rows are judged. `keys` gives the present keys of each
-    /// membership in the order of `memberships`.
+    /// Evaluates a part for one holder, as rows are judged. `keys` holds the present keys of each membership, in the
+    /// order of `memberships`.
     public func value(
         on row: borrowing RowImage, keys: [MembershipKeys], settings: FilterCheck.Settings
     ) -> PartValue {

@@ -1,16 +1,16 @@
-/// The policies of a table for a role, combined and compiled: which rows it may read, the same for all holders of the
-/// role.
+/// Policies of a table for a role, combined and compiled. They tell which rows the role may read, and all holders of
+/// the role share them.
 public struct RowPolicy: Sendable, Hashable {
-    /// (One of the permissive ones) AND (all of the restrictive ones), with what policies of membership tables add.
+    /// (One of the permissive policies) AND (all of the restrictive ones), with conditions from policies of membership
+    /// tables.
     public var term: Term
 
     public init(_ term: Term) { self.term = term }
 
-    /// Only PostgreSQL decides.
+    /// Policy that only PostgreSQL can decide.
     public static let undecided = RowPolicy(.undecided)
 
-    /// Whether the same row and claims always have the same answer: neither the clock nor other tables have
-    /// a say.
+    /// True if the same row and claims always have the same answer: neither the clock nor other tables matter.
     public var isSteady: Bool {
         var isSteady = !term.readsClock
         term.visit { if case .member = $0 { isSteady = false } }
@@ -20,24 +20,24 @@ public struct RowPolicy: Sendable, Hashable {
 
 /// PostgreSQL's answer to an asked term for one holder.
 public enum AskedAnswer: Sendable, Hashable {
-    /// The value's text; nil is NULL.
+    /// Text of the value; nil for NULL.
     case value([UInt8]?)
-    /// Evaluating it failed, and would for every row.
+    /// Evaluation failed, and would fail for every row.
     case failed
 }
 
 public enum ResidualOutcome: Sendable {
-    /// These are to be asked of PostgreSQL first.
+    /// PostgreSQL has to evaluate these terms first.
     case needs([AskedTerm])
     case residual(Residual)
 }
 
-/// A policy for one holder: a term over the row's columns and memberships, without claims.
+/// Policy for one holder: a term over the row's columns and memberships, without claims.
 public struct Residual: Sendable, Hashable {
     public var term: Term
-    /// The memberships it speaks of; each has to be filled before there is a predicate.
+    /// Memberships in the term. Each has to be filled before there is a predicate.
     public var memberships: [HeldMembership]
-    /// Some rows, or all, can only be decided by PostgreSQL.
+    /// True if only PostgreSQL can decide some rows, or all.
     public var mayAsk: Bool
 
     public init(term: Term, memberships: [HeldMembership], mayAsk: Bool) {
@@ -46,28 +46,28 @@ public struct Residual: Sendable, Hashable {
         self.mayAsk = mayAsk
     }
 
-    /// A residual that only PostgreSQL can decide.
+    /// Residual that only PostgreSQL can decide.
     public static let undecided = Residual(term: .undecided, memberships: [], mayAsk: true)
 }
 
-/// A membership for one holder: two holders with an equal one have the same keys.
+/// Membership for one holder. Two holders with an equal one have the same keys.
 public struct HeldMembership: Sendable, Hashable {
     public var membership: Membership
-    /// The predicate of the rows of the membership's table that count for this holder.
+    /// Predicate for the rows of the membership's table that count for this holder.
     public var rows: Predicate
 }
 
-/// The keys a holder has by a membership.
+/// Keys that a holder has by a membership.
 public struct MembershipKeys: Sendable, Hashable {
-    /// Canonical texts, sorted, each once.
+    /// Texts of the keys: canonical, sorted, each once.
     public var keys: [[UInt8]]
-    /// There is a row whose key is NULL.
+    /// True if there is a row whose key is NULL.
     public var hasNull: Bool
-    /// There is any row.
+    /// True if there is any row.
     public var hasRows: Bool
-    /// They could not be read, and reading them again would not help: the policy fails where they decide.
+    /// True if the keys could not be read, and another try would not help. The policy fails where they decide.
     public var hasFailed: Bool
-    /// There are too many to hold, or they are not known: only PostgreSQL can tell.
+    /// True if the keys are too many to hold, or not known: only PostgreSQL can tell.
     public var isUnknown: Bool
 
     public init(

@@ -1,10 +1,10 @@
-/// The ways in which a policy's text looks at its row, other than by columns' names: for whoever has to show it the row.
+/// Ways in which a policy's text uses its row, other than by columns' names. They tell which row PostgreSQL has to see.
 ///
-/// By the text as PostgreSQL writes it. In doubt it looks at everything.
+/// Derived from the text as PostgreSQL writes it. In doubt, the text uses the whole row.
 public struct RowUse: Sendable, Hashable {
-    /// The row as a whole, or something that may be it: `to_jsonb(posts.*)`.
+    /// True if the text uses the row as a whole, or something that may be the row: `to_jsonb(posts.*)`.
     public var isWhole: Bool
-    /// It looks at how values lie on disk, which a change does not tell.
+    /// True if the text looks at how values lie on disk, which a change does not tell.
     public var readsStorage: Bool
 
     public init(isWhole: Bool = false, readsStorage: Bool = false) {
@@ -19,7 +19,7 @@ public struct RowUse: Sendable, Hashable {
         }
         self.init()
         for (piece, next) in zip(pieces, pieces.dropFirst()) {
-            // PostgreSQL writes a row as a whole as its name, a dot and an asterisk, wherever it stands.
+            // PostgreSQL writes a whole row as its name, a dot and an asterisk, in every place.
             if piece.token == .mark("."), case .symbol(let symbol) = next.token, symbol.hasPrefix("*") {
                 isWhole = true
             }

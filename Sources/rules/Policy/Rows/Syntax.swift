@@ -1,19 +1,19 @@
-/// The tree of an expression as PostgreSQL deparses it, names as they stand in the text: `.name("lower")` without a schema
-/// is of `pg_catalog`.
+/// Tree of an expression as PostgreSQL deparses it. Names stand as in the text: a name without a schema, such as
+/// `lower`, is of `pg_catalog`.
 public indirect enum Syntax: Sendable, Hashable {
-    /// A quoted literal: what it says, and the type behind `::`.
+    /// Quoted literal: its value, and the type after `::`.
     case literal(String, type: TypeName?)
-    /// As it is written: digits are an integer, with a point or an exponent it is numeric.
+    /// Number as it is written. Digits are an integer; a point or an exponent makes a numeric.
     case number(String)
     case boolean(Bool)
     case null
     /// `column`, `relation.column`, `schema.relation.column`.
     case column(qualifier: [String], name: String)
-    /// `$n` of a function's body.
+    /// Argument `$n` in a function's body.
     case parameter(Int)
     case call(SyntaxName, [Syntax])
     case special(SpecialForm, [Syntax])
-    /// `CURRENT_USER`, `CURRENT_DATE` and their like, in capitals.
+    /// `CURRENT_USER`, `CURRENT_DATE` and similar keywords, in capitals.
     case keyword(String)
     case cast(Syntax, TypeName)
     case element(Syntax, index: Syntax)
@@ -35,7 +35,8 @@ public indirect enum Syntax: Sendable, Hashable {
     case not(Syntax)
     case all([Syntax])
     case any([Syntax])
-    /// Not understood, as it stands; whole in itself, so that what is around it means the same whatever it is.
+    /// Text that is not understood, kept verbatim. It is complete in itself and does not change the meaning of the
+    /// rest.
     case opaque(String)
 
     public enum SpecialForm: String, Sendable, Hashable {
@@ -95,11 +96,11 @@ public indirect enum Syntax: Sendable, Hashable {
     }
 
     public struct Source: Sendable, Hashable {
-        /// Or a function, where there are arguments.
+        /// Name of the table, or of a function if there are arguments.
         public var table: SyntaxName
         public var arguments: [Syntax]?
         public var alias: String?
-        /// The names that a function's columns have here.
+        /// Names that this select gives to the columns of a function.
         public var columns: [String]
 
         public init(
@@ -113,7 +114,7 @@ public indirect enum Syntax: Sendable, Hashable {
     }
 }
 
-/// A name that may be qualified: of a function, an operator, a collation, a table.
+/// Name of a function, operator, collation or table, which may be qualified.
 public struct SyntaxName: Sendable, Hashable {
     public var schema: String?
     public var name: String
@@ -123,15 +124,16 @@ public struct SyntaxName: Sendable, Hashable {
         self.schema = schema
     }
 
-    /// Deparsed with nothing but `pg_catalog` in the search path, a bare name is of `pg_catalog`.
+    /// Name with a schema. A bare name is of `pg_catalog`: texts are deparsed with only `pg_catalog` in the search
+    /// path.
     public var qualified: QualifiedName { QualifiedName(schema ?? "pg_catalog", name) }
 }
 
-/// A type as it is written behind `::`.
+/// Type as it is written after `::`.
 public struct TypeName: Sendable, Hashable {
-    /// As `format_type` writes it without a modifier: `timestamp with time zone`, `public."Mood"`.
+    /// Name as `format_type` writes it without a modifier: `timestamp with time zone`, `public."Mood"`.
     public var base: String
-    /// With its modifier: `timestamp(3) with time zone`.
+    /// Name with its modifier: `timestamp(3) with time zone`.
     public var written: String
     public var isArray: Bool
 
@@ -143,6 +145,6 @@ public struct TypeName: Sendable, Hashable {
 
     public var hasModifier: Bool { base != written }
 
-    /// As `format_type` writes it without a modifier.
+    /// Name of the type, or of its array, as `format_type` writes it without a modifier.
     public var plain: String { isArray ? base + "[]" : base }
 }

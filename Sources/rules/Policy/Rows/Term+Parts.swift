@@ -1,5 +1,5 @@
 extension Term {
-    /// The terms directly within.
+    /// Direct parts of the term.
     var parts: [Term] {
         switch self {
         case .constant, .column, .claims, .role, .undecided: []
@@ -14,7 +14,7 @@ extension Term {
         }
     }
 
-    /// A copy with each direct part changed.
+    /// Returns a copy in which `change` has replaced each direct part.
     func mapParts(_ change: (Term) -> Term) -> Term {
         switch self {
         case .constant, .column, .claims, .role, .undecided: self
@@ -71,7 +71,7 @@ extension Term {
         }
     }
 
-    /// LIKE with a pattern that is known to be one.
+    /// True for LIKE with a constant pattern that does not end with an escape.
     private var isPlainPattern: Bool {
         guard case .apply(let function, let parts) = self, case .like = function.operation, parts.count == 2,
             case .constant(let pattern?, _) = parts[1]
@@ -79,7 +79,7 @@ extension Term {
         return !LikePattern.endsWithEscape(pattern)
     }
 
-    /// Whether the function fails, whatever the row.
+    /// True if the term fails for every row.
     var isFailure: Bool {
         if case .apply(let function, _) = self { return function.operation == .failure }
         return false
@@ -87,7 +87,7 @@ extension Term {
 }
 
 extension Function {
-    /// Other letters than those of ASCII are PostgreSQL's.
+    /// True for LIKE that folds only ASCII. Other letters are left to PostgreSQL.
     fileprivate var isFolding: Bool {
         if case .like(_, .ofASCII) = operation { return true }
         return false
@@ -95,7 +95,7 @@ extension Function {
 }
 
 extension Membership {
-    /// Columns of its table that each row which counts has one value in, the same for one holder.
+    /// Slots of the membership's table that have the same value in each row that counts for one holder.
     public var fixedSlots: Set<Int> { condition.fixedSlots }
 }
 

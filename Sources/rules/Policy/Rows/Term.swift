@@ -1,41 +1,41 @@
-/// A policy's expression, typed: columns found, operators and functions resolved, functions written in SQL replaced by
-/// what they say. Values are the texts PostgreSQL writes for them.
+/// Typed expression of a policy. Columns, operators and functions are resolved, and functions written in SQL are
+/// replaced by their bodies. Values are the texts that PostgreSQL writes for them.
 ///
-/// It still speaks of claims; `RowPolicy.residual` turns it into what is left of it for one holder.
+/// A term still depends on claims. `RowPolicy.residual` makes of it the rest for one holder.
 public indirect enum Term: Sendable, Hashable {
     case constant([UInt8]?, TypeFacts)
-    /// A column of the row, by slot.
+    /// Column of the row, by slot.
     case column(Int, TypeFacts)
-    /// The setting `request.jwt.claims`, a text.
+    /// Setting `request.jwt.claims`, a text.
     case claims
-    /// The role the row is read as, a name.
+    /// Role that reads the row, a name.
     case role
     case apply(Function, [Term])
     case all([Term])
     case any([Term])
     case not(Term)
     case isNull(Term)
-    /// Never NULL.
+    /// IS TRUE, which is never NULL.
     case isTrue(Term)
     case isFalse(Term)
     case isDistinct(Function, Term, Term)
     /// `CASE WHEN condition THEN value … ELSE otherwise END`.
     case choice([Branch], otherwise: Term)
     case coalesce([Term])
-    /// NULL where both are equal by the function.
+    /// NULLIF: NULL if both are equal by the function.
     case nullIf(Function, Term, Term)
     /// `value operator ANY (array)`: the function's left side is the value, its right side an element.
     case anyElement(Function, Term, array: Term)
     case allElements(Function, Term, array: Term)
     case array([Term], TypeFacts)
-    /// `array[index]`, from the array's own lower bound on.
+    /// `array[index]`, counted from the array's own lower bound.
     case element(Term, index: Term)
-    /// Whether the key is among a membership's keys; without a key, whether the membership has any row.
+    /// True if the key is among a membership's keys. Without a key: true if the membership has any row.
     case member(Membership, key: Term?)
-    /// Speaks of claims and constants alone, so it has one value for each holder. In process where there is a term and it
-    /// can be evaluated; else PostgreSQL is asked once.
+    /// Term over claims and constants alone, so it has one value for each holder. The process evaluates the inner term
+    /// if there is one and it can be evaluated. Otherwise PostgreSQL is asked once.
     case ofClaims(Term?, AskedTerm)
-    /// Boolean; only PostgreSQL can tell, for each row and holder.
+    /// Boolean that only PostgreSQL can decide, for each row and holder.
     case undecided
 
     public struct Branch: Sendable, Hashable {
@@ -49,12 +49,13 @@ public indirect enum Term: Sendable, Hashable {
     }
 }
 
-/// SQL that PostgreSQL evaluates once for each holder: it reads no table, no clock and no row.
+/// SQL without a table, a clock or a row, which PostgreSQL evaluates once for each holder.
 public struct AskedTerm: Sendable, Hashable {
-    /// One expression, every name qualified, to be asked as the holder's role with the holder's claims set.
+    /// One expression with every name qualified. PostgreSQL evaluates it as the holder's role, with the holder's claims
+    /// set.
     public var sql: String
     public var type: TypeFacts
-    /// It calls nothing that did not come with PostgreSQL, so it is safe in any connection.
+    /// True if the SQL calls only functions that came with PostgreSQL, so it is safe in any connection.
     public var isBuiltIn: Bool
 
     public init(sql: String, type: TypeFacts, isBuiltIn: Bool) {
@@ -64,23 +65,23 @@ public struct AskedTerm: Sendable, Hashable {
     }
 }
 
-/// The rows of another table that make somebody a member: `SELECT m.x FROM m WHERE condition`.
+/// Rows of another table that make a holder a member: `SELECT m.x FROM m WHERE condition`.
 public struct Membership: Sendable, Hashable {
     public enum Reader: Sendable, Hashable {
-        /// As the role that asks: its privileges and the table's policies count.
+        /// Role that asks: its privileges and the table's policies count.
         case caller
-        /// The owner of a SECURITY DEFINER function, by oid.
+        /// Owner of a SECURITY DEFINER function, by oid.
         case definer(UInt32)
     }
 
     public var table: UInt32
-    /// The column whose values are the keys; nil where only the existence of a row counts.
+    /// Column whose values are the keys; nil if only the existence of a row counts.
     public var keySlot: Int?
-    /// Over the table's own columns and claims. Policies of the table are not in it yet.
+    /// Condition over the table's own columns and claims. Policies of the table are not in it yet.
     public var condition: Term
     public var reader: Reader
-    /// Every row of `keySlot`'s texts (one column; a constant where there is no key) for whose claims are set, as SQL that
-    /// names everything in full and calls nothing that did not come with PostgreSQL.
+    /// SQL for the key text of each row (one column; a constant if there is no key) of the holder whose claims are set.
+    /// All names are qualified, and all called functions came with PostgreSQL.
     public var fillSQL: String
 
     public init(table: UInt32, keySlot: Int?, condition: Term, reader: Reader, fillSQL: String) {

@@ -1,7 +1,7 @@
 import Bytes
 
-/// Evaluates terms over texts, one after the other, as PostgreSQL would: what the tests of a predicate cannot say, and
-/// what has no column in it at all.
+/// Evaluation of terms over texts, one after the other, as in PostgreSQL. Used for terms that a predicate's tests
+/// cannot express, and for terms without columns.
 enum TermEvaluation {
     static func truth(_ term: Term, _ row: borrowing RowImage, maximumWork: Int) -> Truth {
         switch term {
@@ -77,7 +77,7 @@ enum TermEvaluation {
         return applied(function, [a, b], row, maximumWork).truth.negated
     }
 
-    /// `value operator ANY (array)` and ALL.
+    /// Evaluates `value operator ANY (array)` and ALL.
     private static func elements(
         _ function: Function, _ value: Term, _ array: Term, _ row: borrowing RowImage, _ maximumWork: Int,
         decides: Truth
@@ -177,7 +177,7 @@ enum TermEvaluation {
     }
 
     private static func array(_ elements: [Term], _ row: borrowing RowImage, _ maximumWork: Int) -> Outcome {
-        // Arrays beside each other are one of more dimensions.
+        // An array of arrays is one array with more dimensions.
         guard !elements.contains(where: { $0.type?.element != nil }) else { return .cannot }
         var texts: [[UInt8]?] = []
         var worst = Truth.yes
@@ -196,7 +196,7 @@ enum TermEvaluation {
     private static func element(
         _ array: Term, _ index: Term, _ row: borrowing RowImage, _ maximumWork: Int
     ) -> Outcome {
-        // Not all that takes an index is an array.
+        // A value that takes an index need not be an array.
         guard array.type?.element != nil else { return .cannot }
         let whole = value(array, row, maximumWork: maximumWork)
         let place = value(index, row, maximumWork: maximumWork)
@@ -207,7 +207,7 @@ enum TermEvaluation {
         guard let shape = ArrayText.shape(unsafe text.span.bytes), let elements = ArrayText.elements(text),
             let number = IntegerText.value(unsafe number.span.bytes)
         else { return .cannot }
-        // Of a table one index names nothing.
+        // In an array with several dimensions, one index names no element.
         guard shape.dimensions == 1 else { return .null }
         assert(shape.count == elements.count, "an array that holds more than its shape says")
         let (offset, overflow) = number.subtractingReportingOverflow(shape.lowerBounds[0])
@@ -219,8 +219,8 @@ enum TermEvaluation {
 // MARK: Fields of claims
 
 extension TermEvaluation {
-    /// A field of a text that is cast to JSON: found in the text as it is, without writing all of it as `jsonb` first.
-    /// Nil where that is not what it is, or not certain.
+    /// Returns a field of a text that is cast to JSON. Finds the field in the text as it is, without writing all of it
+    /// as `jsonb` first. Returns nil if the term has another form, or if the field is not certain.
     private static func field(
         _ function: Function, _ arguments: [Term], _ row: borrowing RowImage, _ maximumWork: Int
     ) -> Outcome? {
@@ -242,7 +242,7 @@ extension TermEvaluation {
         }
     }
 
-    /// The text of what is no array or object, and written as PostgreSQL would write it.
+    /// Returns the text of a scalar that is written as PostgreSQL would write it; otherwise nil.
     private static func scalar(_ piece: RawSpan, _ isBinary: Bool) -> Outcome? {
         guard isBinary else { return JSONField.text(piece) }
         let first = piece.byteCount > 0 ? piece.byte(0) : UInt8(ascii: "{")
@@ -250,7 +250,7 @@ extension TermEvaluation {
         return isOther || first == UInt8(ascii: "-") ? nil : JSONField.text(piece)
     }
 
-    /// JSON with this meaning, though perhaps not with `jsonb`'s spelling.
+    /// Returns JSON with the meaning of the term, though perhaps not with `jsonb`'s spelling.
     private static func json(_ term: Term, _ row: borrowing RowImage, _ maximumWork: Int) -> Outcome {
         guard case .apply(let function, let arguments) = term, let first = arguments.first else {
             return value(term, row, maximumWork: maximumWork)

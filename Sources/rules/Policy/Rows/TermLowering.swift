@@ -1,6 +1,6 @@
 import Bytes
 
-/// Lowers a residual's term, with the keys of memberships in their places.
+/// Lowering of a residual's term to predicate nodes, with the keys of memberships in their places.
 struct TermLowering {
     let memberships: [HeldMembership]
     let keys: [MembershipKeys]
@@ -24,7 +24,7 @@ struct TermLowering {
         }
     }
 
-    /// A boolean column by itself.
+    /// Returns the test of a boolean column by itself.
     private static func truth(_ slot: Int) -> PredicateTest {
         PredicateTest(slot: slot, operation: .equal, comparator: Comparator(.bytes), constants: [[UInt8(ascii: "t")]])
     }
@@ -52,7 +52,7 @@ struct TermLowering {
         guard let key else { return .constant(held.hasRows ? .yes : .no) }
         if !held.hasRows || held.keys.isEmpty && !held.hasNull { return .constant(.no) }
         let type = key.type ?? .text
-        // A membership's key is compared with the type's own equality, which is that of its canonical texts.
+        // A membership's keys are compared with the type's own equality, which is that of their canonical texts.
         let comparator = Comparator(ColumnFacts(name: "", type: type, collation: .deterministic(name: nil)))
         guard comparator.keyForm != nil else { return .constant(.ask) }
         let texts = held.keys.map { Optional($0) } + (held.hasNull ? [nil] : [])
@@ -66,12 +66,12 @@ struct TermLowering {
         return .constant(TermEvaluation.truth(term, none, maximumWork: .max))
     }
 
-    /// A term that is evaluated as a whole: memberships inside are not seen there.
+    /// Returns the term, or undecided if it holds a membership. Evaluation as a whole does not look into memberships.
     private func filled(_ term: Term) -> Term { term.holdsMembership ? .undecided : term }
 }
 
 extension Term {
-    /// A column, perhaps seen through casts that leave its text as it is.
+    /// Column of the term, perhaps under casts that leave its text as it is; nil for other terms.
     var relabelledColumn: (slot: Int, type: TypeFacts)? {
         switch self {
         case .column(let slot, let type): (slot, type)
@@ -106,7 +106,7 @@ extension Term {
 
 // MARK: Conditions on one column
 
-/// Finds the terms that a predicate's tests can express.
+/// Conversion of the terms that a predicate's tests can express.
 private enum SimpleTerm {
     static func node(_ term: Term) -> PredicateNode? {
         switch term {
@@ -144,7 +144,7 @@ private enum SimpleTerm {
         return .hasElement(column.slot, comparator, constant)
     }
 
-    /// NOT IN.
+    /// Returns the node of NOT IN.
     private static func all(_ function: Function, _ value: Term, _ array: Term) -> PredicateNode? {
         guard case .compare(.notEqual, let comparator, _) = function.operation, !comparator.isArray,
             let column = value.relabelledColumn, case .constant(let list?, _) = array
@@ -154,7 +154,7 @@ private enum SimpleTerm {
 }
 
 extension Function.Operation {
-    /// With both sides changed, where that is an operation of a column, too.
+    /// Operation with both sides exchanged; nil if a column has no such operation.
     fileprivate var turned: Function.Operation? {
         switch self {
         case .compare(let comparison, let comparator, let labels):

@@ -1,21 +1,21 @@
-/// A part of an expression with what is known of it.
+/// Part of an expression, with the facts that are known about it.
 struct Typed {
     var type: TypeFacts
     var collation: DerivedCollation
-    /// The term that the process can evaluate; nil only where the value depends on claims alone and PostgreSQL can be
-    /// asked.
+    /// Term that the process can evaluate. Nil only if the value depends on claims alone and PostgreSQL can be asked.
     var term: Term?
-    /// Depends on the row or on something that changes as time goes by: never evaluated once for a holder.
+    /// True if the value depends on the row or changes with time, so that it is never evaluated once for a holder.
     var readsRow = false
-    /// A part of it is `.undecided` or a membership: fit for AND, OR, NOT and their like, not for an operator's side.
+    /// True if a part is `.undecided` or a membership: usable in AND, OR, NOT and the like, but not as an operator's
+    /// side.
     var isDecision = false
-    /// PostgreSQL may be asked for its value once for each holder.
+    /// True if PostgreSQL may be asked for the value once for each holder.
     var canBeAsked = true
-    /// Calls nothing that did not come with PostgreSQL.
+    /// True if all called functions came with PostgreSQL.
     var isBuiltIn = true
-    /// Any number of values, `unnest(…)`.
+    /// True if there may be any number of values, as for `unnest(…)`.
     var isSet = false
-    /// The expression as SQL, functions written in SQL replaced by their bodies.
+    /// Expression as SQL, in which functions written in SQL are replaced by their bodies.
     var syntax: Syntax
 
     static let undecided = Typed(
@@ -30,7 +30,7 @@ struct Typed {
 
     var asked: AskedTerm { AskedTerm(sql: Renderer.text(syntax, .qualified), type: type, isBuiltIn: isBuiltIn) }
 
-    /// The value as a part of something that reads the row.
+    /// Returns the value as a part of an expression that reads the row.
     func sealed() throws(Undecided) -> Term {
         guard !isSet else { throw Undecided() }
         precondition(!readsRow || !canBeAsked, "what reads the row has no one value for its holder")
@@ -41,11 +41,11 @@ struct Typed {
     }
 }
 
-/// Only PostgreSQL can tell, or it is not understood.
+/// Error for an expression that is not understood, or that only PostgreSQL can decide.
 struct Undecided: Error {}
 
 extension Term {
-    /// A value that is known as it stands.
+    /// True if the term's value is already known.
     fileprivate var isPlain: Bool {
         switch self {
         case .constant: true
@@ -60,7 +60,7 @@ enum DerivedCollation: Equatable {
     case none
     case implicit(Collation)
     case explicit(Collation)
-    /// Implicit ones that differ: an error as soon as it matters.
+    /// Implicit collations that differ. PostgreSQL fails as soon as the collation matters.
     case conflict
 
     static let database = Collation.deterministic(name: nil)
@@ -78,14 +78,14 @@ enum DerivedCollation: Equatable {
         }
     }
 
-    /// Of what an operator or function makes out of operands with this collation.
+    /// Returns the collation of an operator's or function's result, from the collation of its operands.
     static func ofResult(_ type: TypeFacts, _ operands: DerivedCollation) -> DerivedCollation {
         guard type.isCollatable else { return .none }
         guard operands == .none else { return operands }
         return .implicit(type.isName ? .bytewise : database)
     }
 
-    /// The collation that a comparison uses.
+    /// Returns the collation that a comparison uses.
     func decided() throws(Undecided) -> Collation {
         switch self {
         case .none: return .none
@@ -108,19 +108,21 @@ extension TypeFacts {
         return oid == 19
     }
 
-    /// Of text in any of its forms. What extensions bring is not compared here, so its collation does not matter.
+    /// True for text in any of its forms. Types of extensions are not compared here, so their collation does not
+    /// matter.
     var isCollatable: Bool {
         if case .array(let element) = shape { return element.isCollatable }
         return [19, 25, 1042, 1043].contains(oid)
     }
 
-    /// Dates and times: their texts depend on settings of the session, or say `now`.
+    /// True for dates and times. Their texts depend on settings of the session, or say `now`.
     var isTemporal: Bool {
         if case .array(let element) = shape { return element.isTemporal }
         return [1082, 1083, 1114, 1184, 1186, 1266].contains(oid)
     }
 
-    /// Composites have a NULL of their own; enumerations have operators of their own only if somebody made them.
+    /// True for types that did not come with PostgreSQL. Composites have a NULL of their own; enumerations may have own
+    /// operators.
     var isOfUsers: Bool {
         if case .array(let element) = shape { return element.isOfUsers }
         return oid >= 16_384
