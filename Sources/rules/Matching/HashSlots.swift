@@ -1,10 +1,10 @@
 import Bytes
 
-/// Numbers under hashes: the open-addressing part of a hash table whose entries live elsewhere.
+/// Open-addressing part of a hash table: maps hashes to the numbers of entries that live elsewhere.
 ///
-/// A slot is eight bytes, the hash's upper half and the entry's number, so that a cache line holds eight and a probe
-/// looks at an entry only when 32 bits of its hash agree. Removal closes the hole instead of marking it, so a table
-/// that is filled and emptied for days is as fast as a new one.
+/// A slot has eight bytes, the 32-bit hash and the entry's number, so a cache line holds eight slots. A probe reads an
+/// entry only if all 32 bits agree. Removal closes the hole instead of marking it, so a table that is filled and
+/// emptied for days is as fast as a new one.
 struct HashSlots: ~Copyable {
     struct Slot: BitwiseCopyable {
         var tag: UInt32
@@ -21,18 +21,18 @@ struct HashSlots: ~Copyable {
 
     var capacity: Int { slots.count }
 
-    /// The place where a search for a hash begins. Consecutive tags lie far apart: the low bits choose.
+    /// Returns the place where a search for a hash begins. The hash's low bits choose the place.
     @inline(__always)
     func start(_ tag: UInt32) -> Int { Int(tag) & mask }
 
-    /// Asks for the slots where a search begins.
+    /// Prefetches the slots where a search begins.
     @inline(__always)
     func prefetch(_ tag: UInt32) {
         // SAFETY: the slots are not read, only asked for.
         unsafe Prefetch.line(at: slots.address(of: start(tag)))
     }
 
-    /// The next entry with this tag at or after a place, which then stands behind it; nil when there is no more.
+    /// Returns the next entry with this tag at or after `place`, and moves `place` behind it; nil if there is no more.
     @inline(__always)
     func next(_ tag: UInt32, from place: inout Int) -> UInt32? {
         while true {
@@ -43,7 +43,7 @@ struct HashSlots: ~Copyable {
         }
     }
 
-    /// The number must not be in the table.
+    /// Adds a number under a tag. The number must not be in the table.
     mutating func insert(_ tag: UInt32, _ number: UInt32) {
         precondition(number != .max, "the number that marks an empty slot")
         if (count + 1) * 4 > slots.count * 3 { resize(to: slots.count * 2) }
@@ -62,13 +62,13 @@ struct HashSlots: ~Copyable {
         if slots.count > 8, count * 8 < slots.count { resize(to: slots.count / 2) }
     }
 
-    /// Moves back what had to stand aside because of the slot that is now empty.
+    /// Moves back the entries that stand elsewhere because of the slot that is now empty.
     private mutating func close(_ removed: Int) {
         var hole = removed
         var place = (hole &+ 1) & mask
         while !slots[place].isEmpty {
             let home = start(slots[place].tag)
-            // It may move when its home does not lie after the hole, going round.
+            // The entry may move if its home does not lie after the hole, counted around the table's end.
             if (place &- home) & mask >= (place &- hole) & mask {
                 slots[hole] = slots[place]
                 hole = place
@@ -92,7 +92,7 @@ struct HashSlots: ~Copyable {
         for index in 0..<old.count where !old[index].isEmpty { place(old[index]) }
     }
 
-    /// Whether every entry is found from where its hash says: for tests.
+    /// Checks that a search from each entry's hash finds the entry. For tests.
     func checkInvariants() {
         var found = 0
         for index in 0..<slots.count where !slots[index].isEmpty {

@@ -2,12 +2,12 @@ import Bytes
 import Change
 import Policy
 
-/// Finds the values that predicates look at in the row images of a change.
+/// Reader of the values that predicates look at, from the row images of a change.
 struct ImageReader: ~Copyable {
-    /// By slot; only those of used slots mean anything.
+    /// Places of the values, by slot. Only the places of used slots are valid.
     private(set) var places = Pool<ColumnPlace>()
 
-    /// False where the image of the row after a change, or of one that goes, lacks a column that is used.
+    /// Reads the judged image. Returns false if the row after the change, or the deleted row, lacks a used column.
     @inline(__always)
     @discardableResult
     mutating func read(
@@ -27,7 +27,7 @@ struct ImageReader: ~Copyable {
         if judged == .old { try readWholeOld(change, map, use) } else { try readKnownOld(change, map, use) }
     }
 
-    /// The row as it was: nothing of it where the change does not hold all of it.
+    /// Reads the row before the change, or nothing of it if the change does not hold the whole row.
     private mutating func readWholeOld(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
     ) throws(ByteError) {
@@ -35,18 +35,18 @@ struct ImageReader: ~Copyable {
         if change.oldImage == .full { try readOld(change, map) }
     }
 
-    /// The row as it was, as far as the change says.
+    /// Reads the row before the change, as far as the change holds it.
     private mutating func readKnownOld(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
     ) throws(ByteError) {
         clear(use)
         if change.oldImage != .none { return try readOld(change, map) }
-        // What identifies a row is sent once where it stays the same.
+        // If the identity stays the same, the change holds it only in the new image.
         guard change.operation == .update else { return }
         _ = try readNew(change, map, identityOnly: true)
     }
 
-    /// The image that is judged: the row as it is after an insert or update, as it was before a delete.
+    /// Reads the judged image: the row after an insert or update, or the row before a delete.
     @inline(__always)
     mutating func read(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
@@ -67,7 +67,8 @@ struct ImageReader: ~Copyable {
         return holdsAll(use)
     }
 
-    /// A large value that did not change is not sent again; the old image has it, if it has the column at all.
+    /// Completes a row from its old image: a large value that did not change is not sent again. Not every old image has
+    /// it.
     @inline(never)
     private mutating func readRest(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
@@ -87,7 +88,7 @@ struct ImageReader: ~Copyable {
         for index in 0..<use.used.count { places[Int(use.used[index])] = .absent }
     }
 
-    /// False when values were left out that the old image may hold.
+    /// Reads the new image. Returns false if it omits values that the old image may hold.
     @inline(__always)
     private mutating func readNew(
         _ change: borrowing Change, _ map: borrowing RelationMap, identityOnly: Bool = false
@@ -105,7 +106,7 @@ struct ImageReader: ~Copyable {
         return isComplete
     }
 
-    /// Fills in what is still absent.
+    /// Fills in values that are still absent from the old image.
     @inline(never)
     private mutating func readOld(_ change: borrowing Change, _ map: borrowing RelationMap) throws(ByteError) {
         guard change.oldImage != .none else { return }
@@ -115,7 +116,7 @@ struct ImageReader: ~Copyable {
             let (place, _) = try Self.next(&reader)
             let step = map.steps[index]
             guard let slot = step.slot, places[slot].kind == .absent else { continue }
-            // In an image of the key the other columns are NULL and mean "unknown".
+            // In an image of the key, the other columns are NULL, which means "unknown" there.
             if change.oldImage == .full || step.isIdentity { places[slot] = place }
         }
     }
@@ -132,7 +133,7 @@ struct ImageReader: ~Copyable {
         case UInt8(ascii: "n"): return (ColumnPlace(kind: .null, start: 0, length: 0), false)
         case UInt8(ascii: "u"): return (.absent, true)
         case UInt8(ascii: "b"):
-            // Binary values are not asked for, and nothing here can read them.
+            // The hub does not request binary values and cannot read them here.
             try reader.skip(Int(try reader.uint32()))
             return (.absent, false)
         default:

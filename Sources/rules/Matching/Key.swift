@@ -1,22 +1,23 @@
 import Bytes
 
-/// One value of one column that somebody's equality names: a cache line, with the value in it when it is short.
+/// Value of one column with which an equality compares. Fills a cache line, which includes the value if it is short.
 @safe
 struct Key: BitwiseCopyable {
-    /// Values up to this length stand in the key itself; a uuid's 36 letters do.
+    /// Maximum length of a value in the key itself: enough for the 36 characters of a uuid.
     static let inlineBytes = 36
 
-    /// The value, or the address of an allocation with the value. The first field: a key is compared where it begins.
+    /// Value, or the address of an allocation with the value. First field, because a key is compared from its
+    /// beginning.
     private var content: InlineArray<9, UInt32> = InlineArray(repeating: 0)
     let hash: UInt32
     let group: UInt32
     private var length: UInt32
-    /// The first of the links to its nodes.
+    /// First of the links to the key's nodes.
     var first: UInt32 = .none
-    /// The key's node, when it is the only one and needs no other look: then no link is read.
+    /// The key's node, if it is the only one and needs no evaluation. Then no link is read.
     var settled: UInt32 = .none
     var settledOperations: OperationSet = []
-    /// That node's member, when there is one and it is known: then the node is not read either.
+    /// Only member of the settled node, if it has one member and the key knows it. Then the node is not read either.
     var soleMember: UInt32 = .none
 
     init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {
@@ -36,7 +37,7 @@ struct Key: BitwiseCopyable {
         }
     }
 
-    /// In two halves, because a key with an element of eight bytes would be larger than a cache line.
+    /// Address in two halves: with an element of eight bytes, a key would be larger than a cache line.
     private var address: UInt {
         get { UInt(content[0]) | UInt(content[1]) << 32 }
         set {
@@ -45,7 +46,7 @@ struct Key: BitwiseCopyable {
         }
     }
 
-    /// Whether a key that stays where it is has exactly these bytes.
+    /// True if a key, which does not move, has exactly these bytes.
     ///
     /// SAFETY: the caller's pointer is to a key that is in use and does not move meanwhile.
     @inline(__always)
@@ -59,7 +60,7 @@ struct Key: BitwiseCopyable {
         return unsafe bytes.equals(UnsafeRawBufferPointer(start: start, count: bytes.byteCount).bytes)
     }
 
-    /// Asks for a value that does not stand in the key.
+    /// Prefetches a value that does not stand in the key.
     @inline(__always)
     func prefetchContent() {
         guard length > Self.inlineBytes else { return }
@@ -67,7 +68,7 @@ struct Key: BitwiseCopyable {
         unsafe Prefetch.line(at: UnsafeRawPointer(bitPattern: address).unsafelyUnwrapped)
     }
 
-    /// Gives up what it holds.
+    /// Frees the key's allocation.
     mutating func free() {
         if length > Self.inlineBytes {
             // SAFETY: the allocation is this key's own; afterwards the key does not know it any more.

@@ -1,6 +1,6 @@
 import Bytes
 
-/// The values that columns are compared with, by column and value: each leads to the nodes that want it.
+/// Values with which columns are compared, by column and value. Each leads to the nodes that want it.
 struct KeyTable: ~Copyable {
     private(set) var slots = HashSlots()
     private(set) var keys = Slab<Key>()
@@ -26,7 +26,7 @@ struct KeyTable: ~Copyable {
     @inline(__always)
     func prefetchSlot(_ hash: UInt32) { slots.prefetch(hash) }
 
-    /// The key that is probably the one with this hash, which is asked for.
+    /// Returns the key that probably has this hash, and prefetches it.
     @inline(__always)
     func candidate(_ hash: UInt32) -> UInt32? {
         var place = slots.start(hash)
@@ -39,14 +39,14 @@ struct KeyTable: ~Copyable {
     @inline(__always)
     func prefetchContent(of candidate: UInt32) { keys[candidate].prefetchContent() }
 
-    /// The key that a candidate promised, if it is there.
+    /// Returns the key with these bytes, if there is one. Tries the candidate first.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan, candidate: UInt32) -> UInt32? {
         if keys[candidate].group == group, equals(candidate, bytes) { return candidate }
         return find(hash, group: group, bytes)
     }
 
-    /// The key of a group with exactly these bytes.
+    /// Returns the key of a group with exactly these bytes, or nil.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan) -> UInt32? {
         var place = slots.start(hash)
@@ -62,7 +62,7 @@ struct KeyTable: ~Copyable {
         unsafe Key.equals(keys.address(of: number), bytes)
     }
 
-    /// Links a node to a key, which is made when it is new.
+    /// Links a node to a key, and creates the key if it is new. Returns the link.
     mutating func link(_ number: UInt32, _ node: Node, group: UInt32, hash: UInt32, _ bytes: RawSpan) -> UInt32 {
         let key = find(hash, group: group, bytes) ?? insert(hash, group, bytes)
         let first = keys[key].first
@@ -82,7 +82,7 @@ struct KeyTable: ~Copyable {
         return number
     }
 
-    /// Removes a link, and its key with the last one. The group whose key is gone, if it is.
+    /// Removes a link, and its key if the link is the last one. Returns the group of a removed key.
     mutating func unlink(_ number: UInt32) -> UInt32? {
         let link = links[number]
         if link.previous != .none { links[link.previous].next = link.next } else { keys[link.key].first = link.next }
@@ -99,7 +99,7 @@ struct KeyTable: ~Copyable {
         return group
     }
 
-    /// Notes in the key what its links say, when that is simple.
+    /// Stores the node in the key if the key has a single link, to a settled node.
     private mutating func settle(_ key: UInt32) {
         let only = links[keys[key].first]
         precondition(only.key == key && only.previous == .none, "a key that begins with another one's link")
@@ -109,7 +109,7 @@ struct KeyTable: ~Copyable {
         keys[key].soleMember = .none
     }
 
-    /// Notes in the key of a link who the only member of its node is, or that there is not one.
+    /// Stores the only member of a node in the key of its link, or that there is not one only member.
     mutating func note(soleMember: UInt32, of node: UInt32, at link: UInt32) {
         let key = links[link].key
         if keys[key].settled == node { keys[key].soleMember = soleMember }
@@ -117,7 +117,7 @@ struct KeyTable: ~Copyable {
 
     func link(_ number: UInt32) -> Link { links[number] }
 
-    /// Whether a link's key is this one.
+    /// True if the link's key belongs to the group and has these bytes.
     func isKey(of link: UInt32, group: UInt32, _ bytes: RawSpan) -> Bool {
         let key = links[link].key
         return keys[key].group == group && equals(key, bytes)

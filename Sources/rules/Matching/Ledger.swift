@@ -1,18 +1,18 @@
-/// Counts the time that filters take that are tried one by one: one account for each who may have to answer for it.
+/// Meter for the work of filters that are evaluated one by one, with an account for each party that may be charged.
 ///
-/// Nobody is asked for the little that a change usually takes. What goes beyond that comes out of a purse for all, which
-/// fills up as time goes by; where it is empty, those who take much of the change at hand are not tried any more, and the
-/// others go on.
+/// The work that a change usually takes is free. Work beyond that comes out of a reserve for all accounts, which
+/// refills with time. If the reserve is empty, filters whose account has taken much of the current change are skipped.
+/// The others go on.
 struct Ledger: ~Copyable {
     private let allowance: Allowance
     private var purse: Int
     private var filledAt: UInt64 = 0
-    /// The work that the change at hand took.
+    /// Work that the current change has taken.
     private var work = 0
-    /// Changes, so that what an account took of an earlier one does not count.
+    /// Number of the current change. Work of an account for an earlier change does not count.
     private var change: UInt32 = 0
     private var accounts = Pool<Account>()
-    /// Accounts that were stopped, until somebody asks.
+    /// Accounts that were stopped since the last call of `takeStopped`.
     private var stopped = Pool<UInt32>()
 
     struct Account: BitwiseCopyable {
@@ -26,7 +26,7 @@ struct Ledger: ~Copyable {
         purse = allowance.most
     }
 
-    /// Time has gone by.
+    /// Refills the reserve for the time that has passed.
     mutating func fill(_ now: UInt64) {
         if filledAt == 0 { filledAt = now }
         guard now > filledAt else { return }
@@ -41,7 +41,7 @@ struct Ledger: ~Copyable {
         change &+= 1
     }
 
-    /// Whether so much may be done for the account.
+    /// True if the account may spend this effort on the current change.
     @inline(__always)
     mutating func take(_ effort: Int, _ account: UInt32) -> Bool {
         work &+= effort
@@ -76,7 +76,7 @@ struct Ledger: ~Copyable {
         stopped.append(account)
     }
 
-    /// The accounts that were stopped since this was asked last.
+    /// Returns the accounts that were stopped since the last call.
     mutating func takeStopped() -> [UInt32] {
         var taken: [UInt32] = []
         while !stopped.isEmpty {
@@ -88,15 +88,15 @@ struct Ledger: ~Copyable {
     }
 }
 
-/// The work that may be done for filters that are tried one by one, in units of `Effort`.
+/// Limits for the work of filters that are evaluated one by one, in units of `Effort`.
 public struct Allowance: Sendable {
-    /// Of each change, whoever it is for.
+    /// Free work for each change, for all accounts together.
     public var ofChange: Int
-    /// Beyond that, of each change for each account.
+    /// Work beyond `ofChange`, for each change and account.
     public var ofAccount: Int
-    /// The reserve beyond both, at most …
+    /// Maximum of the reserve for work beyond both limits.
     public var most: Int
-    /// … and how fast it comes back.
+    /// Work that returns to the reserve per microsecond.
     public var perMicrosecond: Int
 
     public init(ofChange: Int, ofAccount: Int, most: Int, perMicrosecond: Int) {

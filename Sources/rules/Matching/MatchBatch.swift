@@ -1,6 +1,7 @@
-/// Some subscriptions that want the same of the same table, and that a change met. Valid until the index changes.
+/// Node that a change matched: subscriptions that want the same of the same table. Valid until the index changes.
 public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
-    /// Its member, when there is one and the key knew it. The first field: a span of members begins here.
+    /// Only member of the node, if there is one and its key knew it. First field, because a span of members begins
+    /// here.
     @usableFromInline let soleMember: UInt32
     let number: UInt32
 
@@ -10,15 +11,15 @@ public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
     }
 }
 
-/// The nodes that some changes of a transaction met, change by change. It is filled again for the next ones and keeps its
-/// memory.
+/// Nodes that some changes of a transaction matched, change by change. The batch is reused for the next changes and
+/// keeps its memory.
 public struct MatchBatch: ~Copyable {
     private var certainNodes = Pool<MatchedNode>()
     private var askingNodes = Pool<MatchedNode>()
     private var skippedNodes = Pool<MatchedNode>()
     private var ends = Pool<Ends>()
 
-    /// The ends of a change's nodes in the three rows.
+    /// Ends of a change's nodes in the three lists.
     struct Ends: BitwiseCopyable {
         var certain: UInt32 = 0
         var asking: UInt32 = 0
@@ -28,24 +29,24 @@ public struct MatchBatch: ~Copyable {
 
     public init() {}
 
-    /// The number of changes that were judged, beginning with the next one of the part.
+    /// Number of changes that were judged, beginning with the next one of the part.
     public var changeCount: Int { ends.count }
 
     public var hasMatches: Bool { !certainNodes.isEmpty || !askingNodes.isEmpty }
 
-    /// The nodes whose predicate says yes to a change.
+    /// Returns the nodes whose predicate is true for a change.
     @_lifetime(borrow self)
     public func certain(of change: Int) -> Span<MatchedNode> {
         certainNodes.span.extracting(Int(start(of: change).certain)..<Int(ends[change].certain))
     }
 
-    /// The nodes about whose predicate PostgreSQL must be asked.
+    /// Returns the nodes about whose predicate PostgreSQL must be asked.
     @_lifetime(borrow self)
     public func asking(of change: Int) -> Span<MatchedNode> {
         askingNodes.span.extracting(Int(start(of: change).asking)..<Int(ends[change].asking))
     }
 
-    /// The nodes that were not tried: it would have taken more than there was for them.
+    /// Returns the nodes that were not evaluated, because that would have exceeded their allowance.
     @_lifetime(borrow self)
     public func skipped(of change: Int) -> Span<MatchedNode> {
         skippedNodes.span.extracting(Int(start(of: change).skipped)..<Int(ends[change].skipped))
@@ -53,7 +54,7 @@ public struct MatchBatch: ~Copyable {
 
     public var hasSkipped: Bool { !skippedNodes.isEmpty }
 
-    /// A change was not judged, because its image lacks what somebody looks at.
+    /// True if a change was not judged, because its image lacks a column that some predicate looks at.
     @inline(__always)
     public func isLeft(_ change: Int) -> Bool { ends[change].isLeft }
 
@@ -76,7 +77,7 @@ public struct MatchBatch: ~Copyable {
 
     mutating func addSkipped(_ node: UInt32) { skippedNodes.append(MatchedNode(node, soleMember: .none)) }
 
-    /// Ends a change: nodes that are added from here on are the next one's.
+    /// Ends a change. Nodes that are added later belong to the next change.
     @inline(__always)
     mutating func endChange(isLeft: Bool = false) {
         ends.append(

@@ -1,16 +1,16 @@
-/// The members of one node, and beside each the handle by which it is taken out.
+/// Members of one node, each with the handle by which it is removed.
 ///
-/// Most nodes have one member, which stands in the node itself. Several stand in an allocation: first the members,
-/// densely, so that they can be handed over as a span, then their handles.
+/// Most nodes have one member, which stands in the node itself. Several members stand in an allocation: first the
+/// members, densely, so that they can be passed on as a span, then their handles.
 ///
-/// It is a plain value inside a slab's element, so it does not free itself: whoever removes the last member has it
-/// freed, and an index frees all of its lists when it goes.
+/// A list is a plain value inside a slab's element and does not free itself. Removing the last member frees the
+/// allocation, and an index frees all of its lists at its end.
 @safe
 struct MemberList: BitwiseCopyable {
-    /// A single member in the lower half and its handle in the upper, or the address of the allocation.
+    /// Single member in the lower half and its handle in the upper, or the address of the allocation.
     private var content: UInt64 = 0
     private(set) var count: UInt32 = 0
-    /// The number of members that the allocation has room for; zero when there is none.
+    /// Number of members that the allocation has room for; zero if there is no allocation.
     private var room: UInt32 = 0
 
     private var allocation: UnsafeMutablePointer<UInt32> {
@@ -19,7 +19,7 @@ struct MemberList: BitwiseCopyable {
         return unsafe UnsafeMutablePointer(bitPattern: UInt(content)).unsafelyUnwrapped
     }
 
-    /// The members of a list that stays where it is for as long as the span lives.
+    /// Returns the members of a list, which must stay where it is for as long as the buffer is used.
     @inline(__always)
     @unsafe static func members(_ list: UnsafePointer<MemberList>) -> UnsafeBufferPointer<UInt32> {
         // SAFETY: the allocation holds `count` members; without one, the lower half of `content`, which on a
@@ -50,7 +50,7 @@ struct MemberList: BitwiseCopyable {
         }
     }
 
-    /// The position of the new member, until another one is removed.
+    /// Adds a member. Returns its position, which is valid until another member is removed.
     mutating func append(_ member: UInt32, _ handle: UInt32) -> UInt32 {
         if count == max(room, 1) { move(toRoomFor: count * 2 + 2) }
         count += 1
@@ -58,8 +58,8 @@ struct MemberList: BitwiseCopyable {
         return count - 1
     }
 
-    /// Takes a member out. The last one moves to its place: its handle is returned, to be told, unless it is the one
-    /// that was taken.
+    /// Removes a member and moves the last one to its place. Returns the handle of the moved member, whose position the
+    /// caller must update; nil if no member moved.
     mutating func remove(at position: UInt32) -> UInt32? {
         let last = self[count - 1]
         self[position] = last
@@ -69,7 +69,7 @@ struct MemberList: BitwiseCopyable {
         return isLast ? nil : last.handle
     }
 
-    /// Gives up what it holds.
+    /// Frees the allocation.
     mutating func free() {
         // SAFETY: the allocation is this list's own; afterwards the list does not know it any more.
         if room > 0 { unsafe allocation.deallocate() }

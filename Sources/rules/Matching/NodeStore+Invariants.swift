@@ -1,5 +1,5 @@
 extension NodeStore {
-    /// Whether everything that points somewhere is pointed back at: for tests.
+    /// Checks that all references of the store agree in both directions. For tests.
     func checkInvariants() {
         identities.checkInvariants()
         keys.checkInvariants()
@@ -43,7 +43,7 @@ extension NodeStore {
         }
     }
 
-    /// Checks where the node stands; the number of its links.
+    /// Checks the node's place and returns the number of its links.
     private func checkPlace(_ number: UInt32) -> Int {
         let node = nodes[number]
         switch node.access {

@@ -3,7 +3,7 @@ import Policy
 
 // The steps of a lookup, in order.
 extension NodeStore {
-    /// Notes the values of a row that may be keys, and asks for the slots where they would be.
+    /// Notes the values of a row that may be keys, and prefetches the slots where these keys would be.
     @inline(__always)
     func note(
         _ table: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>
@@ -30,7 +30,7 @@ extension NodeStore {
         }
     }
 
-    /// Notes each element of an array. Elements that are written with escapes are nobody's keys.
+    /// Notes each element of an array. Elements that are written with escapes are never keys.
     @inline(never)
     private func noteElements(
         _ number: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>
@@ -47,7 +47,7 @@ extension NodeStore {
         }
     }
 
-    /// Finds the keys of all lookups, and asks for the nodes that they lead to.
+    /// Finds the keys of all lookups, and prefetches the nodes to which they lead.
     mutating func find(_ bytes: RawSpan, _ batch: inout Batch) {
         for index in 0..<batch.lookups.count {
             batch.lookups[index].key = keys.candidate(batch.lookups[index].hash) ?? .none
@@ -71,13 +71,13 @@ extension NodeStore {
         }
     }
 
-    /// Whether rows of a table are tried after an operation, whatever their values.
+    /// True if predicates of the table must see every row, whatever its values.
     @inline(__always)
     func isScanned(_ table: UInt32) -> Bool {
         !tables[Int(table)].scan.isEmpty || !tables[Int(table)].ranges.isEmpty
     }
 
-    /// Adds what a change met for which no predicate has to be asked.
+    /// Adds the nodes that a change matches without evaluating a predicate.
     @inline(__always)
     func addSettled(
         _ subject: Subject, _ lookups: Range<Int>, of batch: borrowing Batch, into matches: inout MatchBatch
@@ -93,7 +93,7 @@ extension NodeStore {
         }
     }
 
-    /// Adds all that a change met.
+    /// Adds all nodes that a change matches.
     @inline(never)
     mutating func addAll(
         _ subject: Subject, _ lookups: Range<Int>, of batch: borrowing Batch, _ image: borrowing RowImage,
@@ -115,7 +115,7 @@ extension NodeStore {
         tryAll(subject, image, into: &matches)
     }
 
-    /// Of what was found, before anybody is told.
+    /// True if a node that was found belongs to the table, has this access, and has members.
     private func isOf(_ table: UInt32, _ number: UInt32, _ access: Node.Access) -> Bool {
         nodes[number].table == table && nodes[number].access == access && nodes[number].members.count > 0
     }
@@ -132,8 +132,8 @@ extension NodeStore {
         }
     }
 
-    /// Adds those who would be found by a column that the image does not hold: it is not known that they are not met. It
-    /// looks at all keys that there are, and only where a row could not be completed.
+    /// Adds nodes that are found by a column that the image does not hold: they may match. Reads all keys of such a
+    /// column, and only for a row that could not be completed.
     @inline(never)
     mutating func addUnreachable(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
         for index in 0..<tables[Int(subject.table)].groups.count {
@@ -185,7 +185,7 @@ extension NodeStore {
         }
     }
 
-    /// Visits the nodes of a key.
+    /// Visits the nodes of a key and adds those that match.
     private mutating func follow(
         _ first: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into matches: inout MatchBatch
     ) {
@@ -209,7 +209,7 @@ extension NodeStore {
         }
     }
 
-    /// Whether the predicate says what the key said, or would have somebody asked.
+    /// True if the predicate agrees with the key, or if PostgreSQL would have to be asked.
     private func mayHold(_ number: UInt32, _ image: borrowing RowImage) -> Bool {
         let verdict = predicates[nodes[number].predicate].verdict(on: image)
         return verdict == .yes || verdict == .ask
@@ -258,7 +258,7 @@ extension NodeStore {
 
     func question(of number: UInt32) -> Question? { predicate(of: number)?.question }
 
-    /// Nil where a key says all of it.
+    /// Returns the predicate of a node; nil if a key decides alone.
     func predicate(of number: UInt32) -> Predicate? {
         let predicate = nodes[number].predicate
         return predicate == .none ? nil : predicates[predicate].predicate

@@ -1,24 +1,24 @@
 import Bytes
 import Policy
 
-/// The subscriptions of all tables: nodes, what leads a row to them, and their members.
+/// Subscriptions of all tables: nodes, the ways that lead a row to them, and their members.
 struct NodeStore: ~Copyable {
     var tables = Pool<SubscribedTable>()
     private var freeTables = Pool<UInt32>()
     var nodes = Slab<Node>()
-    /// Of the nodes that are not settled by a key.
+    /// Predicates of the nodes that are not settled by a key.
     var predicates = Slab<Trial>()
     var ledger: Ledger
-    /// Nodes by what they want.
+    /// Nodes under the hash of what their members want.
     private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
     var keys = KeyTable()
     var stretches: StretchTable
-    /// Nodes that a range led to.
+    /// Nodes that ranges have found for the current row.
     var ranged = Pool<UInt32>()
     private(set) var handles = Slab<Place>()
     var stamp: UInt32 = 0
-    /// Unknown to clients, who could otherwise choose values that meet in one slot.
+    /// Seed of all hashes. Clients do not know it, because they could otherwise choose values that collide in one slot.
     private let seed: UInt64
 
     /// The place of a member.
@@ -28,9 +28,9 @@ struct NodeStore: ~Copyable {
         var account: UInt32
     }
 
-    /// The predicate of a node, and the account that answers for the time it takes: one of its members'.
+    /// Predicate of a node, and the account that is charged for evaluating it: that of one of the node's members.
     ///
-    /// Not copyable, so that a predicate is not copied, with all that it refers to, for each row it is asked about.
+    /// Not copyable, so that a predicate is not copied, with all that it refers to, for each row.
     struct Trial: ~Copyable {
         var predicate: Predicate
         var account: UInt32
@@ -68,7 +68,7 @@ struct NodeStore: ~Copyable {
         return number
     }
 
-    /// No change meets the table's nodes any more; it goes with the last of them.
+    /// Retires a table: changes no longer match its nodes. The table is removed with the last of its nodes.
     mutating func retire(_ table: UInt32) {
         precondition(!tables[Int(table)].isReplaced, "a table is retired once")
         tables[Int(table)].isReplaced = true
@@ -77,7 +77,7 @@ struct NodeStore: ~Copyable {
 
     private mutating func freeIfUnused(_ table: UInt32) {
         guard tables[Int(table)].isReplaced, tables[Int(table)].nodeCount == 0 else { return }
-        // Its number is given to another table, whose rows must not be met by what is left of this one's nodes.
+        // The table's number is reused for another table, whose rows must not match what is left of this one's nodes.
         precondition(tables[Int(table)].isUnused, "a table that something still leads to")
         tables[Int(table)] = SubscribedTable(oid: 0, columns: [])
         freeTables.append(table)
@@ -109,7 +109,7 @@ struct NodeStore: ~Copyable {
         passOn(place.node, from: place.account)
     }
 
-    /// Has another member answer for the node when the one who did has left.
+    /// Charges another member's account for the node after the charged member has left.
     private mutating func passOn(_ node: UInt32, from account: UInt32) {
         let predicate = nodes[node].predicate
         guard predicate != .none, predicates[predicate].account == account else { return }
@@ -149,7 +149,7 @@ struct NodeStore: ~Copyable {
             wish.access.hasKeys != wish.keys.isEmpty, "a node that is found by keys has some, and no other has")
         assert(
             wish.access != .settled || wish.predicate.slots == [Int(wish.keys[0].slot)], "a key that does not say all")
-        // A key that settles the question says all that the predicate would.
+        // A key that settles the question decides all that the predicate would.
         let predicate =
             wish.access == .settled ? .none : predicates.insert(Trial(predicate: wish.predicate, account: account))
         let number = nodes.insert(
@@ -175,7 +175,7 @@ struct NodeStore: ~Copyable {
             if node.access.looksAtRows {
                 for slot in predicates[node.predicate].predicate.slots { tables[table].use.remove(slot) }
             }
-            // What is free still stands in the slab: let go of its memory.
+            // A free element stays in the slab, so the memory of its predicate is released here.
             predicates[node.predicate].predicate = .never
             predicates.remove(node.predicate)
         }
@@ -293,13 +293,13 @@ struct NodeStore: ~Copyable {
     }
 }
 
-/// The values of one column that are looked up in the same form.
+/// Group of keys: values of one column that are looked up in the same form.
 struct KeyGroup {
     let table: UInt32
     let slot: Int
     let form: KeyForm
     let part: EqualityKey.Part
-    /// So many of the value's first bytes are looked up; 0 where it is not its beginning.
+    /// Number of the value's first bytes that are looked up; 0 if the keys are no prefixes.
     let prefix: Int
     var keyCount = 0
     private let seed: UInt64
@@ -310,7 +310,7 @@ struct KeyGroup {
         form = key.form
         part = key.part
         prefix = key.part == .prefix ? key.bytes.count : 0
-        // The same value in two columns is two keys, far apart.
+        // The same value in two columns is two keys with unrelated hashes.
         self.seed =
             seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue) ^ UInt64(part.rawValue) << 6
             ^ UInt64(prefix) << 24
@@ -320,7 +320,7 @@ struct KeyGroup {
         slot == key.slot && form == key.form && part == key.part && (part != .prefix || prefix == key.bytes.count)
     }
 
-    /// Of a value in its canonical form.
+    /// Returns the hash of a value in its canonical form.
     @inline(__always)
     func hash(_ canonical: RawSpan) -> UInt32 {
         var hash = KeyHash(seed: seed)
@@ -329,13 +329,13 @@ struct KeyGroup {
     }
 }
 
-/// A subscription without its member: the same for all members of a node.
+/// Subscription without its member: the same for all members of a node.
 struct Wish {
     let table: UInt32
     let operations: OperationSet
     let predicate: Predicate
     let access: Node.Access
-    /// Empty where the node is not found by keys.
+    /// Keys of the node; empty if the node is not found by keys.
     let keys: [EqualityKey]
 
     init(table: UInt32, operations: OperationSet, predicate: Predicate) {
@@ -346,7 +346,7 @@ struct Wish {
         if access.hasKeys, case .anyOf(let keys) = predicate.access { self.keys = keys } else { keys = [] }
     }
 
-    /// The columns that must be read for it.
+    /// Slots that must be read for the subscription.
     var slots: [Int] { access.looksAtRows ? predicate.slots : [] }
 
     func identity(seed: UInt64) -> UInt32 {
@@ -368,7 +368,7 @@ extension Node.Access {
     init(_ predicate: Predicate) {
         switch predicate.access {
         case .never: self = .never
-        // What is absent from an image never matches, so with columns there is something to try.
+        // A column that is absent from an image never matches, so a predicate with columns has to be tried.
         case .always: self = predicate.slots.isEmpty ? .always : .scan
         case .scan: self = .scan
         case .within: self = .ranged
@@ -376,8 +376,8 @@ extension Node.Access {
             if !predicate.isDecidedByAccess {
                 self = .keyedThenJudged
             } else {
-                // An array may have an element twice, and still meets a node once. Whom a key settles is known by its
-                // key alone, so it looks at no other column.
+                // An array may have an element twice, but still matches a node once. A settled node has only its key
+                // and no predicate, so it may look at no other column.
                 let isSettled = keys.count == 1 && keys[0].part != .element && predicate.slots.count == 1
                 self = isSettled ? .settled : .keyed
             }

@@ -1,6 +1,6 @@
 import Change
 
-/// The operations on rows that a subscription wants to hear of.
+/// Operations on rows that a subscription wants to receive.
 public struct OperationSet: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
@@ -11,11 +11,11 @@ public struct OperationSet: OptionSet, Sendable, Hashable {
     public static let delete = OperationSet(rawValue: 4)
     public static let all: OperationSet = [.insert, .update, .delete]
 
-    /// Each set that is not empty.
+    /// All sets that are not empty.
     @inline(__always)
     static var sets: some Sequence<OperationSet> { (1...7).lazy.map { OperationSet(rawValue: $0) } }
 
-    /// Empty for what is no row's.
+    /// Creates the set of one operation; empty for an operation that concerns no single row.
     init(_ operation: Operation) {
         switch operation {
         case .insert: self = .insert

@@ -1,9 +1,9 @@
 import Glibc
 
-/// A growing row of elements that is never copied, shared or counted: what an index of one thread is built from.
+/// Growing array for the index of one thread. Never copied, shared or reference-counted.
 ///
-/// The standard library's array counts references and checks for uniqueness at each touch, which a lookup of some
-/// dozen nanoseconds would notice; its array of non-copyable elements comes with Swift 6.4 and then replaces this.
+/// The standard library's array counts references and checks for uniqueness at each access, which matters in a lookup
+/// of some dozen nanoseconds. Its array of non-copyable elements comes with Swift 6.4 and will replace this type.
 @safe
 struct Pool<Element: ~Copyable>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
@@ -37,7 +37,7 @@ struct Pool<Element: ~Copyable>: ~Copyable {
         }
     }
 
-    /// For a subscript over this pool's.
+    /// Returns an element's address, for the subscript of a type that wraps the pool.
     @inline(__always)
     @unsafe func address(of index: Int) -> UnsafePointer<Element> {
         precondition(index >= 0 && index < count, "an element outside the pool")
@@ -84,9 +84,9 @@ struct Pool<Element: ~Copyable>: ~Copyable {
         capacity = larger
     }
 
-    /// Elements begin where cache lines do. Much memory comes from the kernel itself, in its large pages: what is
-    /// touched here and there would else be found in no table of the processor's, which is a third of a lookup among
-    /// 100,000 keys; and it goes back as a whole when a pool has grown out of it.
+    /// Allocates memory that begins at a cache line. Large memory comes from the kernel directly, in large pages. With
+    /// small pages, scattered accesses would miss the processor's page tables, which is a third of a lookup among
+    /// 100,000 keys. Such memory also goes back as a whole when a pool has outgrown it.
     private static func allocate(_ capacity: Int) -> UnsafeMutablePointer<Element> {
         let byteCount = byteCount(capacity)
         guard isMapped(byteCount) else {
@@ -117,7 +117,7 @@ struct Pool<Element: ~Copyable>: ~Copyable {
 }
 
 extension Pool {
-    /// The elements, borrowed until the next change.
+    /// Span of the elements, borrowed until the next change.
     var span: Span<Element> {
         @_lifetime(borrow self)
         get {
@@ -127,25 +127,25 @@ extension Pool {
         }
     }
 
-    /// Fills up with an element, or cuts off, to `count` elements.
+    /// Appends an element, or removes the last ones, until there are `count` elements.
     mutating func resize(to count: Int, filling element: Element) {
         while self.count > count { _ = removeLast() }
         while self.count < count { append(element) }
     }
 
-    /// Takes an element out; the last one moves to its place.
+    /// Removes an element and moves the last one to its place.
     mutating func swapRemove(at index: Int) {
         let last = removeLast()
         if index < count { self[index] = last }
     }
 }
 
-/// A pool whose places are used again: an element keeps its number for as long as it lives.
+/// Pool whose places are reused. An element keeps its number for as long as it lives.
 struct Slab<Element: ~Copyable>: ~Copyable {
     private var pool = Pool<Element>()
     private var free = Pool<UInt32>()
 
-    /// The number of places in use.
+    /// Number of places in use.
     var count: Int { pool.count - free.count }
     /// One more than the highest number that was ever given.
     var limit: Int { pool.count }
@@ -163,7 +163,7 @@ struct Slab<Element: ~Copyable>: ~Copyable {
         }
     }
 
-    /// For a span over a part of an element.
+    /// Returns an element's address, for a span over a part of the element.
     @unsafe func address(of number: UInt32) -> UnsafePointer<Element> {
         // SAFETY: the pool checks the place; whoever asks keeps the slab borrowed.
         unsafe pool.address(of: Int(number))

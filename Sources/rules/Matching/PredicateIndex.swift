@@ -2,39 +2,40 @@ import Bytes
 import Change
 import Policy
 
-/// Finds the subscriptions that want a change.
+/// Index that finds the subscriptions that want a change.
 ///
-/// In: the predicates of subscriptions, and one change after the other. Out: the subscriptions that want it, grouped
-/// into nodes that wanted the same. What a change costs grows with what it matches, not with what is subscribed.
+/// Takes the predicates of subscriptions, then one change after the other. Returns the subscriptions that want the
+/// change, grouped into nodes that want the same. The cost of a change grows with what it matches, not with what is
+/// subscribed.
 ///
-/// It belongs to one thread, and shares nothing.
+/// An index belongs to one thread and shares nothing.
 public struct PredicateIndex: ~Copyable {
-    /// A member of a node, to be removed by.
+    /// Handle of a member, by which the subscription is removed.
     public struct Handle: Sendable, Hashable, BitwiseCopyable {
         let number: UInt32
     }
 
     /// The reason why the index stopped reading.
     public enum Outcome: Sendable, Hashable {
-        /// The changes were judged; none of them when the part has no more.
+        /// The changes were judged. If there are none, the part has no more.
         case judged
-        /// The schema that the next change's row had was not told: `noteRelation`, and go on.
+        /// The schema of the next change's row is not known. The caller adds it by `noteRelation` and goes on.
         case unknownRelation(UInt64)
     }
 
-    /// The image of a row that is judged.
+    /// Image of a row that the index judges.
     public enum Judged: Sendable, Hashable {
-        /// The row as it is afterwards.
+        /// The row after the change.
         case new
         /// The row as it was. Of an update that does not say, nothing is known: who has to try it is asked, and nobody
         /// else is met. An insert meets nobody.
         case old
-        /// The known part of the row as it was, though it be the columns of its identity alone: an update that does not
-        /// say left those as they were. An insert meets nobody.
+        /// The known part of the row before the change, even if it is only the columns of the identity: an update that
+        /// does not hold them left them as they were. An insert matches nothing.
         case oldAsKnown
     }
 
-    /// The value of `now()` for the rows that are judged next: microseconds since 2000-01-01 in UTC.
+    /// Value of `now()` for the rows that are judged next: microseconds since 2000-01-01 in UTC.
     public var moment: Int64?
     var store: NodeStore
     private let judged: Judged
@@ -43,7 +44,7 @@ public struct PredicateIndex: ~Copyable {
     private var batch = Batch()
     private var tables: [UInt32: UInt32] = [:]
 
-    /// `maximumRelations`: how many schemas are remembered before all are forgotten and asked for again.
+    /// Creates an index. It remembers at most `maximumRelations` schemas, then forgets all and asks for them again.
     public init(
         judging judged: Judged = .new, maximumRelations: Int, allowance: Allowance = .unlimited,
         seed: UInt64 = .random(in: .min ... .max)
@@ -53,20 +54,20 @@ public struct PredicateIndex: ~Copyable {
         store = NodeStore(seed: seed, allowance)
     }
 
-    /// The number of subscriptions.
+    /// Number of subscriptions.
     public var count: Int { store.memberCount }
 
     // MARK: Tables and relations
 
-    /// The columns of a table, by slot. A table that is declared again is another one: what was subscribed to the old
-    /// one matches nothing any more, and is still to be removed.
+    /// Declares the columns of a table, by slot. A second declaration replaces the table: subscriptions to the old one
+    /// match nothing any more, but must still be removed.
     public mutating func declare(table oid: UInt32, columns: [String]) {
         forget(table: oid)
         precondition(columns.count < UInt16.max, "more columns than a slot can number")
         tables[oid] = store.addTable(oid: oid, columns: columns)
     }
 
-    /// Forgets a table, without a successor.
+    /// Forgets a table without replacing it.
     public mutating func forget(table oid: UInt32) {
         if let old = tables.removeValue(forKey: oid) { store.retire(old) }
         relations.remove(table: oid)
@@ -74,8 +75,8 @@ public struct PredicateIndex: ~Copyable {
 
     public func isDeclared(table oid: UInt32) -> Bool { tables[oid] != nil }
 
-    /// The schema that changes with this fingerprint had. `foreign` are the places of columns that had another type then than
-    /// predicates are made for: their values are not looked at.
+    /// Adds the schema of changes with this fingerprint. `foreign` holds the places of columns that had another type
+    /// than the one predicates are made for: their values are not read.
     public mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int> = []) {
         let table = tables[relation.oid]
         let slots = table.map { store.tables[Int($0)].slots } ?? [:]
@@ -83,14 +84,13 @@ public struct PredicateIndex: ~Copyable {
             fingerprint, RelationMap(table: table, relation: relation, slots: slots, foreign: foreign))
     }
 
-    /// Forgets all relations, whose columns are described again.
+    /// Forgets all relations, so that their columns are described again.
     public mutating func forgetRelations() { relations.removeAll() }
 
     // MARK: Subscriptions
 
-    /// `member` is the caller's number for the subscription. The table must be declared, and the predicate made for its
-    /// columns as they were declared. `account`: whose the subscription is, where somebody has to answer for what it takes to
-    /// try it.
+    /// Adds a subscription. `member` is the caller's number for it. The table must be declared, and the predicate must
+    /// be made for the declared columns. `account` is charged for evaluating the predicate, if it is given.
     public mutating func add(
         table oid: UInt32, operations: OperationSet, predicate: Predicate, member: UInt32, account: UInt32? = nil
     ) -> Handle {
@@ -101,24 +101,24 @@ public struct PredicateIndex: ~Copyable {
 
     public mutating func remove(_ handle: Handle) { store.remove(handle.number) }
 
-    /// Whether the index is whole: for tests.
+    /// Checks that the index is consistent. For tests.
     func checkInvariants() { store.checkInvariants() }
 
-    // MARK: Who takes how much
+    // MARK: Allowance for filters
 
-    /// Time has gone by: nanoseconds of any clock.
+    /// Refills the reserve for filters. `now` is in nanoseconds of any clock.
     public mutating func fillPurse(_ now: UInt64) { store.ledger.fill(now) }
 
-    /// The accounts that were stopped since this was asked last.
+    /// Returns the accounts that were stopped since the last call.
     public mutating func takeStopped() -> [UInt32] { store.ledger.takeStopped() }
 
     // MARK: Matches
 
-    /// Judges some of the part's next changes and passes over them. A part whose bytes are wrong is refused; then
-    /// nothing that was matched of these changes counts.
+    /// Judges some of the part's next changes and moves past them. Throws if the part's bytes are malformed; then no
+    /// match of these changes counts.
     ///
-    /// What an image lacks is not known, so whoever looks at it has to be asked. With `leavingPartial` changes of which that
-    /// is so are left to be completed first, and meet nobody.
+    /// A value that an image lacks is not known, so PostgreSQL must be asked about predicates that look at it. With
+    /// `leavingPartial`, changes with such an image match nothing: the caller completes them first.
     @_lifetime(part: copy part)
     public mutating func match(
         _ part: inout TransactionPart, into matches: inout MatchBatch, leavingPartial: Bool = false
@@ -133,7 +133,7 @@ public struct PredicateIndex: ~Copyable {
         return outcome
     }
 
-    /// Reads changes until there are enough.
+    /// Reads changes until the batch is full.
     @_lifetime(part: copy part)
     private mutating func gather(
         _ part: inout TransactionPart, _ leavingPartial: Bool
@@ -143,7 +143,7 @@ public struct PredicateIndex: ~Copyable {
             guard let change = try part.next() else { break }
             var subject = Subject()
             subject.operation = OperationSet(change.operation)
-            // Of what was forgotten nothing is known, and nobody can be asked: who wants to know of that looks for it himself.
+            // Nothing is known of a forgotten row, and nobody can be asked. A caller that needs it searches for it.
             if change.isForgotten || judged != .new && change.operation == .insert { subject.operation = [] }
             if !subject.operation.isEmpty {
                 guard let relation = relations.find(change.relation) else {
@@ -191,8 +191,8 @@ public struct PredicateIndex: ~Copyable {
         }
     }
 
-    /// Adds what the changes met, in their order. Rows are read again where a predicate has to see them: what they were
-    /// looked up by does not show it.
+    /// Adds the nodes that the changes match, in the order of the changes. A row is read again if a predicate has to
+    /// see it, because the lookups do not hold the row.
     private mutating func add(_ part: TransactionPart, to matches: inout MatchBatch) throws(ByteError) {
         var part = part
         var lookup = 0
@@ -223,7 +223,7 @@ public struct PredicateIndex: ~Copyable {
         if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
 
-    /// The members of one of the nodes of a batch.
+    /// Returns the members of one of the nodes of a batch.
     @inlinable
     @_lifetime(borrow self, copy nodes)
     public func members(of nodes: Span<MatchedNode>, at index: Int) -> Span<UInt32> {
@@ -235,7 +235,7 @@ public struct PredicateIndex: ~Copyable {
     @_lifetime(borrow self)
     func members(of node: MatchedNode) -> Span<UInt32> { store.members(of: node.number) }
 
-    /// The member's own place in the batch, as a span of one.
+    /// Returns the member in the batch itself, as a span of one.
     @inlinable
     @_lifetime(copy node)
     static func soleMember(of node: Span<MatchedNode>) -> Span<UInt32> {
@@ -247,7 +247,8 @@ public struct PredicateIndex: ~Copyable {
         return unsafe _overrideLifetime(span, copying: node)
     }
 
-    /// The values of some of a change's columns, as predicates see them. Columns that no predicate looks at are absent.
+    /// Returns the values of some of a change's columns, as predicates see them. Columns that no predicate reads are
+    /// absent.
     public mutating func texts(
         of slots: [Int], in change: borrowing Change, image judged: Judged = .new
     ) throws(ByteError) -> [ColumnText] {
@@ -277,8 +278,8 @@ public struct PredicateIndex: ~Copyable {
 
     // MARK: Single predicates
 
-    /// The verdict of a predicate on the row as it was before a change: `.ask` where the change does not hold all of it.
-    /// The predicate's columns are such as some node of the table looks at.
+    /// Returns a predicate's verdict on the row before a change; `.ask` if the change does not hold the whole row. Some
+    /// node of the table must look at the predicate's columns.
     public mutating func verdict(
         of predicate: Predicate, onOldImageOf change: borrowing Change
     ) throws(ByteError) -> Verdict {
@@ -286,16 +287,15 @@ public struct PredicateIndex: ~Copyable {
         return try verdict(of: predicate, on: change, .old)
     }
 
-    /// The verdict of a predicate on what is known of the row as it was, though it be its key alone: `.ask` where that
-    /// does not decide.
+    /// Returns a predicate's verdict on the known part of the row before a change, even if it is only the key; `.ask`
+    /// if that part does not decide.
     public mutating func verdict(
         of predicate: Predicate, onKnownOldImageOf change: borrowing Change
     ) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .oldAsKnown)
     }
 
-    /// The verdict of a predicate on the row that is judged: as it is after an insert or update, as it was before a
-    /// delete.
+    /// Returns a predicate's verdict on the judged row: the row after an insert or update, or before a delete.
     public mutating func verdict(of predicate: Predicate, on change: borrowing Change) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .new)
     }
@@ -311,7 +311,7 @@ public struct PredicateIndex: ~Copyable {
         return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
     }
 
-    /// The verdict of the filter of a node's predicate, by itself, on the row that the index judges.
+    /// Returns the verdict of the filter alone in a node's predicate, on the row that the index judges.
     public mutating func filterVerdict(of node: MatchedNode, on change: borrowing Change) throws(ByteError) -> Verdict {
         guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table,
             let predicate = store.predicate(of: node.number)
@@ -342,7 +342,7 @@ public struct PredicateIndex: ~Copyable {
         return predicate.verdict(on: image)
     }
 
-    /// The question for PostgreSQL where a node's filter could not be decided.
+    /// Returns the question for PostgreSQL if a node's filter could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 
     /// True if the node's members have a filter.

@@ -1,10 +1,10 @@
 import Change
 
-/// The relations that were met in the log, by fingerprint.
+/// Relations that occurred in the log, by fingerprint.
 struct RelationBook: ~Copyable {
     var maps = Pool<RelationMap>()
     private var numbers: [UInt64: UInt32] = [:]
-    /// The relations that were met lately: neighbours in a log are of few tables, and a fingerprint is a hash already.
+    /// Relations that occurred recently. Neighbours in a log are of few tables, and a fingerprint is already a hash.
     private var recent = Pool<Recent>()
     private let limit: Int
 
@@ -36,13 +36,13 @@ struct RelationBook: ~Copyable {
             maps[Int(number)] = map
             return
         }
-        // Schemas change seldom; over years they add up, and what is forgotten is asked for again.
+        // Schemas change seldom, but add up over years. A forgotten schema is asked for again.
         if maps.count >= limit { removeAll() }
         numbers[fingerprint] = UInt32(maps.count)
         maps.append(map)
     }
 
-    /// Forgets what is known of a table's relations.
+    /// Forgets a table's relations.
     mutating func remove(table oid: UInt32) {
         for (fingerprint, number) in numbers where maps[Int(number)].oid == oid { numbers[fingerprint] = nil }
         forgetRecent()

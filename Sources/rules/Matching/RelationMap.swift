@@ -1,14 +1,14 @@
 import Bytes
 import Change
 
-/// Maps columns of a stored row image to slots of a table: by name, because a log holds rows of schemas whose
+/// Map from the columns of a stored row image to the slots of a table, by name. A log holds rows of schemas whose
 /// columns stood elsewhere.
 struct RelationMap: ~Copyable {
-    /// The use of one column of an image.
+    /// Use of one column of an image.
     struct Step: BitwiseCopyable {
         private static let skipped: UInt16 = .max
         private var target: UInt16
-        /// An old image that holds only the key has a value for it.
+        /// True if an old image that holds only the key has a value for the column.
         let isIdentity: Bool
 
         init(slot: Int?, isIdentity: Bool) {
@@ -16,22 +16,22 @@ struct RelationMap: ~Copyable {
             self.isIdentity = isIdentity
         }
 
-        /// The slot the value belongs to; nil when nobody asks for it.
+        /// Slot of the value; nil if no predicate reads it.
         var slot: Int? { target == Self.skipped ? nil : Int(target) }
     }
 
-    /// The table whose rows these are, or nil when nobody is subscribed to it.
+    /// Table of the rows; nil if nobody is subscribed to it.
     let table: UInt32?
     let oid: UInt32
-    /// The slot of each column, whether it is used or not.
+    /// Slot of each column, whether used or not.
     private var columns = Pool<Step>()
-    /// The columns up to the last one that any predicate looks at.
+    /// Columns up to the last one that any predicate reads.
     private(set) var steps = Pool<Step>()
-    /// Predicates look at columns that rows of the schema do not have.
+    /// True if predicates read columns that rows of the schema do not have.
     private(set) var lacksColumns = false
     private var plannedFor: UInt32?
 
-    /// Columns in `foreign`, by place, are taken for absent.
+    /// Creates the map. Columns in `foreign`, by place, count as absent.
     init(table: UInt32?, relation: Relation, slots: [String: Int], foreign: Set<Int> = []) {
         self.table = table
         oid = relation.oid
@@ -41,7 +41,7 @@ struct RelationMap: ~Copyable {
         }
     }
 
-    /// Says anew which columns are read, when the table's predicates look at others than they did.
+    /// Plans anew which columns are read, if the table's predicates now read other columns.
     @inline(__always)
     mutating func plan(_ use: borrowing SlotUse) {
         if plannedFor != use.version { replan(use) }
@@ -66,11 +66,11 @@ struct RelationMap: ~Copyable {
     }
 }
 
-/// Counts the predicates of a table that look at each of its slots.
+/// Number of a table's predicates that read each of its slots.
 struct SlotUse: ~Copyable {
     private var counts = Pool<UInt32>()
     private(set) var used = Pool<UInt16>()
-    /// Another one whenever `used` is another.
+    /// Version that changes whenever `used` changes.
     private(set) var version: UInt32 = 0
 
     init(slotCount: Int) { counts.resize(to: slotCount, filling: 0) }

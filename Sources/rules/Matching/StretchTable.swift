@@ -1,15 +1,15 @@
 import Policy
 
-/// A node that is found by a range, as an element of a tree of ranges.
+/// Element of a tree of ranges: the range by which a node is found.
 struct Stretch: BitwiseCopyable {
     var low: UInt64
     var high: UInt64
-    /// The greatest end of all below it, and its own.
+    /// Greatest end among this range and all ranges below it.
     var reach: UInt64
     var node: UInt32
     var left: UInt32 = .none
     var right: UInt32 = .none
-    /// By chance, greater than those below it: that keeps trees flat, whatever clients choose.
+    /// Random number that is not smaller than those below it. Random ranks keep trees flat, whatever clients choose.
     var rank: UInt32
     var operations: OperationSet
 
@@ -20,8 +20,8 @@ struct Stretch: BitwiseCopyable {
     }
 }
 
-/// The ranges of all columns, each column's a tree: in the order of their beginnings, and above each the greatest end. What
-/// looking costs grows with what is found.
+/// Ranges of all columns. Each column has a tree, ordered by the beginnings of its ranges, with the greatest end at the
+/// root of each subtree. The cost of a search grows with what is found.
 struct StretchTable: ~Copyable {
     private(set) var stretches = Slab<Stretch>()
     private var chance: UInt64
@@ -33,7 +33,7 @@ struct StretchTable: ~Copyable {
         return UInt32(truncatingIfNeeded: chance >> 33)
     }
 
-    /// The tree's new root; the stretch's number is the first of the pair.
+    /// Inserts a range. Returns its number and the tree's new root.
     mutating func insert(
         _ range: ValueRange, _ node: UInt32, _ operations: OperationSet, at root: UInt32
     ) -> (
@@ -62,7 +62,7 @@ struct StretchTable: ~Copyable {
         return root
     }
 
-    /// The tree in two: the ranges before the stretch, and those behind.
+    /// Splits the tree into the ranges before the stretch and those after it.
     private mutating func split(_ root: UInt32, by stretch: Stretch) -> (UInt32, UInt32) {
         guard root != .none else { return (.none, .none) }
         if stretches[root].precedes(stretch) {
@@ -77,7 +77,7 @@ struct StretchTable: ~Copyable {
         return (before, root)
     }
 
-    /// The tree's new root.
+    /// Removes a range and returns the tree's new root.
     mutating func remove(_ number: UInt32, from root: UInt32) -> UInt32 {
         let stretch = stretches[number]
         let left = remove(stretch, number, from: root)
@@ -118,14 +118,14 @@ struct StretchTable: ~Copyable {
         stretches[number].reach = reach
     }
 
-    /// Nodes whose ranges have the number; all, where nobody knows what it is.
+    /// Finds the nodes whose ranges contain the number. If the number is nil, it is not known, and all nodes are found.
     func find(_ number: UInt64?, _ operation: OperationSet, from root: UInt32, into found: inout Pool<UInt32>) {
         var next = root
         while next != .none {
             let stretch = stretches[next]
             if let number, stretch.reach < number { return }
             find(number, operation, from: stretch.left, into: &found)
-            // Those behind it begin later still.
+            // Ranges after this one begin even later.
             if let number, stretch.low > number { return }
             if number.map({ $0 <= stretch.high }) ?? true, !stretch.operations.isDisjoint(with: operation) {
                 found.append(stretch.node)
@@ -134,7 +134,7 @@ struct StretchTable: ~Copyable {
         }
     }
 
-    /// Checks the order of a tree; the number of its ranges.
+    /// Checks the order of a tree and returns the number of its ranges.
     func check(_ root: UInt32) -> Int {
         guard root != .none else { return 0 }
         let stretch = stretches[root]
@@ -150,7 +150,7 @@ struct StretchTable: ~Copyable {
     }
 }
 
-/// The ranges of one column.
+/// Ranges of one column.
 struct StretchGroup: BitwiseCopyable {
     let slot: Int
     let form: OrderForm

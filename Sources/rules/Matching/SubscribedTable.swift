@@ -1,21 +1,22 @@
-/// One edition of a table that is subscribed to: its columns as the catalog had them when its predicates were made.
+/// One version of a table with subscriptions: its columns as the catalog had them when its predicates were made.
 struct SubscribedTable: ~Copyable {
     let oid: UInt32
     let slots: [String: Int]
     var use: SlotUse
-    /// The columns that any equality is about: what a change has to look up.
+    /// Groups of keys: the columns that a change has to look up.
     var groups = Pool<UInt32>()
-    /// The columns that any range is about.
+    /// Columns on which predicates have ranges.
     var ranges = Pool<StretchGroup>()
     /// Nodes that every change matches.
     var always = NodeLists()
-    /// Nodes that every change must try.
+    /// Nodes whose predicate every change must evaluate.
     var scan = NodeLists()
     var nodeCount = 0
-    /// Another edition has taken its place: nothing matches it any more, and it goes with its last node.
+    /// True if another version has replaced this one. Nothing matches a replaced version, and it is removed with its
+    /// last node.
     var isReplaced = false
 
-    /// No row of it leads anywhere.
+    /// True if no row of the table leads to a node.
     var isUnused: Bool {
         groups.isEmpty && ranges.isEmpty && always.isEmpty && scan.isEmpty && use.used.isEmpty
     }
@@ -27,8 +28,8 @@ struct SubscribedTable: ~Copyable {
     }
 }
 
-/// Nodes by the set of operations they want: a change of one operation visits the lists whose sets have it, and no node
-/// stands in two lists.
+/// Nodes by the set of operations that they want. A change of one operation visits the lists whose sets have it. No
+/// node stands in two lists.
 struct NodeLists: ~Copyable {
     private var lists = Pool<Pool<UInt32>>(capacity: 8)
     private(set) var count = 0
@@ -45,14 +46,14 @@ struct NodeLists: ~Copyable {
     @inline(__always)
     func node(_ operations: OperationSet, _ index: Int) -> UInt32 { lists[Int(operations.rawValue)][index] }
 
-    /// Adds a node; the place where it stands now.
+    /// Adds a node and returns its place.
     mutating func append(_ node: UInt32, _ operations: OperationSet) -> UInt32 {
         count += 1
         lists[Int(operations.rawValue)].append(node)
         return UInt32(lists[Int(operations.rawValue)].count - 1)
     }
 
-    /// Takes a node out; the one that moves to its place, if any does.
+    /// Removes a node and returns the node that moved to its place, if any.
     mutating func remove(at place: UInt32, _ operations: OperationSet) -> UInt32? {
         precondition(count > 0, "a node that stands in no list")
         count -= 1
