@@ -1,13 +1,13 @@
 import Bytes
 
-/// Values that claims must have where a token has them: what the operator decided (`{"iss": "https://…"}`).
+/// Values that the operator requires of claims, for tokens that have these claims (`{"iss": "https://…"}`).
 public struct ClaimExpectations: Sendable {
     public static let none = ClaimExpectations([:])
 
-    /// In the order of their names, which is the order in which the reference looks at claims.
+    /// Expected values in the order of their names, in which the reference checks claims.
     let expected: [(name: String, value: JSONScalar)]
 
-    /// `exp` and `iat` have their own rules, whatever is said of them here.
+    /// Creates expectations. Ignores values for `exp` and `iat`, which have their own rules.
     public init(_ values: [String: JSONScalar]) {
         expected = values.filter { $0.key != "exp" && $0.key != "iat" }
             .sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
@@ -35,7 +35,7 @@ public struct ClaimExpectations: Sendable {
     }
 }
 
-/// Why a text does not say what claims must be.
+/// Reason why a text does not say which values claims must have.
 public struct ClaimExpectationsError: Error, Sendable, CustomStringConvertible {
     let reason: ByteError
 

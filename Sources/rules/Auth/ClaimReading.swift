@@ -1,14 +1,13 @@
 import Bytes
 
-/// Looks through the claims of a token whose signature is good.
+/// Check of the claims of a token whose signature is valid.
 struct ClaimReading {
     private let expectations: ClaimExpectations
     private let now: Int64
     private var role: [UInt8]?
     private var subject: [UInt8] = []
     private(set) var expiry: Int64?
-    /// What is wrong with the claims that are looked at, by their names. A name that comes again counts as its last
-    /// value, as it does in PostgreSQL.
+    /// Faults of the checked claims, by name. If a name occurs twice, its last value counts, as in PostgreSQL.
     private var faults: [(name: String, fault: TokenError)] = []
 
     init(_ expectations: ClaimExpectations, now: Int64) {
@@ -16,7 +15,7 @@ struct ClaimReading {
         self.now = now
     }
 
-    /// Whether the bytes are a JSON object at all.
+    /// True if the bytes are a JSON object.
     static func isObject(_ claims: RawSpan) -> Bool {
         do throws(ByteError) {
             var scanner = JSONScanner(claims, maximumDepth: JSONScanner.deepest)
@@ -43,12 +42,12 @@ struct ClaimReading {
         } catch {
             throw .malformed
         }
-        // The reference looks at claims in the order of their names and stops at the first fault.
+        // The reference checks claims in the order of their names and stops at the first fault.
         let first = faults.min { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
         if let first { throw first.fault }
     }
 
-    /// A value is nil when it is an array or an object.
+    /// Takes one claim. Its value is nil if it is an array or an object.
     private mutating func take(_ name: String, _ value: JSONScalar?) {
         faults.removeAll { $0.name == name }
         switch name {
@@ -72,7 +71,8 @@ struct ClaimReading {
         if expiry <= now { faults.append(("exp", .expired(secondsAgo: now.subtractingClamped(expiry)))) }
     }
 
-    /// RFC 7519 §4.1.5: before that moment the token must not be accepted. It has the leeway of `exp`, which is none.
+    /// Checks `nbf`: before that moment the token must not be accepted (RFC 7519 §4.1.5). As for `exp`, there is no
+    /// leeway.
     private mutating func takeStart(_ value: JSONScalar?) {
         guard let start = value?.roundedSeconds else { return faults.append(("nbf", .claimRefused)) }
         if start > now { faults.append(("nbf", .early(seconds: start.subtractingClamped(now)))) }
@@ -83,7 +83,7 @@ struct ClaimReading {
         if value != expected.value { faults.append((name, .claimRefused)) }
     }
 
-    /// A subject that C would cut short could be somebody else's.
+    /// Takes the subject. C would cut a subject at a NUL, and the rest could be another user's id.
     private mutating func takeSubject(_ value: JSONScalar?) {
         subject = text(value) ?? []
         if subject.contains(0) { faults.append(("sub", .claimRefused)) }
@@ -96,7 +96,7 @@ struct ClaimReading {
         return Array(text.utf8)
     }
 
-    /// The claims, if those without which a token is of no use are there.
+    /// Returns the claims. Throws if a claim is missing without which a token is useless.
     func claims(json: [UInt8], digest: TokenDigest) throws(TokenError) -> Claims {
         guard let role, let expiry, !role.isEmpty, !role.contains(0) else { throw .claimsMissing }
         return Claims(json: json, role: role, subject: subject, expiry: expiry, digest: digest)

@@ -1,15 +1,15 @@
 import Bytes
 
-/// What a good token says about its holder. The bytes are shared by everyone who came with the same token.
+/// Claims of a valid token about its holder. All clients that sent the same token share the bytes.
 public struct Claims: Sendable {
-    /// Later than any token means: what has no end, or one beyond the calendar, ends here (the last second of 9999).
+    /// Latest expiry of any token (the last second of 9999). A token without an end, or with a later one, ends then.
     public static let latestExpiry: Int64 = 253_402_300_799
 
-    /// Unix seconds.
+    /// End of the token in Unix seconds.
     public let expiry: Int64
 
     let digest: TokenDigest
-    /// The claims as they were sent, then role and subject with their escapes undone.
+    /// Claims as they were sent, followed by role and subject without escapes.
     private let storage: [UInt8]
     private let jsonCount: UInt32
     private let roleCount: UInt32
@@ -22,25 +22,25 @@ public struct Claims: Sendable {
         self.digest = digest
     }
 
-    /// All claims as the token had them: one JSON object.
+    /// All claims as in the token: one JSON object.
     public var json: RawSpan {
         @_lifetime(borrow self)
         get { bytes.extracting(0..<Int(jsonCount)) }
     }
 
-    /// The database role; never empty.
+    /// Database role; never empty.
     public var role: RawSpan {
         @_lifetime(borrow self)
         get { bytes.extracting(Int(jsonCount)..<Int(jsonCount) + Int(roleCount)) }
     }
 
-    /// `sub`, which is the user's id; empty when there is none.
+    /// User's id, from `sub`; empty if there is none.
     public var subject: RawSpan {
         @_lifetime(borrow self)
         get { bytes.extracting(Int(jsonCount) + Int(roleCount)..<storage.count) }
     }
 
-    /// The login's session, of a user of Supabase Auth; nil when there is none.
+    /// Id of the login session of a user of Supabase Auth; nil if there is none.
     public var sessionID: String? {
         var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
         do throws(ByteError) {
@@ -67,12 +67,12 @@ public struct Claims: Sendable {
         }
     }
 
-    /// Whether they came from this very token, so that one that is sent again need not be looked at.
+    /// True if the claims come from this very token, so that the same token need not be verified again.
     public func areFrom(_ token: RawSpan) -> Bool {
         TokenDigest(of: token) == digest
     }
 
-    /// The keys do not change, so time is all that a token once found good can fail by.
+    /// Throws if the token has expired. Keys do not change, so a token that was valid can fail only by time.
     public func check(at now: Int64) throws(TokenError) {
         guard expiry > now else { throw .expired(secondsAgo: now - expiry) }
     }

@@ -8,7 +8,7 @@ public enum JSONScalar: Sendable, Equatable {
     case bool(Bool)
     case null
 
-    /// The token that was just read, if it is such a value.
+    /// Creates the value of the token that the scanner has just read; nil if the token is no such value.
     init?(_ token: JSONToken, in scanner: borrowing JSONScanner) {
         switch token {
         case .string: self = .string(scanner.text)
@@ -38,7 +38,7 @@ public enum JSONScalar: Sendable, Equatable {
         }
     }
 
-    /// A moment in whole seconds: decimals are rounded, and what no calendar holds is brought to its edge.
+    /// Moment in whole seconds. Decimals are rounded, and those beyond the calendar are moved to its edge.
     var roundedSeconds: Int64? {
         switch self {
         case .integer(let seconds): seconds

@@ -2,8 +2,8 @@ import Bytes
 import Crypto
 
 extension JWKSet {
-    /// Reads a key set. A key that is for something else is passed over with a note; one that should work and cannot is an
-    /// error, since the operator would otherwise learn of it from users.
+    /// Reads a key set. Skips a key for another purpose, with a note. Throws for a key that should work but cannot,
+    /// because the operator would otherwise learn of it from users.
     public static func parse(
         _ bytes: RawSpan, maximumBytes: Int, maximumKeys: Int
     ) throws(JWKSetError) -> JWKSet {
@@ -60,7 +60,7 @@ extension JWKSet {
     }
 }
 
-/// One member of a key set, its texts by their names.
+/// One member of a key set: its texts by their names.
 private struct JWKEntry {
     enum Understood {
         case key(JWKSet.Key)
@@ -69,7 +69,7 @@ private struct JWKEntry {
 
     private var texts: [String: String] = [:]
 
-    /// The scanner stands behind the key's opening brace. Members that are no texts mean nothing to us.
+    /// Reads a key whose opening brace the scanner has just passed. Members that are no texts are ignored.
     init(_ scanner: inout JSONScanner) throws(ByteError) {
         while try scanner.next() == .name {
             let name = scanner.text
@@ -95,7 +95,7 @@ private struct JWKEntry {
         return .key(JWKSet.Key(id: id, material: material))
     }
 
-    /// Nil when the curve is not known.
+    /// Returns the key material; nil if the curve is not known.
     private func material(_ type: String, _ which: String) throws(JWKSetError) -> JWKSet.Material? {
         switch type {
         case "oct":

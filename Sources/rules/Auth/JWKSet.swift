@@ -1,7 +1,7 @@
 import Bytes
 import Crypto
 
-/// The keys that tokens may be signed with: a JSON Web Key Set (RFC 7517 §5), understood and checked.
+/// Keys with which tokens may be signed: a JSON Web Key Set (RFC 7517 §5), parsed and checked.
 public struct JWKSet: Sendable {
     enum Material: Sendable {
         case shared([UInt8])
@@ -16,12 +16,12 @@ public struct JWKSet: Sendable {
     public static let none = JWKSet(keys: [], notes: [])
 
     let keys: [Key]
-    /// Keys that were passed over and why, in sentences for the operator.
+    /// Skipped keys with the reasons, in sentences for the operator.
     public let notes: [String]
 
     public var count: Int { keys.count }
 
-    /// Of several keys with the same id and of the same kind, the first one counts.
+    /// Returns the public key with this id that fits the algorithm. Of several such keys, the first one counts.
     func publicKey(_ id: String?, for algorithm: SigningAlgorithm) -> PublicKey? {
         guard let id else { return nil }
         for key in keys where key.id == id {
@@ -42,15 +42,15 @@ public struct JWKSet: Sendable {
 extension JWKSet: CustomStringConvertible, CustomReflectable {
     public var description: String { "JWKSet of \(count) keys" }
 
-    /// It may hold secrets, so nothing of it is shown.
+    /// Mirror without children, because the set may hold secrets.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Why a text is not a set of keys. The words are for the operator.
+/// Reason why a text is not a set of keys, in words for the operator.
 public enum JWKSetError: Error, Sendable, Equatable {
     case tooLong(maximumBytes: Int)
     case tooManyKeys(maximum: Int)
-    /// Not JSON, or not `{"keys": [{…}]}`.
+    /// The text is not JSON, or not `{"keys": [{…}]}`.
     case shape(expected: String, offset: Int)
     case key(String, String)
 }

@@ -1,21 +1,21 @@
 import Bytes
 
-/// What an opaque API key (`sb_publishable_…`, `sb_secret_…`) stands for: the hub does itself what a gateway does before
-/// the reference.
+/// Meaning of an opaque API key (`sb_publishable_…`, `sb_secret_…`). The hub itself replaces the key, as a gateway in
+/// front of the reference does.
 public enum OpaqueKey: Sendable, Equatable {
-    /// Claims are made for it: the role and no end.
+    /// The hub makes claims for the key: the role, and no end.
     case role(String)
-    /// It is taken as if this token had been sent.
+    /// The hub treats the key as if the client had sent this token.
     case token(String)
 
-    /// A token has two dots, and no role that is granted to clients has any.
+    /// Creates a meaning. A text with a dot is a token, because no role that is granted to clients has a dot.
     public init(_ text: String) {
         self = text.utf8.contains(UInt8(ascii: ".")) ? .token(text) : .role(text)
     }
 
     public static let prefix: StaticString = "sb_"
 
-    /// Whether a text is such a key, known or not. As a channel's token it is passed over.
+    /// True if a text is an opaque key, known or not. Such a key is ignored as a channel's token.
     public static func isOne(_ text: RawSpan) -> Bool {
         let length = prefix.utf8CodeUnitCount
         return text.byteCount >= length && text.extracting(0..<length).equals(prefix)

@@ -1,12 +1,12 @@
 import Crypto
 
-/// The algorithms of JSON Web Signatures that are taken (RFC 7518 §3.1, RFC 8037 §3.1). Everything else, `none` and the
-/// PSS family among it, is not here and so cannot be chosen by a token.
+/// Accepted algorithms of JSON Web Signatures (RFC 7518 §3.1, RFC 8037 §3.1). A token can choose no other, such as
+/// `none` or the PSS family.
 enum SigningAlgorithm: Sendable, Equatable {
     case shared(HashAlgorithm)
     case rsa(HashAlgorithm)
     case elliptic(EllipticCurve)
-    /// Nil is either curve.
+    /// Nil means either curve.
     case edwards(EdwardsCurve?)
 
     init?(_ name: String) {
@@ -27,7 +27,7 @@ enum SigningAlgorithm: Sendable, Equatable {
         }
     }
 
-    /// RFC 7518 §3.4: each curve has its digest.
+    /// Digest of the algorithm. Each curve has its own (RFC 7518 §3.4).
     var hash: HashAlgorithm {
         switch self {
         case .shared(let hash), .rsa(let hash): hash
@@ -37,7 +37,7 @@ enum SigningAlgorithm: Sendable, Equatable {
         }
     }
 
-    /// Whether a public key may be used with it, so that no token chooses how a key is understood.
+    /// True if the algorithm takes this kind of public key, so that no token chooses how a key is interpreted.
     func fits(_ kind: PublicKey.Kind) -> Bool {
         switch (self, kind) {
         case (.rsa, .rsa): true

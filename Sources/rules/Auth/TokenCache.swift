@@ -1,15 +1,16 @@
 import Bytes
 
-/// A verifier that remembers the good tokens it saw last, so that the signature on a key that ten thousand clients share
-/// is checked once. One for each thread.
+/// Verifier that remembers recent valid tokens: the signature of an API key that ten thousand clients share is checked
+/// once. Each thread has its own.
 public struct TokenCache: ~Copyable {
     private let verifier: TokenVerifier
     private let capacity: Int
-    /// A token moves to the front when it is seen again; at the limit, what was not seen since the last time is dropped.
+    /// Tokens seen lately. A token that is seen again moves here. At the limit, tokens that were not seen since the
+    /// last limit are dropped.
     private var recent: [TokenDigest: Claims] = [:]
     private var older: [TokenDigest: Claims] = [:]
 
-    /// Remembers at least `capacity` of the last tokens, and at most twice as many.
+    /// Creates a cache that remembers at least `capacity` of the last tokens, and at most twice as many.
     public init(_ verifier: TokenVerifier, capacity: Int) {
         precondition(capacity > 0, "a cache has room")
         self.verifier = verifier
@@ -18,7 +19,8 @@ public struct TokenCache: ~Copyable {
 
     public var count: Int { recent.count + older.count }
 
-    /// As `TokenVerifier.verify`. What is refused is not remembered: nobody without a key can fill the cache.
+    /// Verifies like `TokenVerifier.verify`. Refused tokens are not remembered, so nobody without a key can fill the
+    /// cache.
     public mutating func verify(_ token: RawSpan, at now: Int64) throws(TokenError) -> Claims {
         try verifier.checkLength(token)
         let digest = TokenDigest(of: token)

@@ -1,7 +1,7 @@
 import Bytes
 import Crypto
 
-/// What a token is remembered by instead of its text: its SHA-256.
+/// SHA-256 of a token, by which the hub remembers the token without its text.
 struct TokenDigest: Sendable, Hashable {
     private let words: InlineArray<4, UInt64>
 
@@ -16,7 +16,7 @@ struct TokenDigest: Sendable, Hashable {
         left.words.indices.allSatisfy { left.words[$0] == right.words[$0] }
     }
 
-    /// Its bits are as good as random, so one word of them spreads as well as all.
+    /// Adds one word of the digest to the hash. The bits are as good as random, so all words would not spread better.
     func hash(into hasher: inout Hasher) {
         hasher.combine(words[0])
     }

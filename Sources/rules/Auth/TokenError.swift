@@ -1,26 +1,27 @@
-/// Why a token was refused. The texts are those of the reference, which clients and test suites compare.
+/// Reason why a token was refused. The texts are those of the reference, which clients and test suites compare.
 public enum TokenError: Error, Sendable, Equatable {
-    /// Three parts, or what is in them, are not those of a token.
+    /// The token does not have three parts, or the parts are malformed.
     case malformed
-    /// No key fits: an algorithm that is not taken, or a key that was not configured; then it is named.
+    /// No key fits: the algorithm is not accepted, or the key is not configured. In the second case, the key may be
+    /// named.
     case noKey(keyID: String?)
     case signature
     case expired(secondsAgo: Int64)
-    /// It is not valid before a later moment (`nbf`).
+    /// The token is not valid before a later moment (`nbf`).
     case early(seconds: Int64)
-    /// Its role is none that clients may have here.
+    /// Clients may not use the token's role here.
     case roleRefused
     /// A claim has a value that it must not have.
     case claimRefused
-    /// There is no `role` or no `exp`.
+    /// The token has no `role` or no `exp`.
     case claimsMissing
 }
 
 extension TokenError {
-    /// The answer to a WebSocket upgrade.
+    /// HTTP status that answers a WebSocket upgrade.
     public var upgradeStatus: Int { self == .claimRefused ? 500 : 401 }
 
-    /// The `error` in the body of that answer.
+    /// The `error` in the body of the answer to an upgrade.
     public var upgradeText: String {
         switch self {
         case .expired: "Token has expired"
@@ -55,7 +56,7 @@ extension TokenError {
         case .noKey(let keyID):
             let which = keyID.map { " for key ID (kid) \"\($0)\"" } ?? ""
             return "Failed to generate JWT signer\(which), check your JWT secret or JWKS configuration"
-        // What the reference has no words for, it prints as its own language shows it.
+        // The reference has no words for this error and prints it in the form of its own language.
         case .signature: return ":signature_error"
         case .claimRefused: return "The token's claims were refused"
         case .expired(let seconds): return "Token has expired \(seconds) seconds ago"

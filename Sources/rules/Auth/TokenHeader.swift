@@ -1,15 +1,15 @@
 import Bytes
 
-/// What a token says about its signature (RFC 7515 §4.1).
+/// Header of a token, which describes the signature (RFC 7515 §4.1).
 struct TokenHeader {
-    /// Nil for what is not taken, `none` among it.
+    /// Algorithm of the signature; nil if it is not accepted, such as `none`.
     let algorithm: SigningAlgorithm?
-    /// Nil when it is missing or no text.
+    /// Id of the key; nil if it is missing or not a text.
     let keyID: String?
-    /// Names extensions that whoever checks must understand; we know none.
+    /// True if the header names extensions that a verifier must understand. The hub understands none.
     let isCritical: Bool
 
-    /// Nil for what is not a JSON object.
+    /// Reads a header; nil if it is not a JSON object.
     init?(_ bytes: RawSpan) {
         var algorithm: SigningAlgorithm?
         var keyID: String?

@@ -1,13 +1,13 @@
 import Bytes
 
-/// A token's three parts, as text: what is signed, and what it is signed with.
+/// Text of a token in its three parts: the signed header and claims, and the signature.
 struct TokenText {
     private let bytes: [UInt8]
     private let firstDot: Int
     private let secondDot: Int
 
-    /// Undoes URI encoding and takes white space out, as the reference does before it looks at a token; nil when there
-    /// are not three parts.
+    /// Creates the text without URI encoding and white space, which the reference removes before it reads a token. Nil
+    /// if the encoding is malformed or there are not three parts.
     init?(_ token: RawSpan) {
         guard let bytes = Self.cleaned(token) else { return nil }
         var dots: [Int] = []

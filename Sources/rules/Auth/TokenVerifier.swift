@@ -1,9 +1,9 @@
 import Bytes
 import Crypto
 
-/// Checks tokens: their text in, claims or the reason of refusal out.
+/// Verifier that makes claims of a token's text, or gives the reason for refusing the token.
 ///
-/// It never changes; when keys do, a new one takes its place.
+/// A verifier never changes. When keys change, a new verifier replaces it.
 public struct TokenVerifier: Sendable {
     private enum OpaqueMeaning: Sendable {
         case claims(Claims)
@@ -16,7 +16,7 @@ public struct TokenVerifier: Sendable {
     private let opaqueKeys: [TokenDigest: OpaqueMeaning]
     private let maximumBytes: Int
 
-    /// Without a secret, tokens that are signed with one are refused. A longer token than `maximumBytes` is none.
+    /// Creates a verifier. Without `secret`, a shared key must be in `keys`. Refuses tokens longer than `maximumBytes`.
     public init(
         secret: String?, keys: JWKSet = .none, expectations: ClaimExpectations = .none,
         opaqueKeys: [String: OpaqueKey] = [:], maximumBytes: Int
@@ -53,21 +53,21 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    /// The claims of a good token at a moment in Unix seconds.
+    /// Returns the claims of a valid token. `now` is in Unix seconds.
     public func verify(_ token: RawSpan, at now: Int64) throws(TokenError) -> Claims {
         try checkLength(token)
         return try verify(token, TokenDigest(of: token), at: now)
     }
 
-    /// Signature and dates alone: what operators show need not say who they are.
+    /// Checks signature and dates alone. Tokens of operators need not say who their holders are.
     public func authenticate(_ token: RawSpan, at now: Int64) throws(TokenError) {
         try checkLength(token)
         _ = try signedClaims(token, at: now)
     }
 
-    /// Signature and dates; the role, if there is one.
+    /// Checks signature and dates, and returns the role if there is one.
     ///
-    /// - Parameter longest: how many seconds the token may still hold; nil where it need not end.
+    /// - Parameter longest: maximum number of seconds for which the token may still be valid; nil if it need not end.
     public func authenticatedRole(
         _ token: RawSpan, endingWithin longest: Int64? = nil, at now: Int64
     ) throws(TokenError) -> String? {
@@ -100,7 +100,8 @@ public struct TokenVerifier: Sendable {
         return try reading.claims(json: json, digest: digest)
     }
 
-    /// The steps and their order are the reference's, so that a token with two faults is refused for the same one.
+    /// Returns the signed claims. Steps and order are the reference's: a token with two faults is refused for the same
+    /// one.
     private func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
         guard let text = TokenText(token), let json = text.claims, let headerBytes = text.header else {
             throw .malformed
@@ -115,7 +116,7 @@ public struct TokenVerifier: Sendable {
     }
 
     private func checkSignature(of text: TokenText, _ header: TokenHeader) throws(TokenError) {
-        // RFC 7515 §4.1.11: what is marked as critical and not understood makes a token invalid.
+        // A critical extension that is not understood makes a token invalid (RFC 7515 §4.1.11).
         guard let algorithm = header.algorithm, !header.isCritical else { throw .noKey(keyID: nil) }
         if case .shared(let hash) = algorithm {
             let key = try sharedKey(header.keyID)
@@ -130,7 +131,7 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    /// Most tokens have a `kid` and are signed with the one secret all the same.
+    /// Returns the key for a shared signature. Most tokens have a `kid` and are signed with the one secret anyway.
     private func sharedKey(_ keyID: String?) throws(TokenError) -> [UInt8] {
         if let key = keys.sharedKey(keyID) { return key }
         guard !secret.isEmpty else { throw .noKey(keyID: nil) }
@@ -141,6 +142,6 @@ public struct TokenVerifier: Sendable {
 extension TokenVerifier: CustomStringConvertible, CustomReflectable {
     public var description: String { "TokenVerifier" }
 
-    /// It holds secrets, so nothing of it is shown.
+    /// Mirror without children, because the verifier holds secrets.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
