@@ -27,8 +27,8 @@ public struct PredicateIndex: ~Copyable {
     public enum Judged: Sendable, Hashable {
         /// The row after the change.
         case new
-        /// The row as it was. Of an update that does not say, nothing is known: who has to try it is asked, and nobody
-        /// else is met. An insert meets nobody.
+        /// The row before the change. If an update does not hold it, nothing is known: PostgreSQL must be asked about
+        /// each predicate that has to be evaluated, and no other node matches. An insert matches nothing.
         case old
         /// The known part of the row before the change, even if it is only the columns of the identity: an update that
         /// does not hold them left them as they were. An insert matches nothing.
