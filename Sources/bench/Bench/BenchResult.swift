@@ -1,11 +1,11 @@
-/// What a figure should reach.
+/// Value that a figure should reach.
 public enum Target: Sendable, Equatable {
     case ratioAtLeast(Double)
     case valueAtLeast(Double)
     case valueAtMost(Double)
 }
 
-/// One figure of a scenario, and what it was compared with in the same run.
+/// One figure of a scenario, with the baseline that was measured in the same run.
 public struct BenchResult: Sendable, Equatable {
     public struct Baseline: Sendable, Equatable {
         public var name: String
@@ -24,9 +24,9 @@ public struct BenchResult: Sendable, Equatable {
     public var values: Samples
     public var baseline: Baseline?
     public var target: Target?
-    /// Of times: the ratio is then turned over, so that more is always better.
+    /// True for times. The ratio is then inverted, so that more is always better.
     public var isLessBetter = false
-    /// A small run shows that the benchmark works; its figures say nothing.
+    /// False for a small run, which shows that the benchmark works. Its figures mean nothing.
     public var isJudged = true
 
     public init(
@@ -43,13 +43,13 @@ public struct BenchResult: Sendable, Equatable {
         self.isLessBetter = isLessBetter
     }
 
-    /// Ours divided by the baseline's (or the other way round), so that more than 1 is better than the baseline.
+    /// Figure divided by the baseline (or the inverse), so that more than 1 is better than the baseline.
     public var ratios: Samples? {
         baseline.map { isLessBetter ? $0.values.ratios(to: values) : values.ratios(to: $0.values) }
     }
     public var ratio: Double? { ratios?.median }
 
-    /// Nil where there is nothing to judge.
+    /// True if the target is reached; nil if there is nothing to judge.
     public var isReached: Bool? {
         guard isJudged, let target else { return nil }
         switch target {

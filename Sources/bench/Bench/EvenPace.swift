@@ -1,6 +1,6 @@
 import System
 
-/// A hundred calls a second at even moments; those that are late come at once.
+/// Pace of a hundred calls a second at even moments. Late calls follow at once.
 enum EvenPace {
     private static let intervalNanoseconds: UInt64 = 10_000_000
 

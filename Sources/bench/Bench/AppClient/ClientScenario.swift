@@ -4,7 +4,7 @@ import Synchronization
 import System
 import TidewireClient
 
-/// What the library for apps costs an app.
+/// Benchmark of what the library for apps costs an app.
 struct ClientScenario: Scenario {
     let name = "client"
     let summary = "The Swift client: reading rows, handing over batches, and memory of a query that is idle."
@@ -46,7 +46,7 @@ struct ClientScenario: Scenario {
     private func idle(_ settings: BenchSettings) throws -> BenchResult {
         let count = settings.isQuick ? 100 : 2000
         var bytes = Samples()
-        // All rounds' stay, or the allocator would have room for the next.
+        // The clients of all rounds are kept, or the allocator would reuse their room in the next round.
         var kept: [(Tidewire, [LiveChanges<BenchedExpense>.Iterator])] = []
         defer { for (tidewire, _) in kept { tidewire.signOut() } }
         for round in 0..<settings.rounds(usually: 5) {
@@ -78,15 +78,15 @@ extension PlayedServer {
     }
 }
 
-/// The same messages for an app with one query, and for a bare loop.
+/// Cases that give the same messages to an app with one query and to a bare loop.
 private enum Contest: Sendable {
     case rows
     case batches
 
-    /// So much is said before the app is waited for: less than what waits for it at most.
+    /// Number of messages that are sent before the app must have read them: fewer than the client queues at most.
     private static let portion = 2000
 
-    /// Nanoseconds a row, or batches a second: of the app, and of the loop.
+    /// Runs the app and the loop. Returns for each the nanoseconds per row, or the batches per second.
     func round(_ count: Int) async throws -> (live: Double, bare: Double) {
         let server = PlayedServer()
         let tidewire = server.client()
@@ -138,7 +138,8 @@ private enum Contest: Sendable {
     }
 }
 
-/// What was seen since it was made, in the order in which it was said.
+/// Count of the rows since its creation, with time and processor time. Checks that rows come in the order they were
+/// sent.
 private struct Stopwatch {
     private let began = Clock.monotonicNanoseconds()
     private let used = Clock.processNanoseconds()
@@ -156,7 +157,8 @@ private struct Stopwatch {
     }
 }
 
-/// Scenarios run on a thread of their own, and a client's queries are waited for.
+/// Runs asynchronous code and waits for its result: scenarios run on a thread of their own, a client's queries in
+/// tasks.
 private func waiting<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
     let answer = Mutex<Result<Value, any Error>?>(nil)
     let isThere = DispatchSemaphore(value: 0)

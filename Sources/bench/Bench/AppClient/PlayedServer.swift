@@ -2,8 +2,8 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// A server that lets everybody in and says what it is given: no sockets, and no more work than a few comparisons, so that what
-/// is measured is the client.
+/// Server that admits everybody and sends the given messages. It has no sockets and does no more than a few
+/// comparisons, so the benchmark measures the client.
 final class PlayedServer: Transport {
     private struct Channel {
         let topic: String
@@ -61,7 +61,8 @@ final class PlayedServer: Transport {
 
     // MARK: Rows
 
-    /// The next messages of the only channel, as the hub would write them: a row each, so many to a commit.
+    /// Returns the next messages of the only channel, as the hub would write them: one row each, `rowsInCommit` to a
+    /// commit.
     func messages(_ count: Int, rowsInCommit: Int) throws -> [String] {
         try state.withLock { state in
             guard state.channels.count == 1 else {
@@ -104,7 +105,7 @@ private struct PlayedConnection: TransportConnection {
     func close() {}
 }
 
-/// A row of nine columns, of the types that apps have.
+/// Row of nine columns, of the types that apps have.
 struct BenchedExpense: LiveRow {
     static let table = "expenses"
     let id: UUID
@@ -141,8 +142,8 @@ struct BenchedExpense: LiveRow {
     }
 }
 
-/// The same with what Foundation has, and in its favour: dates are left as text, and nothing is kept in order, told apart by
-/// queries or made good.
+/// Baseline with Foundation's decoder. The comparison favours it: dates stay text, and nothing is put in order, divided
+/// among queries or recovered.
 struct PlainFrame: Decodable {
     private struct Payload: Decodable {
         let data: Change

@@ -1,14 +1,14 @@
-/// The baseline of a fan-out: a bare loop of `send()` to as many sockets, read by the same clients.
+/// Baseline of a fan-out: a bare loop of `send()` to as many sockets, read by the same clients.
 public final class BareFanout {
-    /// What sending cost, without building or reading.
+    /// Cost of sending, without building messages or reading them.
     public struct Cost: Sendable, Equatable {
         public var deliveries: Int64
         public var processorNanoseconds: Int64
         public var nanoseconds: Int64
-        /// How often a socket had no room.
+        /// Number of times that a socket had no room.
         public var blocked: Int64
 
-        /// Of one processor that does nothing else.
+        /// Deliveries in one second of one processor that does nothing else.
         public var deliveriesPerProcessorSecond: Double { Double(deliveries) * 1e9 / Double(processorNanoseconds) }
     }
 
@@ -16,7 +16,7 @@ public final class BareFanout {
     private let fleet: LoadFleet
     private var next: Int64
 
-    /// Messages are numbered from `first`.
+    /// Starts the bare server and connects the clients. Messages are numbered from `first`.
     public convenience init(clients count: Int, first: Int64 = 1, errors: String? = nil) throws {
         try self.init(
             server: Dialogue(starting: LoadFleet.bareServerWords, errors: errors),
@@ -37,7 +37,8 @@ public final class BareFanout {
     public var serverProcessID: Int32? { server.processID }
     public var clientProcessIDs: [Int32] { fleet.processIDs }
 
-    /// Sends messages and waits for the clients to have all of them. `together` is how many one call sends.
+    /// Sends messages and waits until the clients have all of them. `together` is the number of messages that one call
+    /// sends.
     public func send(
         _ count: Int, together: Int = 1, template: String
     ) throws -> (cost: Cost, report: LoadReport) {

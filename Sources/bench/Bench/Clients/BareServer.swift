@@ -3,18 +3,18 @@ import Glibc
 import System
 import WebSocket
 
-/// The least that can send one message to many sockets: a loop of `send()`, the same bytes for all. It answers the upgrade
-/// and nothing else, looks at nothing that clients say and knows nobody. What a hub needs beyond this is its own cost.
+/// Smallest server that can send one message to many sockets: a loop of `send()`, the same bytes for all. It answers
+/// the upgrade, ignores everything that clients send, and knows no client. Everything beyond that is a hub's own cost.
 ///
-/// Told by lines, each answered with one line:
+/// The server obeys lines and answers each line with one line:
 ///
 ///     listen                                 → its port
 ///     ready COUNT                            waits until so many clients are connected
 ///     send COUNT TOGETHER FIRST TEMPLATE     sends COUNT messages, TOGETHER in one call per socket → what it cost
 ///     quit
 ///
-/// In the template, `{seq}` is the message's number and `{at}` the moment in Unix microseconds. If its first byte is below
-/// a space, its messages are binary ones.
+/// In the template, `{seq}` is the message's number and `{at}` the moment in Unix microseconds. If the template's first
+/// byte is below a space, its messages are binary.
 public struct BareServer: ~Copyable {
     private static let inputKey = UInt64.max
     private static let listenerKey = UInt64.max - 1
@@ -23,7 +23,7 @@ public struct BareServer: ~Copyable {
     private let output: Int32
     private let epoll: Epoll
     private var listener: Int32 = -1
-    /// Sockets whose request is not complete, and what they have said.
+    /// Sockets whose request is not complete, with the bytes received so far.
     private var asking: [Int32: [UInt8]] = [:]
     private var sockets: [Int32] = []
     private var awaited: Int?
@@ -57,7 +57,7 @@ public struct BareServer: ~Copyable {
                 answer(["connected": Int64(sockets.count)])
             }
         }
-        // Who hears that it is gone must not find it again.
+        // A client that notices the end of the server must not find the server again.
         if listener >= 0 { StreamSocket.close(listener) }
         for descriptor in sockets + asking.keys { StreamSocket.close(descriptor) }
     }
@@ -128,7 +128,7 @@ public struct BareServer: ~Copyable {
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
             + WebSocketHandshake.answer(toKey: Self.key(in: said)) + "\r\n\r\n"
         _ = ByteStream.write(Array(response.utf8), to: descriptor)
-        // What clients say from now on is of no interest, so nobody is woken for it.
+        // The server ignores what clients send from now on, so their bytes must not wake it.
         epoll.remove(descriptor)
         sockets.append(descriptor)
     }
@@ -162,7 +162,7 @@ public struct BareServer: ~Copyable {
         ])
     }
 
-    /// How often a socket had no room.
+    /// Sends the frames to all sockets. Returns how often a socket had no room.
     private func sendToAll(_ frames: borrowing ByteWriter) -> Int64 {
         // SAFETY: the kernel reads the writer's bytes inside the closure.
         unsafe frames.bytes.withUnsafeBytes { bytes in
@@ -187,7 +187,7 @@ public struct BareServer: ~Copyable {
     }
 }
 
-/// A change whose number and moment are filled in before it is sent.
+/// Change whose number and moment are filled in before it is sent.
 public struct ChangeTemplate: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
@@ -218,7 +218,8 @@ public struct ChangeTemplate: Sendable {
         self.pieces = pieces
     }
 
-    /// The hub's own message, with places for the number and the moment: clients have as much to do with it.
+    /// Returns the hub's own message, with places for the number and the moment. Clients then have as much work with
+    /// it.
     static func text(of message: String) -> String {
         var text = message
         for (name, place) in [("seq", "{seq}"), ("at", "{at}")] {

@@ -1,8 +1,8 @@
 import Bytes
 import Crypto
 
-/// A text that is a little different for each client: `{n}` is its number, `{n:12}` the same in twelve digits, `{n%10}` the
-/// rest of it by ten, `{n/6}` how many times six is in it, and `{token}` a token of its own, where it has one.
+/// Text that differs for each client. `{n}` is the client's number, `{n:12}` the number in twelve digits, `{n%10}` its
+/// remainder by ten, `{n/6}` its quotient by six. `{token}` is the client's own token, if there is one.
 public struct ClientText: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
@@ -19,7 +19,7 @@ public struct ClientText: Sendable {
         var rest = text[...]
         while let start = rest.firstIndex(of: "{") {
             let behind = rest.index(after: start)
-            // Whatever else begins so is JSON's own.
+            // Other braces are part of the JSON.
             guard let end = rest[behind...].firstIndex(of: "}"), let piece = Self.piece(rest[behind..<end]) else {
                 pieces.append(.literal(Array(rest[..<behind].utf8)))
                 rest = rest[behind...]
@@ -33,7 +33,7 @@ public struct ClientText: Sendable {
         self.pieces = pieces
     }
 
-    /// What stands between braces.
+    /// Returns the piece for the text between braces.
     private static func piece(_ inside: Substring) -> Piece? {
         if inside == "token" { return .token }
         guard inside.hasPrefix("n") else { return nil }
@@ -69,7 +69,7 @@ public struct ClientText: Sendable {
     }
 }
 
-/// How clients' tokens are made: claims that are a little different for each, and a secret.
+/// Rule for making clients' tokens: claims that differ for each client, and a secret.
 public struct ClientSignature: Sendable {
     let secret: [UInt8]
     let claims: ClientText

@@ -1,7 +1,7 @@
 import Bytes
 import System
 
-/// A worker process that is told what to do line by line, and answers each line with one.
+/// Worker process that takes commands as lines and answers each line with one line.
 public final class Dialogue {
     private let sending: Int32
     private let receiving: Int32
@@ -10,7 +10,7 @@ public final class Dialogue {
     private var buffered: [UInt8] = []
     private var isClosed = false
 
-    /// Starts this program with these words. What it complains of goes to the file `errors`.
+    /// Starts this program with these words. Its error output goes to the file `errors`.
     public init(starting words: [String], errors: String? = nil) throws {
         let (toWorker, fromWorker) = (try Pipe(), try Pipe())
         name = words.last ?? "worker"
@@ -24,7 +24,7 @@ public final class Dialogue {
             ends: .init(input: toWorker.reading, output: fromWorker.writing))
     }
 
-    /// A worker that is there already, such as a thread of a test's.
+    /// Uses a worker that runs already, such as a thread of a test.
     init(sending: Int32, receiving: Int32, name: String) {
         (self.sending, self.receiving, self.name) = (sending, receiving, name)
         process = nil
@@ -32,7 +32,7 @@ public final class Dialogue {
 
     deinit { close() }
 
-    /// The worker ends when nobody can tell it anything any more.
+    /// Ends the worker by closing its input.
     public func close() {
         guard !isClosed else { return }
         isClosed = true
@@ -50,7 +50,7 @@ public final class Dialogue {
         return try answer(to: line, milliseconds: milliseconds)
     }
 
-    /// For several workers at once: first tell all, then take the answers.
+    /// Sends a line without waiting for the answer. With several workers, first tell all, then take the answers.
     public func tell(_ line: String) throws {
         guard ByteStream.write(Array((line + "\n").utf8), to: sending) else {
             throw BenchFailure("\(name) is gone: \(ending)")
@@ -89,7 +89,7 @@ public final class Dialogue {
     }
 }
 
-/// The worker's side: lines in, lines out.
+/// Worker's side of a dialogue: reads its lines.
 struct LineReader {
     let descriptor: Int32
     private var buffered: [UInt8] = []
@@ -97,7 +97,7 @@ struct LineReader {
 
     init(_ descriptor: Int32) { self.descriptor = descriptor }
 
-    /// Takes in what is there, waiting if nothing is.
+    /// Reads the available bytes. Waits if there are none.
     mutating func fill() {
         let more = ByteStream.read(descriptor)
         isAtEnd = more.isEmpty

@@ -1,10 +1,10 @@
-/// How long things took, in microseconds, in buckets of 3 % or less: enough for every percentile, in little memory, and
-/// easily put together from several processes.
+/// Histogram of durations in microseconds, with buckets of 3 % or less. It gives every percentile with little memory,
+/// and several processes' histograms are easily added.
 public struct LatencyHistogram: Sendable, Equatable {
-    /// Below this each microsecond has a bucket; above, each doubling has as many.
+    /// Number of buckets for each doubling. Below this value each microsecond has a bucket.
     private static let steps = 32
     private static let stepBits = 5
-    /// Some 70 minutes; what takes longer counts as that.
+    /// Longest duration, some 70 minutes. Longer ones count as this.
     private static let longest: Int64 = 1 << 32
 
     private var buckets: [UInt64]
@@ -28,7 +28,7 @@ public struct LatencyHistogram: Sendable, Equatable {
         maximum = max(maximum, other.maximum)
     }
 
-    /// The time within which this share of all was done; nil when there was nothing.
+    /// Returns the time within which this share of all durations lies; nil if there are none.
     public func percentile(_ share: Double) -> Double? {
         guard count > 0 else { return nil }
         let rank = max(1, UInt64((share * Double(count)).rounded(.up)))
@@ -55,7 +55,7 @@ public struct LatencyHistogram: Sendable, Equatable {
 }
 
 extension LatencyHistogram {
-    /// `bucket:count` of all that are not empty, for one line between processes.
+    /// Maximum, then `bucket:count` of each bucket that is not empty, as one line between processes.
     var text: String {
         let filled = buckets.indices.filter { buckets[$0] > 0 }.map { "\($0):\(buckets[$0])" }
         return (["\(maximum)"] + filled).joined(separator: " ")

@@ -6,18 +6,18 @@ struct LoadClient {
 
     var descriptor: Int32
     var phase = Phase.connecting
-    /// What it waits for next, and how many it has.
+    /// Number of the next change that the client waits for.
     var nextSequence: Int64 = 0
-    /// From one of its changes to the next.
+    /// Distance between the numbers of two of the client's changes.
     var stride: Int64 = 1
     var received: Int64 = 0
     var expected: Int64 = 0
-    /// What its changes carry, if that is looked at.
+    /// Owner that the client's changes carry; nil if the owner is not checked.
     var owner: Int64?
     /// The beginning of a frame whose end has not come.
     var incomplete: [UInt8] = []
 
-    /// Whether it speaks in frames.
+    /// True if the client's WebSocket is open.
     var isOpen: Bool {
         switch phase {
         case .open, .joining, .subscribing, .subscribed: true

@@ -1,40 +1,42 @@
 import System
 
-/// What clients are told to do, one line each.
+/// Commands for the clients of a load generator, one line each.
 enum LoadCommand {
-    /// So many clients, numbered from `first`, connect to a path of a server.
+    /// Connects `count` clients, numbered from `first`, to a path of a server.
     case connect(SocketAddress, path: ClientText, first: Int, count: Int)
-    /// All clients join a topic and, if the payload binds changes, wait until they are subscribed.
+    /// Joins all clients to a topic. If the payload binds changes, waits until the clients are subscribed.
     case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
-    /// All clients are to receive changes numbered from `first`, so many each, which carry this `owner` if one is given. With
-    /// a stride, so many come in all, and of that many in a row one is for a client: the one whose rest by it is the
-    /// client's number's.
+    /// Makes each client expect `count` changes, numbered from `first`, which carry `owner` if it is given. With a
+    /// stride, `count` changes come in all, and of each `stride` in a row one is for a client: the one whose number has
+    /// the same remainder by the stride as the client's number.
     case expect(first: Int64, count: Int64, owner: ClientText?, stride: Int64)
-    /// From here on `{token}` stands for a token with these claims, signed with the secret.
+    /// Makes `{token}` stand for a token with these claims, signed with the secret.
     case sign(ClientSignature)
-    /// Waits until all have what they expect, or the first so many changes of it, then reports; or until the time is up.
+    /// Waits until all clients have the changes they expect, or the first `each` of them, or until the time is up. Then
+    /// reports.
     case await(milliseconds: Int, each: Int64?)
     case report
-    /// The first change that came since it was said what to expect.
+    /// Returns the first change that came since the last `expect`.
     case sample
-    /// Between two heartbeats of a client; 0 is never.
+    /// Sets the time between two heartbeats of a client; 0 is never.
     case heartbeat(seconds: Int)
-    /// So many handshakes and joins may be under way at the same time.
+    /// Sets how many handshakes and joins may be in progress at the same time.
     case window(Int)
-    /// Clients talk in the channels they have joined.
+    /// Makes clients send broadcasts in the channels that they have joined.
     case talk(Talk.Order)
-    /// What the presence keys of clients are: from here on their views are looked at.
+    /// Sets the presence keys of the clients. From then on their views of presence are checked.
     case watch(ClientText)
-    /// The first so many track a presence in the channel joined last, one by one or all together; done when all views are
-    /// equal and right.
+    /// Makes the first clients track a presence in the channel joined last, one by one or all together. Ends when all
+    /// views are equal and right.
     case track(Int, isTogether: Bool, payload: ClientText)
-    /// The last so many leave that channel; done when the others' views are.
+    /// Makes the last clients leave that channel. Ends when the views of the others are right.
     case depart(Int)
-    /// All sockets are closed without a word. What was expected still is.
+    /// Closes all sockets without a message. Expectations stay.
     case cut
-    /// All connect again, evenly over that time, and each joins as soon as it has; done when all are subscribed.
+    /// Connects all clients again, evenly over a time. Each joins as soon as it is connected. Ends when all are
+    /// subscribed.
     case back(LoadReturn)
-    /// From here on each client reads so many bytes in so many milliseconds; all there is with 0.
+    /// Makes each client read `bytes` bytes in `milliseconds`; with 0, all available bytes.
     case slow(bytes: Int, milliseconds: Int)
     case quit
 
@@ -84,7 +86,7 @@ enum LoadCommand {
         }
     }
 
-    /// PORT PATH FIRST COUNT. Always this machine: nobody else is to be flooded by a slip of the hand.
+    /// Parses PORT PATH FIRST COUNT. The server is always this machine, so that a mistake floods no other.
     private init?(connect words: [String]) {
         guard words.count == 4, let port = UInt16(words[0]), let first = Int(words[2]), let count = Int(words[3]),
             first >= 0, (0...LoadGenerator.maximumClients).contains(count), first < 1 << 32
@@ -92,7 +94,7 @@ enum LoadCommand {
         self = .connect(.loopback(port: port), path: ClientText(words[1]), first: first, count: count)
     }
 
-    /// COUNT one|all PAYLOAD
+    /// Parses COUNT one|all PAYLOAD.
     private init?(track words: [String]) {
         guard words.count == 3, let count = Int(words[0]), count >= 0, ["one", "all"].contains(words[1]) else {
             return nil

@@ -1,19 +1,19 @@
 import System
 
-/// Clients of one server, in as many processes as their number needs, told and asked as one.
+/// Clients of one server, in as many processes as their number needs, commanded together.
 public final class LoadFleet {
-    /// The words that make this program a process of clients, and a bare server.
+    /// Words that make this program a process of clients, and those that make it a bare server.
     public static let clientWords = ["clients"]
     public static let bareServerWords = ["bare-server"]
 
-    /// With room left below the limit of open files.
+    /// Clients in one process, which leaves room below the limit of open files.
     static let clientsPerProcess = 15_000
 
     private let workers: [Dialogue]
     public let count: Int
 
-    /// Starts the processes; nobody is connected yet. What they complain of goes to the file `errors`.
-    /// Clients that look at each other are all in one.
+    /// Starts the processes, without connecting clients. Their error output goes to the file `errors`. Clients that
+    /// observe each other must be in one process.
     public convenience init(clients count: Int, inOneProcess: Bool = false, errors: String? = nil) throws {
         let processes = inOneProcess ? 1 : max(1, (count + Self.clientsPerProcess - 1) / Self.clientsPerProcess)
         self.init(
@@ -28,15 +28,15 @@ public final class LoadFleet {
 
     public var processIDs: [Int32] { workers.compactMap(\.processID) }
 
-    /// From here on `{token}` stands for a token with these claims, in which `{n}` is a client's number.
+    /// Makes `{token}` stand for a token with these claims, in which `{n}` is a client's number.
     public func sign(secret: String, claims: String) throws {
         for worker in workers { try worker.ask("sign \(secret) \(claims)") }
     }
 
-    /// Connects all of them to a server of this machine. In the path, `{n}` is a client's number.
+    /// Connects all clients to a server of this machine. In the path, `{n}` is a client's number.
     public func connect(port: UInt16, path: String) throws {
         for (worker, share) in zip(workers, shares) {
-            // One after the other: together they would only wait for the same server.
+            // One process after the other: together they would only wait for the same server.
             let line = "connect \(port) \(path) \(share.lowerBound) \(share.count)"
             let connected = try worker.ask(line).numbers["connected"] ?? 0
             guard connected == share.count else {
@@ -49,8 +49,8 @@ public final class LoadFleet {
         workers.indices.map { count * $0 / workers.count..<count * ($0 + 1) / workers.count }
     }
 
-    /// All join, and are subscribed when this returns. In both, `{n}` is a client's number, `{n%K}` its rest by K and
-    /// `{n/K}` how often K is in it. Nanoseconds from the first one's asking to the last one's answer.
+    /// Joins all clients and returns when they are subscribed. In both texts, `{n}` is a client's number, `{n%K}` its
+    /// remainder by K, and `{n/K}` its quotient. Returns the nanoseconds from the first join to the last answer.
     @discardableResult
     public func join(topic: String, payload: String) throws -> Int64 {
         var longest: Int64 = 0
@@ -60,13 +60,13 @@ public final class LoadFleet {
         return longest
     }
 
-    /// So many handshakes and joins may be under way at the same time.
+    /// Sets how many handshakes and joins may be in progress at the same time.
     public func window(_ count: Int) throws {
         for worker in workers { try worker.ask("window \(count)") }
     }
 
-    /// They talk in the channels that they have joined; what they heard when all was said and the last of it has come, or
-    /// when it should have.
+    /// Makes clients send broadcasts in the channels that they have joined. Returns what they received, after the last
+    /// message has come or should have come.
     func talk(_ order: Talk.Order) throws -> LoadReport {
         precondition(workers.count == 1, "clients that hear each other are in one process")
         return try reports(order.line, milliseconds: order.milliseconds + Talk.patienceMilliseconds + 30_000)
@@ -74,10 +74,11 @@ public final class LoadFleet {
 
     // MARK: Coming back
 
-    /// Their sockets are gone, without a word.
+    /// Closes the clients' sockets without a message.
     func cut() throws { for worker in workers { try worker.ask("cut") } }
 
-    /// All come back, evenly over that time, and join; nanoseconds until the last of them is subscribed.
+    /// Connects and joins all clients again, evenly over a time. Returns the nanoseconds until the last one is
+    /// subscribed.
     func comeBack(
         port: UInt16, path: String, milliseconds: Int, topic: String, payload: String
     ) throws -> Int64 {
@@ -91,22 +92,22 @@ public final class LoadFleet {
         return longest
     }
 
-    /// From here on each reads so many bytes in so many milliseconds; all there is with 0.
+    /// Makes each client read `bytes` bytes in `milliseconds`; with 0, all available bytes.
     func readSlowly(bytes: Int, milliseconds: Int) throws {
         for worker in workers { try worker.ask("slow \(bytes) \(milliseconds)") }
     }
 
     // MARK: Presence
 
-    /// What their presence keys are: from here on their views are looked at.
+    /// Sets the presence keys of the clients. From then on their views of presence are checked.
     func watch(keys: String) throws { for worker in workers { try worker.ask("watch \(keys)") } }
 
-    /// The first so many track a presence, all together or each when everybody has seen the one before.
+    /// Makes the first clients track a presence: all together, or each after all clients have seen the one before.
     func track(_ count: Int, together: Bool, payload: String) throws -> PresenceOutcome {
         try presence("track \(count) \(together ? "all" : "one") \(payload)")
     }
 
-    /// The last so many leave.
+    /// Makes the last clients leave.
     func depart(_ count: Int) throws -> PresenceOutcome { try presence("depart \(count)") }
 
     private func presence(_ line: String) throws -> PresenceOutcome {
@@ -119,25 +120,25 @@ public final class LoadFleet {
         return outcome
     }
 
-    /// What every client is to receive from now on: so many changes, numbered from `first`; with an owner, those that
-    /// carry it.
-    /// With a stride, so many changes come in all, and of that many in a row one is for a client.
+    /// Sets what every client is to receive from now on: `count` changes, numbered from `first`, which carry `owner` if
+    /// it is given.
+    /// With a stride, `count` changes come in all, and of each `stride` in a row one is for a client.
     public func expect(first: Int64, each count: Int64, owner: String? = nil, stride: Int = 1) throws {
         let line = "expect \(first) \(count) \(owner ?? "-") \(stride)"
         for worker in workers { try worker.ask(line) }
     }
 
-    /// Waits until all have received what they expect; what they saw, complete or not when the time is up.
+    /// Waits until all clients have received what they expect, or until the time is up. Returns a report in both cases.
     public func awaitAll(milliseconds: Int) throws -> LoadReport {
         try reports("await \(milliseconds)", milliseconds: milliseconds + 30_000)
     }
 
-    /// Waits until all have the first so many of the changes that they expect.
+    /// Waits until all clients have the first `count` of the changes that they expect.
     public func await(each count: Int64, milliseconds: Int) throws -> LoadReport {
         try reports("await \(milliseconds) \(count)", milliseconds: milliseconds + 30_000)
     }
 
-    /// The first change that a client received since `expect`.
+    /// Returns the first change that a client received since `expect`.
     public func sample() throws -> String {
         for worker in workers {
             if let text = try worker.ask("sample").texts["sample"], !text.isEmpty { return text }

@@ -5,7 +5,7 @@ import WebSocket
 extension LoadGenerator {
     private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
     private static let keyAnswer = WebSocketHandshake.answer(toKey: key)
-    /// It hides nothing, so any will do.
+    /// Mask of all frames. It hides nothing, so any value will do.
     private static let mask: UInt32 = 0x5a3c_96f1
     private static let patience: Int32 = 5000
 
@@ -16,7 +16,7 @@ extension LoadGenerator {
         task = .connecting(server, path: path, next: 0, end: count)
     }
 
-    /// As many as may be under way at once.
+    /// Connects more clients, as many as may be in progress at once.
     mutating func connectMore(_ server: SocketAddress, _ path: ClientText, _ next: Int, _ end: Int) {
         var next = next
         while next < end, inFlight < window {
@@ -31,10 +31,10 @@ extension LoadGenerator {
         if next == end, inFlight == 0 { finish("connected", clients.count { $0.phase != .closed }) }
     }
 
-    /// A client that is new, or was cut.
+    /// Connects a client that is new, or whose socket was cut.
     mutating func connect(_ server: SocketAddress, _ index: Int) throws(SystemError) {
         let number = firstNumber + index
-        // 127.0.1.1 and on: each address has its own ports.
+        // From 127.0.1.1 on: each address has its own ports.
         let source = SocketAddress.loopback(number: 0x101 + UInt32(number / Self.clientsPerAddress), port: 0)
         let descriptor = try StreamSocket.connect(to: server, from: source)
         StreamSocket.prepare(descriptor, sendBuffer: nil)
@@ -48,7 +48,7 @@ extension LoadGenerator {
         inFlight += 1
     }
 
-    /// The connection stands: asks for a WebSocket.
+    /// Requests a WebSocket on a connection that has just been made.
     mutating func upgrade(_ index: Int) {
         guard let (server, path) = destination else { return }
         let descriptor = clients[index].descriptor
@@ -64,7 +64,7 @@ extension LoadGenerator {
                 + Self.key + "\r\nSec-WebSocket-Version: 13\r\n\r\n")
         clients[index].phase = .upgrading
         transmit(index)
-        // What is readable from now on is all that matters.
+        // From now on only readable bytes matter.
         do throws(SystemError) {
             try epoll.change(descriptor, .readable, key: UInt64(index))
         } catch {
@@ -80,7 +80,7 @@ extension LoadGenerator {
         }
     }
 
-    /// Where the frames begin behind the answer to the upgrade; nil when its end has not come.
+    /// Returns the offset of the frames after the answer to the upgrade; nil if the answer is not complete.
     mutating func endOfUpgrade(_ index: Int, _ bytes: RawSpan) -> Int? {
         guard let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else { return nil }
         let head = bytes.extracting(0..<end).text
@@ -112,7 +112,7 @@ extension LoadGenerator {
         transmit(index)
     }
 
-    /// What was written to `message`.
+    /// Sends the content of `message`.
     mutating func sendMessage(_ index: Int, _ kind: MessageKind) {
         Self.write(kind, message, to: &outgoing)
         transmit(index)
@@ -129,7 +129,7 @@ extension LoadGenerator {
         transmit(index)
     }
 
-    /// There is nearly always room for it; if not, the server gets a moment to read.
+    /// Sends the content of `outgoing`. If there is no room, which is rare, the server gets a moment to read.
     private mutating func transmit(_ index: Int) {
         let descriptor = clients[index].descriptor
         let count = outgoing.count
@@ -150,7 +150,7 @@ extension LoadGenerator {
         }
     }
 
-    /// This client is gone; while something is asked of all, that is a failure.
+    /// Closes a client. During a task for all clients, its loss makes the task fail.
     mutating func lose(_ index: Int, _ reason: String) {
         guard clients[index].phase != .closed else { return }
         clients[index].phase = .closed
@@ -165,7 +165,7 @@ extension LoadGenerator {
 }
 
 extension String {
-    /// Whether one of the lines ends so.
+    /// True if one of the lines ends with the text.
     fileprivate func hasSuffixOfLine(_ text: String) -> Bool {
         split(whereSeparator: \.isNewline).contains { $0.hasSuffix(text) }
     }

@@ -1,12 +1,12 @@
 import Bytes
 
 extension LoadGenerator {
-    /// As many as may be under way at once.
+    /// Joins more clients, as many as may be in progress at once.
     mutating func joinMore(_ topic: ClientText, _ payload: ClientText, _ bindsChanges: Bool, _ next: Int) {
         var next = next
         while next < clients.count, inFlight < window {
             join(topic, payload, next)
-            // A client that is lost ends the task.
+            // The loss of a client ends the task.
             guard case .joining = task else { return }
             next += 1
         }
@@ -29,7 +29,7 @@ extension LoadGenerator {
         send(index, message)
     }
 
-    /// The server took the join.
+    /// Notes that the server accepted the join.
     mutating func joined(_ index: Int) {
         let bindsChanges: Bool
         switch task {
@@ -42,9 +42,9 @@ extension LoadGenerator {
         if !bindsChanges { inFlight -= 1 }
     }
 
-    /// Its changes come from now on.
+    /// Notes that the client's changes come from now on.
     mutating func subscribed(_ index: Int) {
-        // It may come before the reply only by mistake.
+        // The server would send this before the reply only by mistake.
         guard clients[index].phase == .subscribing else {
             if clients[index].phase == .joining { tally.malformed += 1 }
             return
@@ -56,7 +56,7 @@ extension LoadGenerator {
     mutating func refused(_ index: Int, _ text: RawSpan) {
         switch task {
         case .joining, .returning: fail("client \(firstNumber + index) was refused: " + text.text.prefix(400))
-        // Who has left is told that its channel is closed.
+        // A client that has left is told that its channel is closed.
         case .tracking where clients[index].phase == .open: break
         case .idle, .connecting, .awaiting, .talking, .tracking: tally.malformed += 1
         }

@@ -2,7 +2,7 @@ import Bytes
 import System
 import WebSocket
 
-/// What is being done with presences.
+/// Task of clients that track or leave a presence.
 struct PresenceTask {
     enum Deed {
         case tracking(ClientText)
@@ -10,10 +10,10 @@ struct PresenceTask {
     }
 
     let deed: Deed
-    /// Clients that do it, from the next one on.
+    /// Next client to act.
     var next: Int
     let end: Int
-    /// Each when all have seen the one before.
+    /// True if each client acts only after all clients have seen the one before.
     let isOneByOne: Bool
     let deadline: UInt64
 
@@ -24,7 +24,7 @@ struct PresenceTask {
 
 extension LoadGenerator {
     private static let presencePatience: UInt64 = 60_000_000_000
-    /// Messages that are sent before it is looked again what came in.
+    /// Number of messages that are sent before the loop reads what came in.
     private static let presenceStep = 64
 
     mutating func beginTracking(_ count: Int, _ isTogether: Bool, _ payload: ClientText) {

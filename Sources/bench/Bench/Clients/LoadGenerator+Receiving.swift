@@ -10,15 +10,15 @@ extension LoadGenerator {
         }
     }
 
-    /// Reads until nothing is left, and looks at every whole frame.
+    /// Reads until nothing is left, and takes every complete frame.
     private mutating func receive(_ index: Int, _ input: inout ByteWriter) {
         while clients[index].phase != .closed {
-            // What filled less than the room was all there was; the kernel says when there is more.
+            // A read that did not fill the room took all there was. The kernel reports when there is more.
             if read(index, Self.readBytes, &input) < Self.readBytes { return }
         }
     }
 
-    /// How much came of so many bytes.
+    /// Reads at most `most` bytes of a client. Returns how many came.
     @discardableResult
     mutating func read(_ index: Int, _ most: Int, _ input: inout ByteWriter) -> Int {
         let descriptor = clients[index].descriptor
@@ -93,7 +93,7 @@ extension LoadGenerator {
         case .joined: joined(index)
         case .subscribed: subscribed(index)
         case .presenceDiff where presence == nil:
-            // A bare server's: of interest only by its number.
+            // Only the number in a bare server's message matters.
             take(index, ServerMessage.numbered(text, &tally.hint), text, now)
         case .presenceState(let range): see(index, .state, text.extracting(range), now)
         case .presenceDiff(let range):

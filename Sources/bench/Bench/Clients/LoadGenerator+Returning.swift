@@ -1,17 +1,17 @@
 import Bytes
 import System
 
-/// How clients come back whose sockets were cut.
+/// Order for clients to return after their sockets were cut.
 struct LoadReturn {
     let server: SocketAddress
     let path: ClientText
     let nanoseconds: UInt64
     let topic: ClientText
     let payload: ClientText
-    /// The next to connect.
+    /// Next client to connect.
     var next = 0
 
-    /// PORT PATH MILLISECONDS TOPIC PAYLOAD
+    /// Parses PORT PATH MILLISECONDS TOPIC PAYLOAD.
     init?(words: [String]) {
         guard words.count == 5, let port = UInt16(words[0]), let milliseconds = UInt64(words[2]),
             milliseconds < 1 << 32
@@ -23,11 +23,11 @@ struct LoadReturn {
         payload = ClientText(words[4])
     }
 
-    /// When that one is to connect, from the beginning.
+    /// Returns the moment at which the client is to connect, in nanoseconds from the beginning.
     func due(_ index: Int, of count: Int) -> UInt64 { nanoseconds * UInt64(index) / UInt64(max(1, count)) }
 }
 
-/// When those read that are to be slow.
+/// Schedule for clients that are to read slowly.
 struct SlowReading {
     let bytes: Int
     let nanoseconds: UInt64
@@ -52,7 +52,7 @@ extension LoadGenerator {
         task = .returning(order)
     }
 
-    /// Those who are due, as many as may be under way at once.
+    /// Connects the clients that are due, as many as may be in progress at once.
     mutating func returnMore(_ order: LoadReturn) {
         var order = order
         let elapsed = Clock.monotonicNanoseconds() - begun

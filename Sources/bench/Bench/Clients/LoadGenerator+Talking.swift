@@ -3,7 +3,7 @@ import System
 import WebSocket
 
 extension LoadGenerator {
-    /// Messages that are said before it is looked again what came in.
+    /// Number of messages that are sent before the loop reads what came in.
     private static let sentences = 64
 
     mutating func begin(_ order: Talk.Order) {
@@ -27,13 +27,13 @@ extension LoadGenerator {
             say(turn)
             left -= 1
         }
-        // Those who answer have begun by now, and may wait for ever.
+        // Clients that answer have begun by now, and may wait for ever.
         guard talk?.nextDue == nil else { return }
         task = .awaiting(deadline: now + UInt64(Talk.patienceMilliseconds) * 1_000_000)
     }
 
     private mutating func say(_ turn: Talk.Turn) {
-        // Who has lost its connection is missed by those who would have heard it.
+        // The clients that would have received a lost client's message report it as missing.
         guard clients[turn.speaker].phase == .subscribed else { return }
         message.removeAll()
         talk?.append(turn, topics[turn.channel], number: firstNumber + turn.speaker, to: &message)

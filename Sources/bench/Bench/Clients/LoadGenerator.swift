@@ -2,19 +2,21 @@ import Bytes
 import System
 import WebSocket
 
-/// Thousands of clients of one server in one thread, told by lines what to do (`LoadCommand`). Each line is answered with
-/// one line when it is done.
+/// Thousands of clients of one server in one thread, commanded by lines (`LoadCommand`). Each line is answered with one
+/// line when its task is done.
 ///
-/// What is received is looked at as it comes: every change carries a number, the moment it was made and perhaps its
-/// owner (`"seq":7,"at":1767225600000000,"owner":3`), and each client counts what is missing, doubled or not its own.
+/// Changes are checked as they come. Every change carries a number, the moment at which it was made and perhaps its
+/// owner (`"seq":7,"at":1767225600000000,"owner":3`). Each client counts changes that are missing, doubled or not its
+/// own.
 public struct LoadGenerator: ~Copyable {
-    /// One table of descriptors may be limited to 20,000; for more clients there are more processes.
+    /// Maximum in one process, because one table of descriptors may be limited to 20,000. More clients need more
+    /// processes.
     public static let maximumClients = 19_000
-    /// Clients that share a source address, from which a port is left for each.
+    /// Number of clients that share a source address, each with a port of its own.
     static let clientsPerAddress = 10_000
-    /// Handshakes and joins that are under way at the same time, if nothing else is said.
+    /// Number of handshakes and joins that are in progress at the same time, unless a command changes it.
     static let usualWindow = 256
-    /// What one read takes; a longer message is refused.
+    /// Maximum bytes of one read; a longer message is refused.
     static let readBytes = 256 << 10
     private static let inputKey = UInt64.max
 
@@ -23,7 +25,7 @@ public struct LoadGenerator: ~Copyable {
         case connecting(SocketAddress, path: ClientText, next: Int, end: Int)
         case joining(topic: ClientText, payload: ClientText, bindsChanges: Bool, next: Int)
         case awaiting(deadline: UInt64)
-        /// Until all is said; then it is awaited.
+        /// Sending until all messages are sent; then they are awaited.
         case talking
         case tracking(PresenceTask)
         case returning(LoadReturn)
@@ -33,12 +35,12 @@ public struct LoadGenerator: ~Copyable {
     private let output: Int32
     let epoll: Epoll
     var clients: [LoadClient] = []
-    /// The number of the first one, among those of all processes.
+    /// Number of the first client, among the clients of all processes.
     var firstNumber = 0
     var task = Task.idle
     var inFlight = 0
     var window = LoadGenerator.usualWindow
-    /// What was joined, in order: the first one by the ref 1.
+    /// Joined topics in order. The first one has the ref 1.
     var topics: [ClientText] = []
     var talk: Talk?
     var presence: PresenceWatch?
@@ -48,12 +50,12 @@ public struct LoadGenerator: ~Copyable {
     var slow: SlowReading?
     private(set) var begun: UInt64 = 0
     private var isOver = false
-    /// What is sent, one frame or request at a time.
+    /// Buffer for sending, with one frame or request at a time.
     var outgoing = ByteWriter()
-    /// What the next frame carries.
+    /// Content of the next frame.
     var message = ByteWriter()
 
-    /// Does what the lines say until they end.
+    /// Obeys the lines of the input until they end.
     public static func run(input: Int32 = 0, output: Int32 = 1) throws {
         DescriptorTable.raiseLimit()
         var generator = try LoadGenerator(input: input, output: output)
@@ -145,7 +147,7 @@ public struct LoadGenerator: ~Copyable {
 
     func answer(_ answer: WorkerAnswer) { _ = ByteStream.write(answer.line, to: output) }
 
-    /// The task at hand is done.
+    /// Ends the current task with success.
     mutating func finish(_ name: String, _ count: Int) {
         task = .idle
         var done = WorkerAnswer()
@@ -154,14 +156,14 @@ public struct LoadGenerator: ~Copyable {
         answer(done)
     }
 
-    /// The task at hand cannot be done.
+    /// Ends the current task with a failure.
     mutating func fail(_ message: String) {
         if case .idle = task { return }
         task = .idle
         answer(WorkerAnswer(failure: message))
     }
 
-    /// Whatever no event brings about: more of the task at hand, its end, heartbeats.
+    /// Continues work that no event causes: more of the current task, its end, and heartbeats.
     private mutating func goOn() {
         switch task {
         case .idle: break
@@ -187,7 +189,7 @@ public struct LoadGenerator: ~Copyable {
     }
 }
 
-/// When which client says that it is there: all of them in turn, evenly, within so many seconds.
+/// Schedule of heartbeats: all clients in turn, evenly, within `seconds`.
 struct Heartbeats {
     private static let ticksPerSecond = 10
 

@@ -1,36 +1,37 @@
 import Bytes
 
-/// What the clients of one process saw since they were told what to expect. Of several processes it is added up.
+/// Report of the changes that the clients of one process received since the last `expect`. Reports of several processes
+/// are added.
 public struct LoadReport: Sendable, Equatable {
     /// Clients that are connected.
     public var connected: Int64 = 0
     /// Clients that the server closed, or that lost their connection.
     public var closed: Int64 = 0
     public var expected: Int64 = 0
-    /// Changes that came in their place.
+    /// Changes that came at their place in the order.
     public var received: Int64 = 0
     /// Changes that came again, or after a later one.
     public var doubled: Int64 = 0
-    /// Numbers that were passed over.
+    /// Numbers that were skipped.
     public var skipped: Int64 = 0
     /// Changes that were for others.
     public var foreign: Int64 = 0
-    /// Messages that are no changes as we know them, and frames that a server must not send.
+    /// Messages that are malformed changes, and frames that a server must not send.
     public var malformed: Int64 = 0
     public var bytes: Int64 = 0
     public var reads: Int64 = 0
     public var processorNanoseconds: Int64 = 0
-    /// Of the first and the last change that came, in Unix microseconds; 0 when none did.
+    /// Times of the first and the last change that came, in Unix microseconds; 0 without changes.
     public var firstMicroseconds: Int64 = 0
     public var lastMicroseconds: Int64 = 0
-    /// From the moment that a change carries to its arrival.
+    /// Times from the moment that a change carries to its arrival.
     public var latency = LatencyHistogram()
 
     public init() {}
 
     public var missing: Int64 { max(0, expected - received) }
 
-    /// Every change once, in order, and nothing else.
+    /// True if every change came once, in order, and nothing else came.
     public var isFaultless: Bool {
         received == expected && doubled == 0 && skipped == 0 && foreign == 0 && malformed == 0 && closed == 0
     }

@@ -1,9 +1,9 @@
 import System
 
-/// What the clients of one process have seen since they were told what to expect.
+/// Count of the changes that the clients of one process received since the last `expect`.
 struct LoadTally {
     private var isExpecting = false
-    /// What is waited for of each client, nil for all that it expects, and how many do not have it.
+    /// Number of changes to wait for of each client, nil for all expected ones; and the number of clients without them.
     private var goal: Int64?
     private var unsatisfied = 0
     private var figures = LoadReport()
@@ -11,22 +11,22 @@ struct LoadTally {
     var malformed: Int64 = 0
     var bytes: Int64 = 0
     var reads: Int64 = 0
-    /// The first change that came.
+    /// First change that came.
     var sample: [UInt8] = []
     var processorAtBegin: UInt64 = 0
-    /// Where in a change its numbers stand.
+    /// Offsets of the numbers in a change.
     var hint = Hint()
 
     init() {}
 
-    /// Of what these clients expect.
+    /// Creates a tally of the changes that these clients expect.
     init(_ clients: [LoadClient]) {
         isExpecting = true
         unsatisfied = clients.count { $0.expected > 0 }
         figures.expected = clients.reduce(0) { $0 + $1.expected }
     }
 
-    /// Of messages that are looked at elsewhere.
+    /// Creates a tally of messages that are checked elsewhere.
     init(expecting count: Int) {
         isExpecting = true
         unsatisfied = count
@@ -35,7 +35,7 @@ struct LoadTally {
 
     var isSatisfied: Bool { unsatisfied <= 0 }
 
-    /// The first so many changes of each, or all that are expected.
+    /// Waits for the first `count` changes of each client, or for all expected ones.
     mutating func await(_ count: Int64?, of clients: [LoadClient]) {
         goal = count
         unsatisfied = clients.count { $0.received < count ?? $0.expected }
@@ -61,7 +61,7 @@ struct LoadTally {
         if client.received == goal ?? client.expected { unsatisfied -= 1 }
     }
 
-    /// One that came in its place.
+    /// Counts a message that came at its place in the order.
     mutating func heard(_ now: Int64, sent: Int64? = nil) {
         if let sent { figures.latency.add(now - sent) }
         if figures.firstMicroseconds == 0 { figures.firstMicroseconds = now }

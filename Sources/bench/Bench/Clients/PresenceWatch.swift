@@ -1,13 +1,13 @@
 import Bytes
 
-/// What each of many clients sees of who is present, as sums: what came is added, what went is taken away, and a view is
-/// right when it has as many presences as there should be, of the keys that should be there.
+/// Views of presence that many clients have, as sums: a join is added, a leave is subtracted. A view is right if it has
+/// as many presences as it should, with the right keys.
 ///
-/// All members of a topic are told the same bytes, so what they say is worked out once and not once for each.
+/// All members of a topic receive the same bytes, so each message is parsed once and not once for each member.
 struct PresenceWatch {
     struct View: Equatable {
         var count: Int64 = 0
-        /// Sums of numbers made from keys, and from keys and refs.
+        /// Sums of numbers made from keys, and of numbers made from keys and refs.
         var keys: UInt64 = 0
         var presences: UInt64 = 0
 
@@ -33,13 +33,14 @@ struct PresenceWatch {
     private let keys: [UInt64]
     private var views: [View]
     private(set) var goal = View()
-    /// The first so many clients are looked at.
+    /// Number of clients, counted from the first, whose views are checked.
     private var watching: Int
     private(set) var unsettled = 0
     private var understood: [(kind: Kind, bytes: [UInt8], change: View)] = []
     private var oldest = 0
 
-    /// One read brings several messages, and the next client's brings the same.
+    /// Number of parsed messages that are kept. One read brings several messages, and the next client's read brings the
+    /// same.
     private static let remembered = 256
 
     init(_ text: ClientText, clients: Range<Int>) {
@@ -50,13 +51,13 @@ struct PresenceWatch {
 
     var isSettled: Bool { unsettled == 0 }
 
-    /// Of the views that are looked at, those that are not the same as the first.
+    /// Number of checked views that differ from the first one.
     var differing: Int {
         let first = views[0]
         return views[..<watching].count { $0 != first }
     }
 
-    // MARK: What should be seen
+    // MARK: Expected views
 
     mutating func expect(_ client: Int) {
         goal.count += 1
@@ -68,15 +69,15 @@ struct PresenceWatch {
         goal.keys &-= keys[client]
     }
 
-    /// After what is expected has changed.
+    /// Compares the views after the expected view has changed.
     mutating func settle(watching count: Int) {
         watching = count
         unsettled = views[..<count].count { !$0.isOfSameKeys(goal) }
     }
 
-    // MARK: What is seen
+    // MARK: Received messages
 
-    /// False when it cannot be read.
+    /// Applies a message to a client's view. Returns false if the message cannot be parsed.
     mutating func see(_ client: Int, _ kind: Kind, _ bytes: RawSpan) -> Bool {
         guard let change = change(kind, bytes) else { return false }
         let before = views[client].isOfSameKeys(goal)
@@ -129,7 +130,7 @@ struct PresenceWatch {
         return change
     }
 
-    /// `{"key":{"metas":[{"phx_ref":"…",…},…]},…}`
+    /// Reads `{"key":{"metas":[{"phx_ref":"…",…},…]},…}`.
     private static func presences(_ scanner: inout JSONScanner) throws(ByteError) -> View {
         var view = View()
         try expect(.beginObject, &scanner)
@@ -151,7 +152,7 @@ struct PresenceWatch {
         return view
     }
 
-    /// Of a meta whose brace was read; 0 when it has none.
+    /// Returns the ref of a meta whose brace was just read; 0 if it has none.
     private static func ref(_ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
         var ref: UInt64 = 0
         while try scanner.next() == .name {
@@ -166,7 +167,7 @@ struct PresenceWatch {
         guard try scanner.next() == token else { throw ByteError(expected: "a presence", offset: scanner.offset) }
     }
 
-    /// FNV-1a, stirred so that sums of such numbers do not meet by chance.
+    /// Returns an FNV-1a hash, mixed so that sums of such numbers do not collide by chance.
     private static func number(_ bytes: [UInt8]) -> UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
@@ -180,16 +181,16 @@ struct PresenceWatch {
     }
 }
 
-/// What came of tracking or leaving.
+/// Result of tracking or leaving.
 struct PresenceOutcome: Equatable {
-    /// Differences and states that came, to all clients together.
+    /// Differences and states that all clients together received.
     var messages: Int64
     var bytes: Int64
-    /// From the first one's asking until all views were right.
+    /// Nanoseconds from the first request until all views were right.
     var nanoseconds: Int64
-    /// Views that are not what they should be.
+    /// Views that are not right.
     var unsettled: Int64
-    /// Views that are not the same as the first.
+    /// Views that differ from the first one.
     var differing: Int64
     var malformed: Int64
     var closed: Int64

@@ -1,17 +1,17 @@
 import Bytes
 
-/// A frame of a server's (RFC 6455 §5.2), where it lies in what was received.
+/// Frame of a server (RFC 6455 §5.2), read in place from the received bytes.
 struct ServerFrame {
     enum Kind {
         case message, ping, pong, close
-        /// Masked, in fragments, or with bits that were not agreed on: ours sends none of these.
+        /// Frame that the hub never sends: masked, in fragments, or with bits that were not negotiated.
         case unexpected
     }
 
     let kind: Kind
     let payload: Range<Int>
 
-    /// Nil when its end has not come.
+    /// Parses the frame at `start`; nil if its end has not arrived.
     init?(_ bytes: RawSpan, at start: Int) {
         guard start + 2 <= bytes.byteCount else { return nil }
         let (first, second) = (bytes.byte(start), bytes.byte(start + 1))

@@ -1,30 +1,31 @@
 import Bytes
 
-/// Where the numbers of a change stood.
+/// Offsets of the numbers in the last change.
 struct Hint {
     fileprivate(set) var sequence = 0
     fileprivate(set) var moment = 0
-    /// Nil where changes have none.
+    /// Offset of the owner; nil if changes have none.
     fileprivate(set) var owner: Int? = 0
 }
 
-/// A server's message as a load generator looks at it: no further than it must.
+/// Server's message, parsed no further than a load generator needs.
 enum ServerMessage: Equatable {
-    /// Without the moment where that is no number.
+    /// Change; the moment is nil if it is not a number.
     case change(sequence: Int64, sentMicroseconds: Int64?, owner: Int64?)
     case joined
     case subscribed
-    /// Who is present, and who came and went: the object that says so lies here.
+    /// Presences, and those that came or went. The range is that of the JSON object in the message.
     case presenceState(Range<Int>)
     case presenceDiff(Range<Int>)
     /// A refusal, in the server's words.
     case refused
-    /// A reply to a heartbeat, or another message that means nothing here.
+    /// Reply to a heartbeat, or another message without meaning here.
     case other
     case malformed
 
-    /// `[join_ref, ref, topic, event, payload]` (version 2.0.0). `hint` remembers where the numbers stood in the last
-    /// change: in the next one they are there or near. A broadcast in binary form (its first byte is 4) is a change, too.
+    /// Parses `[join_ref, ref, topic, event, payload]` (version 2.0.0). `hint` holds the offsets of the numbers in the
+    /// last change: in the next one they are there or near. A broadcast in binary form (its first byte is 4) is a
+    /// change, too.
     init(_ text: RawSpan, hint: inout Hint) {
         if text.byteCount > 0, text.byte(0) == 4 {
             self = Self.numbered(text, &hint)
@@ -52,7 +53,7 @@ enum ServerMessage: Equatable {
         }
     }
 
-    /// Where the fourth element begins: the first three are texts or null.
+    /// Returns the offset of the fourth element. The first three are texts or null.
     private static func eventOffset(_ text: RawSpan) -> Int? {
         guard text.byteCount > 0, text.byte(0) == UInt8(ascii: "[") else { return nil }
         var commas = 0
@@ -86,7 +87,7 @@ enum ServerMessage: Equatable {
         return owner
     }
 
-    /// Whatever carries a number and a moment.
+    /// Returns a change from any message with a number and a moment.
     static func numbered(_ text: RawSpan, _ hint: inout Hint) -> ServerMessage {
         guard let sequence = number("\"seq\":", text, &hint.sequence), let sent = moment(text, &hint.moment) else {
             return .malformed
@@ -94,15 +95,15 @@ enum ServerMessage: Equatable {
         return .change(sequence: sequence, sentMicroseconds: sent, owner: nil)
     }
 
-    /// Nil where there is none; the inner nil where it is a text.
+    /// Returns the moment; nil if there is none, an inner nil if it is a text.
     private static func moment(_ text: RawSpan, _ hint: inout Int) -> Int64?? {
         if let number = number("\"at\":", text, &hint) { return number }
         let value = hint + 5
         return value < text.byteCount && text.byte(value) == UInt8(ascii: "\"") ? .some(nil) : nil
     }
 
-    /// The number behind a name. Looked for first where it was, then near there, then everywhere: it is the hub that is
-    /// measured, and not this.
+    /// Returns the number after a name. Searches first at the last offset, then near it, then everywhere: the benchmark
+    /// measures the hub, so this must be fast.
     private static func number(_ name: StaticString, _ text: RawSpan, _ hint: inout Int) -> Int64? {
         let found =
             text.has(name, at: hint)
@@ -113,7 +114,7 @@ enum ServerMessage: Equatable {
     }
 
     private static func reply(_ text: RawSpan, _ rest: RawSpan) -> ServerMessage {
-        // Ours are the only refs: a digit, twice, joins; a heartbeat's is "h".
+        // Only this generator's refs occur: a digit, twice, for joins; "h" for a heartbeat.
         guard text.byteCount > 9, text.byte(2) == text.byte(6), text.byte(2) &- 48 < 10, text.byte(1) == text.byte(5),
             text.byte(1) == UInt8(ascii: "\"")
         else { return .other }
@@ -137,7 +138,7 @@ extension RawSpan {
         return place + length <= byteCount && extracting(place..<place + length).equals(text)
     }
 
-    /// Where a text of one byte or more stands, at `start` or behind it.
+    /// Returns the first offset of the text at or after `start`. The text has at least two bytes.
     func firstOffset(of text: StaticString, from start: Int) -> Int? {
         let length = text.utf8CodeUnitCount
         // SAFETY: a static text lives as long as the program and has its first two bytes.
@@ -150,7 +151,7 @@ extension RawSpan {
         return nil
     }
 
-    /// The digits that stand here, with a sign before them perhaps.
+    /// Returns the whole number at an offset, which may have a minus sign.
     func wholeNumber(at start: Int) -> Int64? {
         var at = start
         let isNegative = at < byteCount && byte(at) == UInt8(ascii: "-")

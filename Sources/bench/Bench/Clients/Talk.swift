@@ -1,41 +1,41 @@
 import Bytes
 
-/// What clients say to each other by broadcasts, in the binary form in which JS and Swift push them, and what each is to
-/// hear of it.
+/// Broadcasts that clients send to each other, in the binary form in which JS and Swift clients push them, and the
+/// broadcasts that each client is to receive.
 ///
-/// Clients in a row share a channel. Every message carries who said it and in which channel, the how manieth it was and
-/// when it was due: so each client knows whether it is the next one of that speaker.
+/// Neighbouring clients share a channel. Every message carries its speaker, its channel, its number and the moment when
+/// it was due, so each client knows whether it is the speaker's next message.
 struct Talk {
     struct Order: Sendable, Equatable {
-        /// Of a message's payload.
+        /// Size of a message's payload.
         var bytes: Int
-        /// From a client's message in a channel to its next one there; 0: as soon as the last one has come back to it.
+        /// Time between two messages of a client in a channel; 0: the next one follows when the last one has come back.
         var intervalMicroseconds: Int
-        /// Of each client, in each channel.
+        /// Number of messages of each client in each channel.
         var count: Int
-        /// The first so many clients talk.
+        /// Number of clients that talk, counted from the first.
         var speakers: Int
-        /// How many clients share each of the channels, in the order in which they were joined.
+        /// Number of clients that share each of the channels, in the order in which the channels were joined.
         var groups: [Int]
     }
 
     static let saidKind: UInt8 = 3
     static let heardKind: UInt8 = 4
     private static let event: StaticString = "message"
-    /// How long is waited for what was said last.
+    /// Maximum time to wait for the last messages.
     static let patienceMilliseconds = 30_000
 
     let order: Order
-    /// Messages have numbers of their own in each talk, so that what comes too late is noticed.
+    /// Number of the first message. Each talk has its own numbers, so that late messages are noticed.
     let first: Int
-    /// Where each channel's speakers begin among those that a client hears.
+    /// Index of each channel's first speaker among the speakers that a client hears.
     private let offsets: [Int]
     private let width: Int
-    /// The number of the next message of each speaker that a client hears.
+    /// Number of the next message of each speaker, for each client that hears the speaker.
     private var next: [UInt32]
     private let filler: [UInt8]
     private let begin: UInt64
-    /// What the wall clock is ahead of the monotonic one.
+    /// Difference between the wall clock and the monotonic clock.
     private let epochMicroseconds: Int64
     private(set) var said = 0
 
@@ -56,13 +56,13 @@ struct Talk {
         epochMicroseconds = unixMicroseconds - Int64(monotonic / 1000)
     }
 
-    /// What all clients together are to hear.
+    /// Number of messages that all clients together are to receive.
     var expected: Int { order.speakers * order.count * order.groups.reduce(0, +) }
-    /// What all clients together say.
+    /// Number of messages that all clients together send.
     var total: Int { order.speakers * order.count * order.groups.count }
     var isAnswering: Bool { order.intervalMicroseconds == 0 }
 
-    // MARK: Saying
+    // MARK: Sending
 
     struct Turn {
         var speaker: Int
@@ -71,13 +71,14 @@ struct Talk {
         var dueMicroseconds: Int64
     }
 
-    /// When something is to be said next; nil when all has been, or is said when something is heard.
+    /// Time of the next message; nil if all are sent, or if the next one answers a received message.
     var nextDue: UInt64? {
         guard said < (isAnswering ? order.speakers * order.groups.count : total) else { return nil }
         return due(said)
     }
 
-    /// Spread evenly over the interval. Those who share a channel do not speak one behind the other: nobody would.
+    /// Returns the due time, spread evenly over the interval. Clients of one channel do not send one right after the
+    /// other, as real clients would not.
     private func due(_ place: Int) -> UInt64 {
         let each = order.speakers * order.groups.count
         return begin + UInt64(order.intervalMicroseconds) * 1000 * UInt64(place) / UInt64(each)
@@ -96,7 +97,7 @@ struct Talk {
             dueMicroseconds: isAnswering ? moment(now) : moment(due))
     }
 
-    /// What a speaker says when its own message has come back to it.
+    /// Returns a speaker's next message after its own message has come back.
     mutating func answer(to message: Message, at microseconds: Int64) -> Turn? {
         guard isAnswering, message.number + 1 < first + order.count else { return nil }
         said += 1
@@ -107,7 +108,7 @@ struct Talk {
 
     private func moment(_ nanoseconds: UInt64) -> Int64 { epochMicroseconds + Int64(nanoseconds / 1000) }
 
-    /// `3 · joinRefLen · refLen · topicLen · eventLen · metadataLen · encoding`, then all that.
+    /// Appends `3 · joinRefLen · refLen · topicLen · eventLen · metadataLen · encoding` and then these fields.
     func append(_ turn: Turn, _ topic: ClientText, number: Int, to writer: inout ByteWriter) {
         writer.append(Self.saidKind)
         writer.append(UInt8(1))
@@ -139,12 +140,12 @@ struct Talk {
         writer.append("\"}")
     }
 
-    // MARK: Hearing
+    // MARK: Receiving
 
     enum Verdict: Equatable {
         case inPlace(Message)
         case again
-        /// So many before it did not come.
+        /// Message after some missing ones, whose number is given.
         case passedOver(Int, Message)
         case foreign
         case malformed
@@ -157,7 +158,8 @@ struct Talk {
         var dueMicroseconds: Int64
     }
 
-    /// What a client hears. `topic` is written anew for each: the message must be for that, too.
+    /// Checks a message that a client received. `topic` is made anew for each client, because the message must have it,
+    /// too.
     mutating func hear(
         _ client: Int, _ bytes: RawSpan, topics: [ClientText], firstNumber: Int, scratch: inout ByteWriter
     ) -> Verdict {
@@ -184,7 +186,7 @@ struct Talk {
         return unsafe filler.span.bytes.extracting(0..<bytes.byteCount).equals(bytes)
     }
 
-    /// The message, and where its topic and its text lie.
+    /// Returns the message, and the ranges of its topic and its text.
     private static func read(_ bytes: RawSpan) -> (Message, topic: Range<Int>, text: Range<Int>)? {
         guard bytes.byteCount > 5, bytes.byte(0) == heardKind else { return nil }
         let topic = 5..<5 + Int(bytes.byte(1))
@@ -215,7 +217,7 @@ struct Talk {
 }
 
 extension Talk.Order {
-    /// BYTES INTERVAL COUNT SPEAKERS GROUP,GROUP…
+    /// Parses BYTES INTERVAL COUNT SPEAKERS GROUP,GROUP….
     init?(words: [String]) {
         guard words.count == 5 else { return nil }
         let numbers = words.prefix(4).compactMap { Int($0) }

@@ -1,26 +1,26 @@
 import System
 
-/// What somebody with the public key can do to a hub, each as far as it lets them.
+/// Attacks on a hub that are possible with the public key, each as far as the hub permits.
 enum Attack: String, CaseIterable {
-    /// Filters that take long to try on large rows: ten channels of 128.
+    /// Filters that take long to evaluate on large rows: ten channels of 128.
     case costlyFilters = "costly filters"
     /// Filters with very many values: sixty channels of 128 lists of 15.
     case longLists = "long lists"
     case halfMessages = "half messages"
     case halfRequests = "half requests"
-    /// Everything is asked for and nothing is read.
+    /// Clients that request everything and read nothing.
     case slowReaders = "slow readers"
-    /// Joins and leaves as fast as they are answered.
+    /// Joins and leaves as fast as the hub answers.
     case joins = "joins"
-    /// Talk in one channel as fast as it is taken.
+    /// Broadcasts in one channel as fast as the hub takes them.
     case talk = "talk"
-    /// Bytes that are no protocol, and connecting again.
+    /// Bytes of no protocol, with a new connection after each failure.
     case garbage = "garbage"
 
-    /// Who is not heard of does not read.
+    /// False for clients that do not read.
     var reads: Bool { self != .slowReaders }
 
-    /// What a socket sends when it has connected.
+    /// Returns the bytes that a socket sends when it has connected.
     func opening(_ number: Int, _ target: HostileTarget) -> [UInt8] {
         let upgrade = Array(
             """
@@ -37,7 +37,7 @@ enum Attack: String, CaseIterable {
         case .costlyFilters:
             return upgrade + joins(10) { channel in target.bindings(128) { Self.costly(number, channel * 128 + $0) } }
         case .longLists:
-            // As many values as a connection may have, and then more.
+            // As many values as a connection may have, and more.
             return upgrade + joins(60) { channel in target.bindings(128) { Self.long(channel * 128 + $0) } }
         case .halfMessages: return upgrade + Self.frameHead(4_900_000) + [UInt8](repeating: 0x20, count: 2_450_000)
         case .halfRequests:
@@ -52,7 +52,7 @@ enum Attack: String, CaseIterable {
         }
     }
 
-    /// What it goes on with, each time that all of the last has been taken.
+    /// Returns the next bytes, each time that the hub has taken all of the last.
     func next(_ round: Int, _ target: HostileTarget) -> [UInt8] {
         switch self {
         case .joins:
@@ -72,7 +72,7 @@ enum Attack: String, CaseIterable {
         (0..<count).flatMap { Self.frame(HostileTarget.join("realtime:hostile\($0)", bindings($0))) }
     }
 
-    /// No two are the same, so that each has to be tried.
+    /// Returns a filter. No two are the same, so that the hub has to evaluate each.
     private static func costly(_ number: Int, _ binding: Int) -> String {
         "or=(" + (0..<50).map { "title.like.%a%a%a%a%\(number)x\(binding)x\($0)" }.joined(separator: ",") + ")"
     }
@@ -83,7 +83,7 @@ enum Attack: String, CaseIterable {
 
     // MARK: Frames
 
-    /// Masked with nothing, which is as good as anything.
+    /// Returns a frame with a mask of zeros, which is as good as any.
     private static func frame(_ text: String) -> [UInt8] { frameHead(text.utf8.count) + Array(text.utf8) }
 
     private static func frameHead(_ count: Int) -> [UInt8] {
@@ -101,7 +101,7 @@ enum Attack: String, CaseIterable {
     }
 }
 
-/// Where an attack goes.
+/// Target of an attack.
 struct HostileTarget: Sendable {
     var port: UInt16
     var path: String

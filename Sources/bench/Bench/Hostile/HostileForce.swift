@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Sockets that attack a hub, on a thread of their own, which has what others leave of the processors: attackers bring
-/// their own. What the hub closes connects again after a second, as clients do.
+/// Sockets that attack a hub, on a thread of low priority: real attackers bring their own processors. A socket that the
+/// hub closes connects again after a second, as clients do.
 final class HostileForce {
     private static let tick: UInt64 = 2_000_000
     private static let patience: UInt64 = 1_000_000_000
@@ -37,7 +37,7 @@ final class HostileForce {
         }
     }
 
-    /// How much of the attack the hub took.
+    /// Number of bytes of the attack that the hub took.
     var sentBytes: Int { state.sent.load(ordering: .relaxed) }
 
     func stop() {
@@ -63,7 +63,7 @@ private struct HostileSocket {
         (self.attack, self.number, self.target) = (attack, number, target)
     }
 
-    /// Sends what is taken and reads what is there; false where it was closed.
+    /// Sends as much as the hub takes and reads what is there. Returns false if the socket was closed.
     mutating func work() -> Bool {
         guard let descriptor else { return open() }
         if attack.reads, !read(descriptor) { return end() }
@@ -90,7 +90,7 @@ private struct HostileSocket {
 
     private mutating func open() -> Bool {
         guard let made = try? StreamSocket.connect(to: .loopback(port: target.port)) else { return false }
-        // What waits to be sent waits on the attacker's machine.
+        // A small buffer: unsent bytes stay on the attacker's machine.
         StreamSocket.prepare(made, sendBuffer: Self.chunk)
         descriptor = made
         pending = attack.opening(number, target)

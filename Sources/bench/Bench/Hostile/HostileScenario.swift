@@ -1,7 +1,7 @@
 import Postgres
 import System
 
-/// What those who behave notice of those who do not.
+/// Benchmark of the effect that attackers have on well-behaved clients.
 struct HostileScenario: Scenario {
     let name = "hostile"
     let summary = "Latency and memory while 1, 10 and 100 clients with the public key do their worst."
@@ -61,7 +61,7 @@ private final class Siege {
         let quiet = try measure()
         let target = HostileTarget(port: hub.port, path: stage.path, token: stage.token, table: "hostile")
         let force = try HostileForce(attack, count: count, target)
-        // They connect and settle.
+        // The attackers connect and settle.
         Pause.milliseconds(1000)
         let (began, sent) = (Clock.monotonicNanoseconds(), force.sentBytes)
         let besieged: LatencyHistogram

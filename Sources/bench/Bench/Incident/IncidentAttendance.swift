@@ -1,12 +1,12 @@
 import Bytes
 import Change
 
-/// The ledger of the incident's log: clients who are there all the time, but for some who leave and come back each second, and
-/// how far all had come, twice a minute.
+/// Ledger of the incident's log. Most clients stay all the time; some leave and come back each second. Twice a minute
+/// the ledger notes the offset that all clients have reached.
 struct IncidentAttendance: ~Copyable {
     static let clients = 5000
     private static let leavingAtOnce = 10
-    /// A transaction is committed in each millisecond.
+    /// Number of transactions in a second: one is committed in each millisecond.
     private static let transactionsOfSecond = 1000
 
     struct Notes: ~Copyable {
@@ -14,11 +14,11 @@ struct IncidentAttendance: ~Copyable {
         var keys: [UInt64] = []
     }
 
-    /// By client: the number of its socket.
+    /// Number of each client's socket.
     private var sessions = (0..<UInt64(clients)).map { $0 << 10 }
     private var next = 0
 
-    /// What is noted before a transaction, if anything.
+    /// Returns the notes before a transaction, or nil if there are none.
     mutating func notes(before number: Int, of all: Int, at offset: UInt64, _ time: Int64) -> Notes? {
         guard number % Self.transactionsOfSecond == 0 else { return nil }
         var notes: [LedgerNote] = []

@@ -3,9 +3,9 @@ import Explaining
 import History
 import Postgres
 
-/// The catalog that a migration is tried on: the log's table, with a policy.
+/// Database for trying a migration: the log's table, with a policy.
 final class IncidentDatabase {
-    /// Of row 17.
+    /// Owner of row 17.
     static let owner = "00000000-0000-4000-8000-000000000017"
 
     let cluster: PrivateCluster
@@ -26,7 +26,7 @@ final class IncidentDatabase {
 
     func close() { cluster.stop() }
 
-    /// Who would see what is not finished, of all that there was.
+    /// Returns who would see unfinished orders under a changed policy, for the whole log.
     func answer(_ history: HistoryLog) throws -> WhatIfReport {
         let holder = try ExplainedHolder(claims: nil, role: "reader", subject: Self.owner)
         let settings = WhatIf.Settings(

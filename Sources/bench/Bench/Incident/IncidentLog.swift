@@ -4,7 +4,7 @@ import Diagnostics
 import EventLog
 import System
 
-/// A log of one table's rows, as ingest writes it, large enough that nobody wants to read all of it.
+/// Log of one table's rows, as ingest writes it, too large to be read completely for one question.
 struct IncidentLog {
     static let changesOfTransaction = 20
     static let versionsOfRow = 10
@@ -24,7 +24,8 @@ struct IncidentLog {
             Column(name: "version", typeOID: 23, typeName: "int4", isIdentity: true, isPrimaryKey: false),
         ])
 
-    /// Rows below half of them have all their versions in one place, the others theirs all over the log.
+    /// Returns row and version of a change. The lower half of the rows have all their versions in one place; the
+    /// versions of the others are spread over the log.
     private func row(of change: Int) -> (id: Int, version: Int) {
         let half = changes / 2
         guard change % 2 == 1 else {
@@ -37,7 +38,7 @@ struct IncidentLog {
         return (rows / 2 + place % spread, place / spread)
     }
 
-    /// A row with all its versions in one place, and one with versions all over.
+    /// Row with all its versions in one place, and below it one with versions spread over the log.
     var gathered: Int { rows / 4 }
     var scattered: Int { rows / 2 + rows / 4 }
 

@@ -5,10 +5,10 @@ import Postgres
 import Replication
 import System
 
-/// What a row costs without network and disk: a captured stream through decoder and assembler into the stored form, then
-/// each change read from that and its row written as JSON.
+/// Cost of a row without network and disk. A captured stream goes through decoder and assembler into the stored form.
+/// Then each change is read from that form, and its row is written as JSON.
 struct DecodeCost {
-    /// Small enough to stay in the processor's caches, where a row that was just received would be too.
+    /// Number of rows: few enough to stay in the processor's caches, where a row that was just received would be, too.
     static let rows = 4000
 
     private let stream: CapturedStream
@@ -21,7 +21,7 @@ struct DecodeCost {
 
     var wireBytesPerRow: Double { Double(stream.bytes) / Double(stream.rows) }
 
-    /// Nanoseconds of processor time a row, where its bytes are only copied, each by itself.
+    /// Returns the nanoseconds of processor time per row for copying its bytes one by one.
     func measureCopying(passes: Int) -> Double {
         var copy = ByteWriter(capacity: stream.bytes)
         stream.copy(to: &copy)
@@ -30,7 +30,7 @@ struct DecodeCost {
         return Double(Clock.threadNanoseconds() - began) / Double(stream.rows * passes)
     }
 
-    /// Nanoseconds of processor time a row, with and without JSON.
+    /// Returns the nanoseconds of processor time per row, with or without JSON.
     func measure(passes: Int, asJSON: Bool) throws -> Double {
         let sink = RenderingSink(asJSON: asJSON)
         var assembler = TransactionAssembler(spoolDirectory: spool) { _ in ["id"] }
@@ -45,10 +45,10 @@ struct DecodeCost {
     }
 }
 
-/// The messages of some whole transactions as they came over the wire.
+/// Messages of some whole transactions, as they came over the wire.
 private struct CapturedStream {
     private var content: [UInt8] = []
-    /// Where each message ends in `content`.
+    /// Offset of each message's end in `content`.
     private var ends: [Int] = []
     private(set) var rows = 0
     private(set) var bytes = 0
@@ -76,7 +76,7 @@ private struct CapturedStream {
         }
     }
 
-    /// True when there is enough and the last transaction is whole.
+    /// Adds a message. Returns true if there are enough rows and the last transaction is complete.
     private mutating func take(_ message: RawSpan, _ wanted: Int) throws -> Bool {
         var reader = ByteReader(message)
         guard try reader.uint8() == UInt8(ascii: "w") else { return false }
@@ -86,7 +86,7 @@ private struct CapturedStream {
         ends.append(self.content.count)
         if content.byte(0) == UInt8(ascii: "I") {
             rows += 1
-            // With the five bytes that PostgreSQL puts before every message.
+            // The size includes the five bytes that PostgreSQL puts before every message.
             bytes += message.byteCount + 5
         }
         return content.byte(0) == UInt8(ascii: "C") && rows >= wanted
@@ -109,7 +109,7 @@ private struct CapturedStream {
     }
 }
 
-/// Takes stored transactions as the log would and does with them what a socket loop will.
+/// Sink that takes stored transactions like the log, and processes them like a socket loop.
 private final class RenderingSink: TransactionSink {
     private let asJSON: Bool
     private var renderer: (fingerprint: UInt64, record: RecordJSON)?
@@ -133,7 +133,7 @@ private final class RenderingSink: TransactionSink {
         jsonBytes += output.count
     }
 
-    // `inout`, so that the class's exclusivity check is paid once a part.
+    // The parameter is `inout`, so that the class's exclusivity check is paid once a part.
     private static func render(_ payload: RawSpan, _ record: RecordJSON, to output: inout ByteWriter) throws -> Int {
         var part = try TransactionPart(payload)
         var rows = 0

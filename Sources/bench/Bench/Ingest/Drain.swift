@@ -3,21 +3,21 @@ import Embedded
 import Replication
 import System
 
-/// What one drain of a shape's WAL took.
+/// Cost of one drain of a shape's WAL.
 struct Drain: Sendable {
     var seconds: Double
     var clientSeconds: Double
     var serverSeconds: Double
-    /// Of the hub; not known of others.
+    /// Peak memory of the hub; nil for other programs.
     var peakBytes: Double?
 }
 
-/// Runs the programs that drain, each as a process of its own, measured from its start to its end.
+/// Runner of the draining programs, each in its own process, measured from its start to its end.
 struct Drains {
     let stage: IngestStage
     let place: Workplace
 
-    /// `pg_recvlogical` to nowhere, with the options that the hub gives to pgoutput and nothing that would hold it up.
+    /// Runs `pg_recvlogical` to nowhere, with the hub's options for pgoutput and with nothing that would slow it down.
     func baseline(_ shape: IngestShape, streaming: Bool) throws -> Drain {
         try stage.withSlot(shape) { slot, _ in
             let options = [
@@ -33,7 +33,7 @@ struct Drains {
         }
     }
 
-    /// The hub's whole path into an event log, which is then looked through.
+    /// Runs the hub's whole path into an event log, and then verifies the log.
     func hub(_ shape: IngestShape, streaming: Bool) throws -> Drain {
         try stage.withSlot(shape) { slot, position in
             place.remove("data")
@@ -64,7 +64,7 @@ struct Drains {
             let words = TextFile.read(place.path + "/\(name).out") ?? ""
             throw BenchFailure("\(name) did not come to the end: \(words.split(separator: "\n").last ?? "")")
         }
-        // The walsender ends a little after its client, and its time is known when it has.
+        // The walsender ends a little after its client. Only then is its time known.
         try stage.awaitNoWalsender()
         return Drain(
             seconds: Double(ended - began) / 1e9, clientSeconds: Double(process.usage.cpuNanoseconds) / 1e9,

@@ -5,8 +5,8 @@ import Ingest
 import Server
 import System
 
-/// Looks through a log that drained a shape: every row once, in whole transactions, offsets without a hole, and every
-/// checksum right. Otherwise the time it took is worth nothing.
+/// Verifier of a log that drained a shape: every row once, in whole transactions, offsets without a hole, and every
+/// checksum right. If one of these is wrong, the measured time is worthless.
 struct DrainVerifier {
     let shape: IngestShape
 
@@ -74,7 +74,7 @@ struct DrainVerifier {
     private func endTransaction(_ found: inout Found) throws {
         let rows = found.rows - found.rowsBefore
         found.rowsBefore = found.rows
-        // The marker stands in a transaction of its own.
+        // The marker row is alone in its transaction.
         if rows == 0 { return }
         guard rows == shape.rowsPerTransaction else { throw void("a transaction has \(rows) changes") }
         found.transactions += 1

@@ -7,7 +7,7 @@ import Replication
 import Server
 import System
 
-/// The hub's ingest in a process of its own: from a slot into an event log, to a position, and no further.
+/// The hub's ingest in its own process: from a slot into an event log, up to a position.
 public enum DrainWorker {
     public struct Order: Sendable {
         public var databaseURL: String
@@ -17,7 +17,7 @@ public enum DrainWorker {
         public var dataDirectory: String
         public var streaming: Bool
 
-        /// The subcommand of `tidewire bench` that takes the words after it.
+        /// Subcommand of `tidewire bench` that takes the words after it.
         public static let command = "drain"
 
         var words: [String] {
@@ -43,8 +43,8 @@ public enum DrainWorker {
         }
     }
 
-    /// A log that begins where the slot stands, as a hub has one when it is started again: making the first segment is
-    /// no part of draining.
+    /// Makes a log that begins at the slot's position, like that of a restarted hub. Making the first segment is not
+    /// part of a drain.
     static func makeLog(dataDirectory: String, source: UInt64, at position: LSN) throws {
         let path = IngestService.Settings.logDirectory(dataDirectory)
         var options = EventLogOptions(source: source)
@@ -53,7 +53,8 @@ public enum DrainWorker {
         try sink.begin(systemIdentifier: source, at: position)
     }
 
-    /// Returns the most memory that was resident, in KiB, once everything up to the position is durable and confirmed.
+    /// Drains until everything up to the position is durable and confirmed. Returns the maximum of resident memory in
+    /// KiB.
     public static func run(_ order: Order) throws -> Int {
         Log.shared.configure(level: .warning, format: .text)
         var settings = IngestService.Settings(

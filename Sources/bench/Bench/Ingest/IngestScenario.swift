@@ -1,6 +1,6 @@
 import Change
 
-/// From PostgreSQL's WAL to a durable event log, beside `pg_recvlogical` draining the same WAL to nowhere.
+/// Benchmark from PostgreSQL's WAL to a durable event log, beside `pg_recvlogical` that drains the same WAL to nowhere.
 struct IngestScenario: Scenario {
     let name = "ingest"
     let summary = "From WAL to a durable event log, beside pg_recvlogical to /dev/null."
@@ -45,19 +45,19 @@ struct IngestScenario: Scenario {
     }
 }
 
-/// One shape's figures, round by round.
+/// Figures of one shape, round by round.
 private struct ShapeSeries {
     let shape: IngestShape
     private var hub: [Drain] = []
     private var plain: [Drain] = []
-    /// Large transactions only: without streaming the server keeps the transaction to itself until it commits.
+    /// Drains of a large transaction without streaming: the server then keeps the transaction until it commits.
     private var unstreamed: [Drain] = []
 
     init(shape: IngestShape) { self.shape = shape }
 
     private var isLarge: Bool { shape.transactions == 1 }
 
-    /// In turns, and in the other order every other round.
+    /// Measures hub and baseline in turns, and in the other order every other round.
     mutating func measure(_ drains: Drains, hubFirst: Bool) throws {
         if hubFirst { hub.append(try drains.hub(shape, streaming: true)) }
         plain.append(try drains.baseline(shape, streaming: true))

@@ -1,16 +1,16 @@
-/// WAL of one shape: how it is made and what a log that drained it must hold.
+/// WAL of one shape: how to make it, and what a log that drained it must hold.
 struct IngestShape: Sendable {
     enum Kind: Sendable { case inserts, fullUpdates }
 
     let name: String
-    /// Its table, slot and the beginning of what belongs to it.
+    /// Name of the table, the slot and the publication, and beginning of the marker's name.
     let table: String
     let kind: Kind
     let rows: Int
     let rowsPerTransaction: Int
 
     var publication: String { table }
-    /// A table that gets one row when all is done.
+    /// Name of a table that gets one row at the end.
     var marker: String { table + "_done" }
     var transactions: Int { rows / rowsPerTransaction }
 
@@ -32,7 +32,7 @@ struct IngestShape: Sendable {
         ]
     }
 
-    /// Eight columns, some 270 bytes in a CopyData message: what `performance` figures of the project speak of.
+    /// Eight columns, some 270 bytes in a CopyData message. The project's `performance` figures refer to such rows.
     static let columns = """
         id bigint PRIMARY KEY, owner_id uuid, created_at timestamptz, amount numeric(12,2), is_settled boolean,
         status text, title text, details jsonb
@@ -43,10 +43,10 @@ struct IngestShape: Sendable {
             + (kind == .fullUpdates ? "FULL" : "DEFAULT")
     }
 
-    /// What must be there before the slot is made.
+    /// SQL that must run before the slot is made.
     var prepare: String? { kind == .fullUpdates ? insert("1", "\(rows)") : nil }
 
-    /// Makes the WAL, in a session whose commits do not wait for the disk one by one.
+    /// SQL that makes the WAL. It runs in a session whose commits do not wait for the disk.
     var load: String {
         let step = kind == .inserts ? insert("first", "last") : update("first", "last")
         return """

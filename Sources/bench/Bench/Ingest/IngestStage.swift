@@ -4,7 +4,7 @@ import Postgres
 import Replication
 import System
 
-/// A private PostgreSQL with the WAL of every shape in it, and slots that stand at its beginning.
+/// Private PostgreSQL with the WAL of every shape, and slots at its beginning.
 final class IngestStage {
     private static let drainSlot = "drain"
 
@@ -15,7 +15,7 @@ final class IngestStage {
 
     init(_ place: Workplace) throws {
         var options = PrivateCluster.Options()
-        // Durable as in production; only what would disturb a measurement now and then is put off.
+        // Durable as in production; only occasional disturbances are put off.
         options.settings = [
             "shared_buffers=512MB", "max_wal_size=16GB", "checkpoint_timeout=1h", "autovacuum=off",
             "logical_decoding_work_mem=64MB",
@@ -30,10 +30,10 @@ final class IngestStage {
 
     func close() { cluster.stop() }
 
-    /// Makes the shape's WAL, once, between its slot's position and the end that is noted.
+    /// Makes the shape's WAL, once, between its slot's position and the end that is noted here.
     func load(_ shape: IngestShape) throws {
         try connection.execute(shape.create)
-        // A publication of its own, so that who drains one shape is sent nothing of the next.
+        // A publication of its own, so that a drain of one shape receives nothing of the next.
         try connection.execute(
             "CREATE TABLE \(shape.marker) (at timestamptz);"
                 + "CREATE PUBLICATION \(shape.publication) FOR TABLE \(shape.table), \(shape.marker)")
@@ -46,14 +46,14 @@ final class IngestStage {
         let end = try connection.query("SELECT pg_current_wal_insert_lsn()").first?[0]
         guard let end = end.flatMap({ LSN($0) }) else { throw BenchFailure("no position in the WAL") }
         ends[shape.table] = end
-        // Something behind the end, so that whoever drains learns at once that it has been reached.
+        // A row after the end, so that a draining program learns at once that the end has been reached.
         try connection.execute("INSERT INTO \(shape.marker) VALUES (now())")
         try connection.execute("CHECKPOINT")
     }
 
     func end(of shape: IngestShape) -> LSN { ends[shape.table] ?? .zero }
 
-    /// Gives a slot that stands where the shape's WAL begins, for one drain.
+    /// Calls `body` with a slot for one drain, which stands where the shape's WAL begins.
     func withSlot<T>(_ shape: IngestShape, _ body: (_ slot: String, _ position: LSN) throws -> T) throws -> T {
         try connection.query(
             "SELECT pg_copy_logical_replication_slot($1, $2)", [shape.table, Self.drainSlot])
@@ -64,7 +64,7 @@ final class IngestStage {
         return try body(Self.drainSlot, position)
     }
 
-    /// The walsender may need a moment to notice that its client has gone.
+    /// Drops the slot. The walsender may need a moment to notice that its client has gone.
     private func dropSlot() {
         for _ in 0..<500 {
             if (try? connection.query("SELECT pg_drop_replication_slot($1)", [Self.drainSlot])) != nil { return }
@@ -75,19 +75,19 @@ final class IngestStage {
     func awaitNoWalsender() throws {
         let sql = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender'"
         for _ in 0..<500 where try !connection.query(sql).isEmpty { Pause.milliseconds(10) }
-        // It is out of the list a moment before it is gone.
+        // The walsender leaves the list a moment before it is gone.
         Pause.milliseconds(30)
     }
 
     var source: UInt64 { systemIdentifier }
 
-    /// Processor time of the server's processes that have ended: after a drain, its walsender's is among them.
+    /// Processor time of the server's ended processes. After a drain, the walsender is among them.
     var endedProcessesNanoseconds: UInt64 {
         guard let first = TextFile.read(cluster.directory + "/data/postmaster.pid")?.split(separator: "\n").first,
             let status = TextFile.read("/proc/\(first)/stat"), let name = status.lastIndex(of: ")")
         else { return 0 }
         let fields = status[name...].split(separator: " ")
-        // proc(5): cutime and cstime are fields 16 and 17, the name is field 2; in ticks of 10 ms.
+        // Fields 16 and 17 of proc(5) are cutime and cstime, in ticks of 10 ms; field 2 is the name.
         return fields[14...15].compactMap { UInt64($0) }.reduce(0, +) * 10_000_000
     }
 }

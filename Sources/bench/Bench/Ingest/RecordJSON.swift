@@ -2,15 +2,15 @@ import Bytes
 import Change
 import Replication
 
-/// Writes rows of one relation as JSON objects, as subscribers are sent them.
+/// Writer of one relation's rows as JSON objects, in the form that subscribers receive.
 struct RecordJSON {
     private struct Column {
-        /// Where its key ends in `keys`; it begins where the one before ends.
+        /// End of the column's key in `keys`. The key begins where the previous one ends.
         var keyEnd: Int
         var rendering: JSONRendering
     }
 
-    /// All keys, each with what stands before and behind it, made once for all rows.
+    /// All keys with the characters before and after them, made once for all rows.
     private let keys: [UInt8]
     private let columns: [Column]
 

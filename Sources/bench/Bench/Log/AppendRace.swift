@@ -3,14 +3,14 @@ import Diagnostics
 import EventLog
 import System
 
-/// One thing that makes batches of entries durable, for as long as it is let.
+/// Program under test that makes batches of entries durable.
 protocol Appender {
     /// Appends a batch and returns when it is durable.
     mutating func append(batch: Int) throws
 }
 
 extension Appender {
-    /// Entries a second, after a warm-up in which files reach their usual state.
+    /// Returns the entries per second, after a warm-up in which files reach their usual state.
     mutating func rate(batch: Int, seconds: Double) throws -> Double {
         _ = try count(batch: batch, seconds: seconds / 3)
         let (entries, spent) = try count(batch: batch, seconds: seconds)
@@ -29,7 +29,7 @@ extension Appender {
     }
 }
 
-/// The event log, as the hub writes it.
+/// Event log, as the hub writes it.
 struct LogAppender: Appender {
     private let writer: EventLogWriter
     private let payload: [UInt8]
@@ -68,7 +68,7 @@ struct SQLiteAppender: Appender {
     }
 }
 
-/// The disk alone: as many bytes as the log writes for a batch, and one fdatasync, in a file that is all there already.
+/// The disk alone: writes as many bytes as the log for a batch, and one fdatasync, into a preallocated file.
 struct DiskAppender: Appender {
     private static let fileBytes: UInt64 = 64 << 20
     private let file: any StorageFile

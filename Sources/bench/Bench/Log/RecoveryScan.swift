@@ -5,7 +5,7 @@ import EventLog
 import Glibc
 import System
 
-/// How fast a whole log is checked, beside reading the same files and doing nothing but one checksum over them.
+/// Speed of checking a whole log, beside one checksum over the same files.
 struct RecoveryScan {
     private let directory: DiskDirectory
     private let entries: Int
@@ -22,7 +22,7 @@ struct RecoveryScan {
         bytes = UInt64(entries * (payload.count + EntryHeader.byteCount))
     }
 
-    /// Bytes a second of the verifier that also runs at recovery.
+    /// Returns the bytes per second of the verifier that also runs at recovery.
     func verify() throws -> Double {
         let began = Clock.monotonicNanoseconds()
         let reports = try EventLogVerifier.verify(directory)
@@ -34,7 +34,8 @@ struct RecoveryScan {
         return Double(bytes) / spent
     }
 
-    /// Bytes a second of a plain checksum over the segments' files, read in blocks as large as the scan's.
+    /// Returns the bytes per second of a plain checksum over the segments' files, read in blocks as large as the
+    /// scan's.
     func plainChecksum() throws -> Double {
         var block = ByteWriter(capacity: Limits.logScanBytes)
         var crc: UInt32 = 0
@@ -60,7 +61,8 @@ struct RecoveryScan {
         return crc == 0 ? 0 : Double(total) / spent
     }
 
-    /// Lets the kernel forget the files' pages; only ours, so that nobody else on the machine pays.
+    /// Makes the kernel forget the pages of these files, and no others, so that other programs on the machine keep
+    /// theirs.
     func makeCold() throws {
         for segment in try EventLogReader.segments(in: directory) {
             // SAFETY: Swift passes a C string that lives for the call.
