@@ -2,7 +2,7 @@ import Glibc
 import Server
 import Settings
 
-/// What the figures were measured on.
+/// Machine on which the figures were measured.
 public enum Machine {
     public static func description(directory: String) -> String {
         let parts = [
@@ -17,7 +17,7 @@ public enum Machine {
         TextFile.read("/proc/sys/kernel/osrelease").map { String($0.prefix { !$0.isNewline }) } ?? "?"
     }
 
-    /// The last minute's: others who use the machine make the figures wander.
+    /// Load of the last minute: other programs on the machine make figures vary.
     private static var load: String {
         TextFile.read("/proc/loadavg").map { String($0.prefix { $0 != " " }) } ?? "?"
     }
@@ -26,7 +26,7 @@ public enum Machine {
         PostgresVersion.installed.map { "PostgreSQL \($0)" } ?? "no PostgreSQL"
     }
 
-    /// The kind of file system a path lies on: that of the longest mount point above it.
+    /// Returns the kind of file system of a path: that of the longest mount point above the path.
     static func fileSystem(of path: String) -> String {
         var best = (length: -1, kind: "?")
         for line in (TextFile.read("/proc/self/mounts") ?? "").split(separator: "\n") {

@@ -1,7 +1,7 @@
 import Embedded
 import System
 
-/// The version of the PostgreSQL that would be started.
+/// Version of the PostgreSQL that a scenario would start.
 enum PostgresVersion {
     static let installed: String? = {
         guard let binaries = try? PostgresBinaries.find(), let place = try? Workplace(below: "/var/tmp", for: "version")

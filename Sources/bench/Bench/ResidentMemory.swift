@@ -1,4 +1,4 @@
-/// Of this process.
+/// Resident memory of this process.
 enum ResidentMemory {
     static var bytes: Int {
         let line = TextFile.line("VmRSS:", in: "/proc/self/status") ?? ""

@@ -1,4 +1,4 @@
-/// What one thing measured, round by round.
+/// Measured values of one metric, one for each round.
 public struct Samples: Sendable, Equatable {
     public private(set) var values: [Double]
 
@@ -10,7 +10,7 @@ public struct Samples: Sendable, Equatable {
     public var minimum: Double { values.min() ?? .nan }
     public var maximum: Double { values.max() ?? .nan }
 
-    /// The middle one, or the mean of the two in the middle.
+    /// Middle value, or the mean of the two in the middle.
     public var median: Double {
         guard !values.isEmpty else { return .nan }
         let sorted = values.sorted()
@@ -18,8 +18,8 @@ public struct Samples: Sendable, Equatable {
         return sorted.count % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
     }
 
-    /// Round by round against another series of the same run. What disturbed the machine during a round disturbed both,
-    /// so the ratio of neighbours wanders less than either.
+    /// Returns the ratio to another series of the same run, round by round. A disturbance of the machine affects both
+    /// values of a round, so the ratio varies less than either.
     public func ratios(to baseline: Samples) -> Samples {
         precondition(count == baseline.count, "both are measured in every round")
         return Samples(zip(values, baseline.values).map { $0 / $1 })

@@ -1,9 +1,9 @@
-/// Something that is measured, the hub and its baseline in the same run.
+/// Benchmark that measures the hub and its baseline in the same run.
 public protocol Scenario: Sendable {
     var name: String { get }
-    /// One sentence, for lists.
+    /// One sentence for lists.
     var summary: String { get }
-    /// What is run, how, and against what: the reader of the figures must be able to judge them.
+    /// Description of the run, its method and its baseline, so that a reader can judge the figures.
     var discussion: String { get }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult]
@@ -17,17 +17,17 @@ public enum Scenarios {
     ]
 }
 
-/// How a benchmark is run.
+/// Settings of a benchmark run.
 public struct BenchSettings: Sendable {
-    /// Small enough for a smoke test.
+    /// True for a run that is small enough for a smoke test.
     public var isQuick = false
-    /// How often each thing is measured.
+    /// Number of rounds; nil for the scenario's usual number.
     public var rounds: Int?
-    /// Only cases whose name has this in it.
+    /// Text that the names of cases must contain; empty for all cases.
     public var only = ""
-    /// Where files go: a disk, as the hub's data would be.
+    /// Directory for files, on a disk as the hub's data would be.
     public var directory = "/var/tmp"
-    /// Told what is being done.
+    /// Receives a message about each step.
     public var progress: @Sendable (String) -> Void = { _ in }
 
     public init() {}
@@ -37,7 +37,7 @@ public struct BenchSettings: Sendable {
     func rounds(usually: Int) -> Int { rounds ?? (isQuick ? 2 : usually) }
 }
 
-/// Why there are no figures.
+/// Reason why there are no figures.
 public struct BenchFailure: Error, Sendable, CustomStringConvertible {
     public var message: String
     public var hint: String?

@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// A directory of the benchmark's own, gone when the benchmark ends.
+/// Directory of the benchmark's own, which is removed when the benchmark ends.
 final class Workplace: Sendable {
     let path: String
 
@@ -11,7 +11,7 @@ final class Workplace: Sendable {
         }
         path = directory + "/tidewire-\(purpose).\(getpid())"
         try Directories.make(path)
-        // PostgreSQL, which runs as another user when we are root, must be able to pass.
+        // PostgreSQL runs as another user if this process is root, and must be able to pass.
         // SAFETY: Swift passes a C string that lives for the call.
         _ = unsafe chmod(path, 0o711)
         let kind = Machine.fileSystem(of: path)
@@ -34,7 +34,7 @@ final class Workplace: Sendable {
     }
 }
 
-/// Small files of the kernel's, such as those in /proc.
+/// Reader of small files of the kernel, such as those in /proc.
 enum TextFile {
     static func read(_ path: String) -> String? {
         let parts = path.split(separator: "/")
@@ -49,7 +49,7 @@ enum TextFile {
         }
     }
 
-    /// The rest of the first line that begins with a word.
+    /// Returns the rest of the first line that begins with a word; nil if there is none.
     static func line(_ word: String, in path: String) -> String? {
         guard let text = read(path) else { return nil }
         for line in text.split(separator: "\n") where line.hasPrefix(word) {

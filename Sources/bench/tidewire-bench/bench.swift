@@ -2,7 +2,7 @@ import Bench
 import Console
 import Settings
 
-/// `tidewire bench`
+/// Command `tidewire bench`.
 struct BenchCommand: Command {
     let name = "bench"
     let summary = "Measure the hub on this machine, beside its baselines."
@@ -60,7 +60,7 @@ extension StandardStream {
     fileprivate func note(_ text: String) { try? write(Array("\(text) ...\n".utf8)) }
 }
 
-/// Figures for people, or for programs.
+/// Report of figures, for people or for programs.
 struct BenchReport {
     let isJSON: Bool
     let isQuick: Bool
@@ -151,7 +151,7 @@ struct BenchReport {
     }
 }
 
-/// Numbers with as many digits as say something.
+/// Texts of numbers, with as many digits as are meaningful.
 enum Figure {
     static func text(_ value: Double) -> String {
         guard value.isFinite else { return "-" }
@@ -177,7 +177,7 @@ enum Figure {
     }
 }
 
-/// What `bench ingest` runs as a process of its own; of use to nobody else, but hiding it would help nobody either.
+/// Command that `bench ingest` runs as a process of its own. It has no other use, but hiding it would help nobody.
 private struct DrainCommand: Command {
     let name = DrainWorker.Order.command
     let summary = "Used by ingest: drain a slot into an event log up to a position."
@@ -202,7 +202,7 @@ private struct DrainCommand: Command {
     }
 }
 
-/// What the scenarios with clients run as processes of their own. They can be talked to by hand, too.
+/// Command that the scenarios with clients run as processes of their own. People can use it by hand, too.
 private struct ClientsCommand: Command {
     let name = "clients"
     let summary = "Used by scenarios with clients: many clients of a server here, told by lines what to do."

@@ -2,10 +2,11 @@ import Console
 import Glibc
 import System
 
-// A reader that goes away is then an error of write(2), which ends a command quietly, instead of a signal.
+// If a reader goes away, write(2) then fails and the command ends quietly, without a signal.
 _ = signal(SIGPIPE, SIG_IGN)
 
-/// `tidewire bench` starts this program with the words that follow, so its manuals and complaints speak of that.
+/// Words of the command line after `tidewire`. `tidewire bench` starts this program, so manuals and errors name that
+/// command.
 let words = ["bench"] + OwnProgram.words
 
 exit(await Program(commands: [BenchCommand()]).run(words, Terminal.ofThisProcess()).rawValue)

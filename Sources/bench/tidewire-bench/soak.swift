@@ -2,7 +2,7 @@ import Bench
 import Console
 import Settings
 
-/// `tidewire bench soak`
+/// Command `tidewire bench soak`.
 struct SoakCommand: Command {
     let name = "soak"
     let summary =
@@ -58,7 +58,7 @@ extension Option {
     fileprivate static let soakDirectory = Option.value("dir", "DIR", "Where files go. Default: /var/tmp.")
 }
 
-/// A report for people, or for programs.
+/// Text of a report, for people or for programs.
 enum SoakText {
     static func lines(_ report: SoakReport, on terminal: Terminal) -> [String] {
         var faults = Table([.text("FAULT"), .number("TIMES")])

@@ -2,7 +2,7 @@ import Bench
 import Console
 import Settings
 
-/// `tidewire bench verify`
+/// Command `tidewire bench verify`.
 struct VerifyCommand: Command {
     let name = "verify"
     let summary = "Break everything around a hub for a while, and check that its clients miss nothing."
@@ -85,7 +85,7 @@ extension Option {
     fileprivate static let keep = Option.flag("keep", "Leave the directory with all logs.")
 }
 
-/// A report for people, or for programs.
+/// Text of a report, for people or for programs.
 enum VerifyText {
     static func lines(_ report: VerifyReport, on terminal: Terminal) -> [String] {
         var clients = Table([

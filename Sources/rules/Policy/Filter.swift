@@ -5,21 +5,21 @@ public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     case like, ilike, match, imatch
     case `is`, isdistinct
     // Operators for arrays, jsonb and ranges. PostgREST has them, the reference (Supabase Realtime) does not.
-    /// Contains, `@>`.
+    /// Contains the value, `@>`.
     case cs
-    /// Is contained, `<@`.
+    /// Is contained in the value, `<@`.
     case cd
-    /// Overlaps, `&&`.
+    /// Overlaps the value, `&&`.
     case ov
-    /// Strictly left of, `<<`.
+    /// Lies strictly left of the value, `<<`.
     case sl
-    /// Strictly right of, `>>`.
+    /// Lies strictly right of the value, `>>`.
     case sr
-    /// Does not extend to the right of, `&<`.
+    /// Does not extend to the right of the value, `&<`.
     case nxr
-    /// Does not extend to the left of, `&>`.
+    /// Does not extend to the left of the value, `&>`.
     case nxl
-    /// Is adjacent to, `-|-`.
+    /// Is adjacent to the value, `-|-`.
     case adj
 
     /// True if the operator's value is a literal of an array, a range or JSON. Commas in it do not end a condition.

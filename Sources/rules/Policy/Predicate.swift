@@ -143,7 +143,7 @@ public struct Predicate: Sendable, Hashable {
             case like
             /// ILIKE under C, where only the letters of ASCII have two cases.
             case likeFolded
-            /// ILIKE where ASCII is folded plainly. Values with other characters are left to PostgreSQL.
+            /// ILIKE where letters of ASCII fold as in C. Texts with other characters are left to PostgreSQL.
             case likeFoldedASCII
             case ask
             /// Question about a built-in operator of PostgreSQL that returns NULL for NULL.

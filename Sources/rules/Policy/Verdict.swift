@@ -1,7 +1,7 @@
 /// Answer of a predicate for a row: SQL's three values, two for what only PostgreSQL can tell, and one for an error.
 public enum Verdict: UInt8, Sendable {
     case no
-    /// NULL: no match.
+    /// The answer is NULL: no match.
     case unknown
     case yes
     /// Only PostgreSQL can tell: no, NULL or an error. The hub need not ask, because none of them is a match.
@@ -31,7 +31,7 @@ public enum Verdict: UInt8, Sendable {
 /// NULL AND an undecided part need not be asked: the result is never yes. Its negation may be yes.
 enum Truth: UInt8, Sendable {
     case no = 1
-    /// NULL.
+    /// The result is NULL.
     case unknown = 2
     case yes = 4
     /// PostgreSQL would fail.

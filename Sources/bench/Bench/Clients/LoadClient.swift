@@ -14,7 +14,7 @@ struct LoadClient {
     var expected: Int64 = 0
     /// Owner that the client's changes carry; nil if the owner is not checked.
     var owner: Int64?
-    /// The beginning of a frame whose end has not come.
+    /// Beginning of a frame whose end has not arrived.
     var incomplete: [UInt8] = []
 
     /// True if the client's WebSocket is open.

@@ -14,7 +14,7 @@ public struct LoadReport: Sendable, Equatable {
     public var doubled: Int64 = 0
     /// Numbers that were skipped.
     public var skipped: Int64 = 0
-    /// Changes that were for others.
+    /// Changes that were meant for other clients.
     public var foreign: Int64 = 0
     /// Messages that are malformed changes, and frames that a server must not send.
     public var malformed: Int64 = 0

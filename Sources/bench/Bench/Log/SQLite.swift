@@ -1,8 +1,8 @@
 import Bytes
 import Glibc
 
-/// SQLite as a log: WAL, `synchronous=FULL`, one transaction a batch. Found when it is wanted, so that the program does
-/// not depend on it.
+/// SQLite as a log: WAL, `synchronous=FULL`, one transaction a batch. The library is loaded when it is needed, so the
+/// program does not depend on SQLite.
 @safe
 final class SQLiteLog {
     private let library: SQLiteLibrary
@@ -17,7 +17,7 @@ final class SQLiteLog {
         guard code == 0 else { throw BenchFailure("SQLite cannot open \(path) (\(code))") }
         try run("PRAGMA journal_mode=WAL")
         try run("PRAGMA synchronous=FULL")
-        // Nobody else opens it: SQLite then keeps its index of the WAL in its own memory, which is faster.
+        // No other process opens the file: SQLite then keeps its index of the WAL in its own memory, which is faster.
         try run("PRAGMA locking_mode=EXCLUSIVE")
         try run("CREATE TABLE entry (offset INTEGER PRIMARY KEY, payload BLOB)")
         // SAFETY: the statement is finalised in `deinit`.
@@ -62,7 +62,7 @@ final class SQLiteLog {
     }
 }
 
-/// The few functions of libsqlite3 that are called. The library is never unloaded.
+/// Functions of libsqlite3 that the benchmark calls. The library is never unloaded.
 @safe
 struct SQLiteLibrary {
     typealias Text = UnsafePointer<CChar>
@@ -87,7 +87,7 @@ struct SQLiteLibrary {
     let reset: OnHandle
     let message: Message
 
-    /// Finds the library, or says how to install it.
+    /// Loads the library. If it is missing, the error says how to install it.
     init() throws {
         // SAFETY: the handle is never closed, so its functions stay; each type above is its function's in sqlite3.h,
         // with pointers that we never follow as opaque ones.

@@ -4,7 +4,7 @@ import Matching
 import Policy
 import System
 
-/// The deliveries of a run: how many, and a sum that is another when another subscriber was met.
+/// Deliveries of a run: their number, and a sum that differs if another subscriber is matched.
 struct Deliveries: Equatable {
     var count = 0
     var sum: UInt64 = 0
@@ -16,7 +16,7 @@ struct Deliveries: Equatable {
     }
 }
 
-/// The predicate index, walked as a socket loop walks it.
+/// Runner of the predicate index, used as a socket loop uses it.
 struct IndexRunner: ~Copyable {
     private var index = PredicateIndex(maximumRelations: 64)
     private var batch = MatchBatch()
@@ -71,7 +71,7 @@ struct IndexRunner: ~Copyable {
     }
 }
 
-/// A way to find who wants a change that looks at one after the other.
+/// Baseline that finds the subscribers of one change after the other.
 protocol ChangeRunner {
     func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws
 }
@@ -92,7 +92,7 @@ extension ChangeRunner {
     }
 }
 
-/// Every predicate held against every row, which is found in place once.
+/// Linear scan: evaluates every predicate on every row, whose values are located once.
 struct LinearRunner: ChangeRunner {
     let predicates: [Predicate]
 
@@ -106,7 +106,7 @@ struct LinearRunner: ChangeRunner {
     }
 }
 
-/// The barest scan there is: one column's bytes against the bytes of all filters, no types, no operators.
+/// Simplest possible scan: compares one column's bytes with the bytes of all filters, without types and operators.
 struct BytesRunner: ChangeRunner {
     let column: Int
     private var values: [UInt8] = []
@@ -138,7 +138,7 @@ struct BytesRunner: ChangeRunner {
     }
 }
 
-/// What one would write first: the column's value as a string, in a dictionary of those who wait for it.
+/// Obvious first implementation: the column's value as a string, looked up in a dictionary of waiting subscribers.
 struct DictionaryRunner: ChangeRunner {
     let column: Int
     private var members: [String: [UInt32]] = [:]
@@ -161,7 +161,7 @@ struct DictionaryRunner: ChangeRunner {
 }
 
 enum RowPlaces {
-    /// Where the values of a new row stand in the change's images.
+    /// Returns the places of a new row's values in the change's images.
     static func find(_ change: borrowing Change) throws -> [ColumnPlace] {
         var places = [ColumnPlace](repeating: .absent, count: MatchShape.facts.count)
         guard var columns = change.new?.columns() else { return places }

@@ -1,7 +1,7 @@
 import Policy
 import System
 
-/// Which subscriptions want a change: the predicate index beside trying all of them.
+/// Benchmark of finding the subscriptions that want a change: the predicate index beside trying all of them.
 struct MatchScenario: Scenario {
     let name = "match"
     let summary = "Finding the subscribers of a change among 1, 1,000 and 100,000 distinct filters."
@@ -33,7 +33,7 @@ struct MatchScenario: Scenario {
     }
 }
 
-/// Equality filters on one column, by their number.
+/// Race with equality filters on one column, for several numbers of filters.
 private struct EqualityRace: ~Copyable {
     private let column: MatchShape.Filtered
     private let most: Int
@@ -44,10 +44,10 @@ private struct EqualityRace: ~Copyable {
     private let linear: LinearRunner
     private let bytes: BytesRunner
     private let dictionary: DictionaryRunner
-    /// A scan takes its time.
+    /// Number of changes for scans, which are slow.
     private let scanned: Int
 
-    /// So many filters, changes that each meet one of them, and how fast that was.
+    /// Index with some filters, changes that each match one of them, and the times of the runs.
     struct Entry: ~Copyable {
         var index = IndexRunner()
         let changes: MatchChanges
@@ -103,7 +103,7 @@ private struct EqualityRace: ~Copyable {
         return results(scan, plain, naive)
     }
 
-    /// Changes a second of a scan over the first of the changes that the index had.
+    /// Returns the changes per second of a scan over the first of the changes that the index had.
     private func measure(_ run: (ArraySlice<[UInt8]>) throws -> Deliveries) throws -> Double {
         try measure(scanned / MatchChanges.changesPerPart, 1, run)
     }
@@ -143,10 +143,10 @@ private struct EqualityRace: ~Copyable {
     }
 }
 
-/// Filters that a column's order or beginning leads to.
+/// Race with filters that the index finds by a column's order or by a prefix.
 private struct RangeRace {
     let name: String
-    /// Changes have the lowest of the values; nil: any that a filter is about.
+    /// Number of lowest values that changes have; nil for all values that filters name.
     let values: Int?
     let filter: @Sendable (Int) -> String
 
@@ -171,7 +171,7 @@ private struct RangeRace {
         index.add(predicates)
         let linear = LinearRunner(predicates: predicates)
         let changes = MatchChanges(count: settings.isQuick ? 500 : 10_000, values: values ?? predicates.count)
-        // A scan takes its time.
+        // A scan is slow, so it gets fewer changes.
         let scanned = changes.parts[..<max(1, min(changes.parts.count, 200_000 / predicates.count / 10))]
         var ours = Samples()
         var scan = Samples()
@@ -192,7 +192,7 @@ private struct RangeRace {
     }
 }
 
-/// A thousand filters that have to be tried.
+/// Race with a thousand filters that the index must try one by one.
 private struct ScanRace {
     let name: String
     let filter: @Sendable (Int) -> String
@@ -226,7 +226,7 @@ private struct ScanRace {
     }
 }
 
-/// What it costs to come and to go, and to be there.
+/// Cost of subscribing and unsubscribing, and the memory of a subscription.
 private enum SubscribingCost {
     static let name = "subscribing"
 
@@ -284,9 +284,9 @@ private enum Rate {
     static func perSecond(_ nanoseconds: Samples) -> Samples { Samples(nanoseconds.values.map { 1e9 / $0 }) }
 }
 
-/// What is to be met.
+/// Deliveries that a run must find.
 private enum Expected {
-    /// Each change meets the subscriber whose filter has its value.
+    /// Returns the deliveries of changes that each match the subscriber whose filter has their value.
     static func deliveries(_ changes: MatchChanges, parts: Int) -> Deliveries {
         var deliveries = Deliveries()
         for (change, number) in changes.numbers.prefix(parts * MatchChanges.changesPerPart).enumerated() {

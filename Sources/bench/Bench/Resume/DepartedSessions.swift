@@ -1,6 +1,6 @@
 import System
 
-/// Sessions that have gone and may come back.
+/// Benchmark of the memory for sessions that have left and may resume.
 final class DepartedSessions {
     private static let table = "resume_departed"
 
@@ -37,7 +37,7 @@ final class DepartedSessions {
                 count, stage, hub, table: Self.table, filter: nil, sessions: "departed-\(time)")
             try clients.fleet.cut()
             clients.fleet.close()
-            // What they had is given back, and where they stood is written down.
+            // By then the hub has released the sessions' memory and stored their positions.
             Pause.milliseconds(3000)
             if time == 0 { before = try ProcessMemory.privateBytes(hub.processID) }
         }

@@ -2,7 +2,7 @@ import Change
 import EventLog
 import System
 
-/// One client over a long log.
+/// Benchmark of one client that resumes over a long log.
 final class LongRead {
     private static let table = "resume_long"
 
@@ -52,7 +52,7 @@ final class LongRead {
         ]
     }
 
-    /// What the log comes to.
+    /// Waits until the log gives an answer, and returns it.
     @discardableResult
     private func waitFor<Answer>(_ question: () throws -> Answer?) throws -> Answer {
         for _ in 0..<1200 {
@@ -62,7 +62,8 @@ final class LongRead {
         throw BenchFailure("void (resume, one client): the hub did not take in what was made")
     }
 
-    /// Changes a second, from its join to its last change: the last ones of so many that it gets.
+    /// Returns the log's changes per second, from the client's join to its last change. The client receives the last
+    /// `changes` of its owner's changes.
     private func comeBack(
         _ hub: HubProcess, from start: EventLogPosition, filter: String, changes: Int
     ) throws -> Double {
@@ -80,7 +81,7 @@ final class LongRead {
         return Double(count) * 1e6 / Double(max(1, report.lastMicroseconds - began))
     }
 
-    /// From change to change, without a look at their rows.
+    /// Returns the changes per second of a bare loop, which does not look at rows.
     private func readBare(from start: EventLogPosition) throws -> Double {
         var reader = try EventLogReader(
             directory: DiskDirectory(stage.logOfLastHub), from: .offset(start.offset))

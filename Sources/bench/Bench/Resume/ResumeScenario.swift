@@ -1,7 +1,7 @@
 import Postgres
 import System
 
-/// Clients that come back, and clients that are slow: what they get of the past, and what that takes.
+/// Benchmark of clients that resume and of slow clients: the changes they get, and the cost.
 struct ResumeScenario: Scenario {
     let name = "resume"
     let summary = "Clients that were cut and come back, a log of 1,000,000 changes, positions, slow clients."
@@ -50,7 +50,7 @@ struct ResumeScenario: Scenario {
     }
 }
 
-/// Clients with logins of their own, of one table.
+/// Clients of one table, each with its own login.
 final class KnownClients {
     private static let topic = "realtime:bench"
     private static let path = "/socket/websocket?vsn=2.0.0&apikey={token}"
@@ -59,7 +59,7 @@ final class KnownClients {
     private let hub: HubProcess
     private let payload: String
 
-    /// Joined, in the sessions of that name.
+    /// Creates clients that have joined, in sessions of the given name.
     init(
         _ count: Int, _ stage: ServingStage, _ hub: HubProcess, table: String, filter: String?, sessions: String
     ) throws {
@@ -83,12 +83,13 @@ final class KnownClients {
 }
 
 extension ServingStage {
-    /// A hub that keeps for an hour where its clients stood.
+    /// Starts a hub with a grace period of one hour.
     func startPatientHub(_ table: String, _ more: [String] = []) throws -> HubProcess {
         try startHub(table, loops: 0, TalkLane.unlimited + ["--catch-up-grace", "1h"] + more)
     }
 
-    /// So many rows, a thousand in each transaction, of which the owners take turns: each one's are numbered by themselves.
+    /// Inserts rows, a thousand in each transaction. The owners take turns, and each owner's rows have their own
+    /// numbers.
     func load(_ table: String, first: Int64, count: Int, owners: Int) throws {
         try connection.execute("SET synchronous_commit = off")
         defer { _ = try? connection.execute("RESET synchronous_commit") }

@@ -3,10 +3,10 @@ import Postgres
 import Synchronization
 import System
 
-/// All clients but a few are cut, and come back.
+/// Benchmark in which all clients but a few lose their sockets and resume.
 final class ReturningStorm {
     private static let table = "resume_storm"
-    /// Nobody who is cut has this one.
+    /// Owner for the clients that stay. No client of the storm has this owner.
     private static let liveOwner: Int64 = 1_000_000
     private static let owners = 100
 
@@ -14,7 +14,7 @@ final class ReturningStorm {
     private let settings: BenchSettings
     private let count: Int
     private let liveCount: Int
-    /// Each is behind by so many.
+    /// Number of changes made while the clients are away.
     private let missed: Int
     private let milliseconds: Int
     private var nextRow: Int64 = 1
@@ -40,7 +40,7 @@ final class ReturningStorm {
         let storm = try KnownClients(
             count, stage, hub, table: Self.table, filter: "owner=eq.{n%\(Self.owners)}", sessions: "storm")
         defer { storm.fleet.close() }
-        // Where they stand is known to the second.
+        // By then the hub has stored the clients' positions.
         Pause.milliseconds(2500)
         var (seconds, behind, during, quiet) = (Samples(), Samples(), Samples(), Samples())
         for round in 0..<settings.rounds(usually: 3) {
@@ -63,7 +63,8 @@ final class ReturningStorm {
         nextRow += Int64(missed)
     }
 
-    /// Seconds from the first one's connecting until all have all, and from the last one's subscription until then.
+    /// Returns two times in seconds until all clients have all changes: from the first connection, and from the last
+    /// subscription.
     private func comeBack(_ storm: KnownClients) throws -> (whole: Double, last: Double) {
         let began = Clock.monotonicNanoseconds()
         let subscribed = try storm.comeBack(milliseconds: milliseconds)
@@ -73,10 +74,10 @@ final class ReturningStorm {
         return (Double(nanoseconds) / 1e9, max(0, Double(nanoseconds) - Double(subscribed)) / 1e9)
     }
 
-    /// The 99th of a hundred of those who stayed waited so many milliseconds for a change, while that was done.
+    /// Returns the 99th percentile of the latency, in milliseconds, of the clients that stayed, during `doing`.
     private func latency(of live: KnownClients, while doing: () throws -> Void) throws -> Double {
         let first = nextLive
-        // More than there will be: what counts is what was written.
+        // More changes than will be made: the number of rows written counts.
         try live.fleet.expect(first: first, each: 1 << 40, owner: String(Self.liveOwner))
         let writer = try EvenWriter(stage, Self.table, owner: Self.liveOwner, first: first)
         do {
@@ -111,7 +112,7 @@ final class ReturningStorm {
     }
 }
 
-/// A hundred rows a second, one a transaction, on a thread of its own.
+/// Writer of a hundred rows a second, one a transaction, on a thread of its own.
 private final class EvenWriter {
     private final class Shared: Sendable {
         let isEnding = Atomic<Bool>(false)
@@ -150,7 +151,7 @@ private final class EvenWriter {
         }
     }
 
-    /// The number of the next row.
+    /// Stops the writer and returns the number of the next row.
     func stop() throws -> Int64 {
         shared.isEnding.store(true, ordering: .relaxed)
         thread.join()

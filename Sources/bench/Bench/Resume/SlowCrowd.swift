@@ -1,7 +1,7 @@
 import Postgres
 import System
 
-/// Clients that take less than they are sent.
+/// Benchmark of clients that read more slowly than the hub sends.
 final class SlowCrowd {
     private static let table = "resume_slow"
 
@@ -46,7 +46,7 @@ final class SlowCrowd {
             try stage.load(Self.table, first: first, count: changes / 10, owners: 1)
             most = max(most, try ProcessMemory.privateBytes(hub.processID))
         }
-        // They go on for a while, each at its pace.
+        // The clients go on reading for a while, each at its pace.
         for _ in 0..<(settings.isQuick ? 5 : 40) {
             Pause.milliseconds(1000)
             most = max(most, try ProcessMemory.privateBytes(hub.processID))

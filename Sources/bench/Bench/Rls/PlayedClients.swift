@@ -6,9 +6,10 @@ import Synchronization
 import System
 import WebSocket
 
-/// Subscribers of a hub without sockets, each with claims of its own, and a check of what each of them gets.
+/// Subscribers without sockets in the hub's process, each with its own claims, and a check of the changes that each
+/// gets.
 final class PlayedClients: Sendable {
-    /// Joins that are under way at the same time.
+    /// Number of joins in progress at the same time.
     private static let window = 256
 
     private let hub: RlsHub
@@ -20,7 +21,7 @@ final class PlayedClients: Sendable {
 
     // MARK: Joining
 
-    /// More of them, up to a number; subscribed when this returns.
+    /// Adds clients up to a total. Returns when all are subscribed.
     func grow(to total: Int, _ introduction: (Int) -> (token: String, join: String)) throws {
         var begun = count
         let deadline = Clock.monotonicNanoseconds() + 600_000_000_000
@@ -58,8 +59,9 @@ final class PlayedClients: Sendable {
 
     // MARK: Receiving
 
-    /// Lets the hub go on, and waits until everybody has all of these changes; how many nanoseconds that took. Where not
-    /// everybody sees all of them, the rest of a change's number by the number of clients is who sees it.
+    /// Lets the hub continue and waits until all clients have all of these changes. Returns the nanoseconds. If not all
+    /// clients see each change, a change is for the client whose number is the change's number modulo the number of
+    /// clients.
     func receive(_ changes: Range<Int64>, isForAll: Bool, looksInside: Bool) throws -> UInt64 {
         let expected = isForAll ? changes.count * count : changes.count
         let stride = isForAll ? nil : Int64(count)
@@ -71,7 +73,7 @@ final class PlayedClients: Sendable {
                 "void (rls): \(witness.received.load(ordering: .acquiring)) of \(expected) came\(told)",
                 hint: "what the hub itself says of it stands above")
         }
-        // What comes twice, or to others, comes now.
+        // Doubled changes, and changes for other clients, would arrive now.
         Pause.milliseconds(10)
         let verdict = Pulse()
         hub.rehearsal.order { [witness] _ in
@@ -84,17 +86,17 @@ final class PlayedClients: Sendable {
     }
 }
 
-/// Counts what each client gets, or looks at it.
+/// Witness that counts or checks the changes of each client.
 private final class PlayedWitness: FrameWitness, Sendable {
     let subscribed = Atomic<Int>(0)
     let received = Atomic<Int>(0)
     private let expected = Atomic<Int>(.max)
     private let ended = Atomic<UInt64>(0)
     private let said = Mutex<(refusal: String?, fault: String?)>((nil, nil))
-    /// The loop's own.
+    /// Counts that only the loop uses.
     private let counts = LoopOwned(Counts())
 
-    /// Only ever touched on the loop's thread.
+    /// Value that only the loop's thread touches.
     private final class LoopOwned<Value>: @unchecked Sendable {
         var value: Value
         init(_ value: Value) { self.value = value }
@@ -163,7 +165,8 @@ private final class PlayedWitness: FrameWitness, Sendable {
         counts.value.began = Clock.monotonicNanoseconds()
     }
 
-    /// Each must have as many; with a look inside, those were different ones, in order, and its own.
+    /// Checks that each client has the right number of changes. With `looksInside`, each was different, in order and
+    /// the client's own.
     func judge() {
         for seat in counts.value.each.indices where counts.value.each[seat] != share(seat) {
             return blame("client \(seat) got \(counts.value.each[seat]) changes instead of \(share(seat))")
@@ -174,7 +177,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
     private func share(_ seat: Int) -> Int {
         let changes = counts.value.changes
         guard let stride = counts.value.stride.map(Int.init) else { return changes.count }
-        // Rounds of clients begin with the first.
+        // Each round of clients begins with the first client.
         return (max(0, changes.count - seat) + stride - 1) / stride
     }
 
@@ -200,7 +203,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         }
     }
 
-    /// Where the frames begin.
+    /// Returns the offset of the first frame.
     private func upgraded(_ bytes: RawSpan) -> Int {
         guard bytes.starts(with: "HTTP/1.1 101"), let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else {
             refuse(String(bytes.text.prefix(200)))

@@ -1,4 +1,4 @@
-/// Who may see a row, and how the peer finds out.
+/// Policies that the benchmark compares, and the peer's way to decide each of them.
 enum RlsPolicy: String, CaseIterable {
     case none
     case `true`
@@ -6,10 +6,10 @@ enum RlsPolicy: String, CaseIterable {
     case ownerAndFilter = "owner + filter"
     case membership
     case fallback
-    /// The same, with what depends on the claims alone beside the function.
+    /// Like `fallback`, but the part that depends on claims alone is outside of the function.
     case fallbackOnce = "fallback, claims read once"
 
-    /// Two cases may share a table.
+    /// Table of the policy. Two cases may share one.
     var table: String {
         switch self {
         case .none: "rls_none"
@@ -21,7 +21,7 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// Nil: the table has no row security.
+    /// Condition of the policy; nil if the table has no row security.
     var condition: String? {
         switch self {
         case .none: nil
@@ -34,22 +34,22 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// Whether clients ask for their own rows besides.
+    /// True if clients also filter by their own rows.
     var hasFilter: Bool { self == .ownerAndFilter }
 
-    /// Whether the hub leaves it to PostgreSQL.
+    /// True if the hub leaves the policy to PostgreSQL.
     var isFallback: Bool { self == .fallback || self == .fallbackOnce }
 
-    /// The table that it looks into.
+    /// Table that the policy looks into.
     var members: String? { self == .membership ? RlsStage.members : nil }
 
-    /// Whether everybody sees every row; otherwise each row is for one subscriber.
+    /// True if all clients see every row; otherwise each row is for one subscriber.
     var isForAll: Bool { self == .none || self == .true }
 
-    /// What the peer does for one subscriber, `one`, of one `change`.
+    /// Statements of the peer for one subscriber `one` and one `change`.
     ///
-    /// An assignment is the cheapest statement of the language, and both settings fit into one. With a filter the peer asks
-    /// only about those whose filter passes; comparing two values is less than what it does for that.
+    /// An assignment is the cheapest statement of the language, and both settings fit into one. With a filter, the peer
+    /// asks only about subscribers whose filter passes. Comparing two values is less work than the peer's question.
     var check: String {
         let ask = """
             settings := set_config('role', '\(RlsStage.role)', true) || set_config('request.jwt.claims', one.claims, true);
@@ -66,7 +66,7 @@ enum RlsPolicy: String, CaseIterable {
 
     func sizes(isQuick: Bool) -> [Int] {
         if isQuick { return [1, 100] }
-        // Each change would hold a delivery for each of 100,000 until PostgreSQL has answered for all of them.
+        // Otherwise each change would hold 100,000 deliveries until PostgreSQL has answered for all of them.
         return isFallback ? [1, 10, 100, 1000, 5000] : [1, 10, 100, 1000, 5000, 100_000]
     }
 
@@ -80,7 +80,7 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// How many times the peer's rate is asked for.
+    /// Factor by which the hub must exceed the peer's rate.
     func target(subscribers: Int) -> Double? {
         switch (self, subscribers) {
         case (.owner, 1000), (.membership, 1000): 1000
@@ -90,14 +90,15 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// Changes of one round: enough to measure, and whole rounds of subscribers where each row is for one of them.
+    /// Number of changes in one round: enough to measure. If each row is for one subscriber, the rounds of subscribers
+    /// are whole.
     func changes(subscribers: Int, isQuick: Bool) -> Int {
         let deliveries = isQuick ? 20_000 : 1_000_000
         switch self {
         case .none, .true: return max(4, min(isQuick ? 500 : 50_000, deliveries / subscribers))
         case .owner, .ownerAndFilter, .membership:
             return Self.wholeRounds(isQuick ? 500 : 50_000, subscribers)
-        // Each change is asked about once for each subscriber: as many questions, whatever their number.
+        // Each change is asked about once per subscriber, so the number of questions stays the same.
         case .fallback, .fallbackOnce: return max(4, min(1000, (isQuick ? 4000 : 200_000) / subscribers))
         }
     }
@@ -106,7 +107,7 @@ enum RlsPolicy: String, CaseIterable {
         (wanted + subscribers - 1) / subscribers * subscribers
     }
 
-    /// The peer's, so that a measurement takes about a second, and one change is measured whole in any case.
+    /// Number of changes for the peer: a measurement takes about a second and has at least one change.
     func peerChanges(subscribers: Int, isQuick: Bool) -> Int {
         max(1, min(2000, (isQuick ? 5000 : 40_000) / subscribers))
     }

@@ -1,7 +1,7 @@
 import Diagnostics
 import System
 
-/// Row security decided by the hub, beside PostgreSQL asked for each subscriber.
+/// Benchmark of row security that the hub decides, beside PostgreSQL asked for each subscriber.
 struct RlsScenario: Scenario {
     let name = "rls"
     let summary = "Row Level Security for 1 to 100,000 subscribers, beside one EXISTS per subscriber and change."
@@ -30,7 +30,7 @@ struct RlsScenario: Scenario {
         """
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // The hubs are in this process, whose standard error is the caller's.
+        // The hubs run in this process and would log to its standard error.
         Log.shared.configure(level: .warning, format: .text)
         let place = try Workplace(below: settings.directory)
         settings.progress("starting a private PostgreSQL")
@@ -40,7 +40,7 @@ struct RlsScenario: Scenario {
         for policy in RlsPolicy.allCases {
             let sizes = policy.sizes(isQuick: settings.isQuick).filter { settings.includes(policy.caseName($0)) }
             guard let most = sizes.max() else { continue }
-            // Before there are hubs, which would be told of all their memberships.
+            // Users are made before the hubs start, which would otherwise receive all their memberships.
             try stage.makeUsers(most)
             let race = try RlsRace(policy, stage, settings)
             defer { race.close() }
@@ -51,7 +51,8 @@ struct RlsScenario: Scenario {
     }
 }
 
-/// One policy with a growing number of subscribers: a hub whose clients are played, one whose clients have sockets, and the peer.
+/// Race of one policy with a growing number of subscribers: a hub with clients in its process, a hub with sockets, and
+/// the peer.
 private final class RlsRace {
     private let policy: RlsPolicy
     private let stage: RlsStage
@@ -59,7 +60,7 @@ private final class RlsRace {
     private let playing: RlsHub
     private let played: PlayedClients
     private let serving: RlsHub
-    /// Played clients' rates with one subscriber.
+    /// Rates of the clients without sockets, for one subscriber.
     private var alone: Samples?
 
     private struct Rates {
@@ -97,7 +98,7 @@ private final class RlsRace {
         defer { sockets?.close() }
         _ = try sockets?.join(policy)
         for hub in [playing, serving] { try stage.awaitPolicy(policy, hub) }
-        // Warms up, and looks at every message.
+        // This round warms up and checks every message.
         _ = try measure(size, sockets, looksInside: true)
         var rates = Rates()
         let rounds = settings.rounds(usually: 5)
@@ -113,7 +114,7 @@ private final class RlsRace {
         return results(size, rates)
     }
 
-    /// Changes a second.
+    /// Measures one round and returns changes per second.
     private func measure(
         _ size: Int, _ sockets: SocketClients?, peerFirst: Bool = false, looksInside: Bool = false
     ) throws -> (played: Double, served: Double?, peer: Double) {
@@ -165,7 +166,7 @@ private final class RlsRace {
     }
 }
 
-/// Many join a table with memberships at the same time.
+/// Benchmark of many clients that join a table with memberships at the same time.
 private struct JoinStorm {
     private let stage: RlsStage
     private let settings: BenchSettings

@@ -6,7 +6,7 @@ import Server
 import Settings
 import System
 
-/// A private PostgreSQL with a table for each policy, users, and what the peer would ask.
+/// Private PostgreSQL with a table for each policy, users, and the peer's functions.
 final class RlsStage {
     static let role = "authenticated"
     static let members = "rls_members"
@@ -45,10 +45,10 @@ final class RlsStage {
         hubURL = cluster.url(user: "tidewire", password: secret)
         policyURL = cluster.url(user: "tidewire_policies", password: secret)
         writer = try cluster.connect()
-        // What is measured is read from the log; how fast its rows were committed is not part of it.
+        // The measured rows are read from the log, so the speed of their commits does not matter.
         try writer.execute("SET synchronous_commit = off")
         peer = try cluster.connect()
-        // Otherwise each check would be planned anew.
+        // Otherwise PostgreSQL would plan each check anew.
         try peer.execute("SET plan_cache_mode = force_generic_plan")
         try makeTables()
     }
@@ -104,7 +104,8 @@ final class RlsStage {
                 + "CREATE POLICY bench ON \(table) FOR SELECT TO \(Self.role) USING (\(condition))")
     }
 
-    /// One change, all subscribers, within the server: the fastest form of asking about each of them.
+    /// Creates the peer's function for one change and all subscribers. It runs within the server, the fastest way to
+    /// ask for each subscriber.
     private func makePeer(_ policy: RlsPolicy) throws {
         try connection.execute(
             """
@@ -134,7 +135,7 @@ final class RlsStage {
         return String(repeating: "0", count: 12 - digits.count) + digits
     }
 
-    /// Distinct for each user, in more than one claim.
+    /// Returns the claims of a user. More than one claim is distinct.
     static func claims(numbered digits: String) -> String {
         #"{"role":"\#(role)","sub":"\#(userPrefix)\#(digits)","email":"user\#(digits)@example.com","exp":4102444800}"#
     }
@@ -146,7 +147,7 @@ final class RlsStage {
             + #""access_token":"\#(token)"}"#
     }
 
-    /// What a client's claims look like, and the message by which it joins.
+    /// Returns a client's token and the message by which the client joins.
     func introduction(_ number: Int, _ policy: RlsPolicy) -> (token: String, join: String) {
         let digits = Self.digits(number)
         let claims = Array(Self.claims(numbered: digits).utf8)
@@ -157,9 +158,9 @@ final class RlsStage {
 
     var clientErrors: String { place.path + "/clients.log" }
 
-    /// Users up to a number, with their memberships and, for the peer, their subscriptions.
+    /// Creates users up to a number, with their memberships and, for the peer, their subscriptions.
     func makeUsers(_ wanted: Int) throws {
-        // Of a smaller table PostgreSQL reads all rather than the index, and looks at the claims for each row.
+        // PostgreSQL reads a smaller table completely, without the index, and evaluates the claims for each row.
         let count = max(wanted, Self.fewestUsers)
         guard count > users else { return }
         try connection.query(
@@ -177,8 +178,8 @@ final class RlsStage {
             FROM generate_series($1::bigint, $2::bigint) AS number
             """, [String(users), String(count - 1)])
         users = count
-        // So that the peer's plans are the best: made for tables that are full, by indexes alone. That takes rows whose commit
-        // was waited for.
+        // The peer then has the best plans: for full tables, by index-only scans. These need rows whose commits were
+        // waited for.
         try connection.execute("VACUUM (ANALYZE) \(Self.members)")
         try connection.execute("VACUUM (ANALYZE) \(Self.subscriptions)")
         try connection.execute("CHECKPOINT")
@@ -186,7 +187,7 @@ final class RlsStage {
 
     // MARK: Rows
 
-    /// Commits so many rows, one a transaction. In turns they are for each of the subscribers.
+    /// Commits `count` rows, one a transaction, for each subscriber in turn. Returns their numbers.
     func write(_ policy: RlsPolicy, _ count: Int, subscribers: Int) throws -> Range<Int64> {
         let behind = next[policy.table] ?? 0
         let divisor = Int64(subscribers)
@@ -196,7 +197,8 @@ final class RlsStage {
         return first..<first + Int64(count)
     }
 
-    /// Waits until the hub decides the policy itself: until its catalog is whole PostgreSQL does, row by row.
+    /// Waits until the hub decides the policy itself. Until the hub's catalog is complete, PostgreSQL decides row by
+    /// row.
     func awaitPolicy(_ policy: RlsPolicy, _ hub: RlsHub) throws {
         guard policy.condition != nil, !policy.isFallback else { return }
         for _ in 0..<30_000 {
@@ -206,9 +208,9 @@ final class RlsStage {
         throw BenchFailure("the hub does not decide the policy by itself")
     }
 
-    /// Waits until the hub has everything that is committed in its log, durably.
+    /// Waits until all committed rows are durable in the hub's log.
     func awaitLog(_ hub: RlsHub) throws {
-        // What is committed without waiting may not be in the WAL's files yet, and only what is there is sent.
+        // Commits that did not wait may not be in the WAL's files yet, and only the files' content is sent.
         try connection.query("SELECT pg_logical_emit_message(true, 'bench', '')")
         let end = try connection.query("SELECT pg_current_wal_lsn()").first?[0] ?? "0/0"
         for _ in 0..<60_000 {
@@ -223,7 +225,7 @@ final class RlsStage {
 
     // MARK: The peer
 
-    /// Changes a second. What it finds must be what is to be found.
+    /// Returns the peer's changes per second. Throws if the peer finds a wrong number of rows.
     func measurePeer(_ policy: RlsPolicy, _ changes: Range<Int64>, subscribers: Int) throws -> Double {
         let began = Clock.monotonicNanoseconds()
         let answer = try peer.query(
@@ -257,7 +259,7 @@ final class RlsStage {
             ])
     }
 
-    /// A slot keeps WAL for as long as it is there.
+    /// Stops the hub and drops its slot, which would otherwise keep WAL.
     func end(_ hub: RlsHub) {
         hub.stop()
         for _ in 0..<100 {
@@ -267,7 +269,7 @@ final class RlsStage {
     }
 }
 
-/// A hub in this process, so that it can be held while its log fills.
+/// Hub in this process, so that it can be held while its log fills.
 final class RlsHub: Sendable {
     let slot: String
     let rehearsal = Rehearsal()
@@ -287,10 +289,10 @@ final class RlsHub: Sendable {
 
     func decides(_ policy: RlsPolicy) -> Bool { hub.decides(policy.table, with: policy.members) }
 
-    /// What is committed stays in the log.
+    /// Holds the hub: commits stay in the log.
     func hold() { rehearsal.order { $0.isHolding = true } }
 
-    /// The log is read on; nanoseconds when.
+    /// Lets the hub read on. `also` runs on the loop at that moment.
     func goOn(_ also: @escaping @Sendable () -> Void = {}) {
         rehearsal.order { loop in
             also()

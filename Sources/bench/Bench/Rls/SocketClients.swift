@@ -1,13 +1,13 @@
 import Synchronization
 import System
 
-/// Subscribers of a hub with sockets, in processes of their own, each with claims of its own.
+/// Subscribers with sockets, in processes of their own, each with its own claims.
 final class SocketClients {
     private let hub: RlsHub
     private let fleet: LoadFleet
     let count: Int
 
-    /// Connected, but not joined.
+    /// Creates clients that are connected but not joined.
     init(_ count: Int, _ stage: RlsStage, _ hub: RlsHub) throws {
         self.hub = hub
         self.count = count
@@ -19,7 +19,7 @@ final class SocketClients {
 
     func close() { fleet.close() }
 
-    /// Nanoseconds until all are subscribed.
+    /// Joins all clients. Returns the nanoseconds until all are subscribed.
     func join(_ policy: RlsPolicy) throws -> UInt64 {
         let began = Clock.monotonicNanoseconds()
         try fleet.join(
@@ -27,14 +27,14 @@ final class SocketClients {
         return Clock.monotonicNanoseconds() - began
     }
 
-    /// Lets the hub go on, and waits until everybody has all of these changes; nanoseconds from the one to the other.
+    /// Lets the hub continue and waits until all clients have all of these changes. Returns the nanoseconds.
     func receive(_ changes: Range<Int64>, isForAll: Bool) throws -> UInt64 {
         try fleet.expect(first: changes.lowerBound, each: Int64(changes.count), stride: isForAll ? 1 : count)
         let moment = Mutex<Int64>(0)
         try awaitOrder { moment.withLock { $0 = Clock.unixMicroseconds() } }
         let began = moment.withLock { $0 }
         _ = try fleet.awaitAll(milliseconds: 120_000)
-        // What comes twice, or to others, comes now.
+        // Doubled changes, and changes for other clients, would arrive now.
         Pause.milliseconds(20)
         let report = try fleet.report()
         guard report.isFaultless else {

@@ -1,6 +1,6 @@
 import System
 
-/// One change to many subscribers, beside a bare loop of `send()`.
+/// Benchmark of one change for many subscribers, beside a bare loop of `send()`.
 struct FanoutScenario: Scenario {
     let name = "fanout"
     let summary = "One change to 1,000 and 10,000 subscribers, beside a bare send() loop of the same bytes."
@@ -44,9 +44,9 @@ struct FanoutScenario: Scenario {
     }
 }
 
-/// What one round of sending cost, a delivery.
+/// Cost of one round of sending, per delivery.
 struct FanoutCost {
-    /// Of the threads that send.
+    /// Processor time of the threads that send.
     var loopMicroseconds: Double
     var processMicroseconds: Double
     var deliveriesPerSecond: Double
@@ -87,7 +87,7 @@ final class FanoutLane {
         stage.end(hub)
     }
 
-    /// So many transactions, each when everybody has the one before.
+    /// Sends transactions, each after all clients have received the one before.
     func send(transactions: Int, rows: Int) throws -> FanoutCost {
         let before = try hub.use()
         try fleet.expect(first: next, each: Int64(transactions * rows))
@@ -100,7 +100,7 @@ final class FanoutLane {
             guard report.received == Int64(fleet.count * transaction * rows) else { throw void(report) }
             microseconds += max(1, report.lastMicroseconds - began)
         }
-        // What comes twice comes now, and the kernel's figures are those of threads at rest.
+        // Doubled changes would arrive now, and the kernel's figures are exact for threads at rest.
         Pause.milliseconds(50)
         let report = try fleet.report()
         guard report.isFaultless else { throw void(report) }
@@ -122,7 +122,7 @@ final class FanoutLane {
     }
 }
 
-/// Hubs and the bare server with the same number of clients.
+/// Race of hubs and the bare server with the same number of clients.
 private final class FanoutRace {
     private static let rowsQueued = 16
 
@@ -136,7 +136,7 @@ private final class FanoutRace {
 
     init(_ count: Int, _ stage: ServingStage, _ place: Workplace, _ settings: BenchSettings) throws {
         self.count = count
-        // Short rounds, and many: what disturbs the machine then disturbs neighbours alike.
+        // Many short rounds: a disturbance of the machine then affects neighbouring rounds alike.
         changes = settings.isQuick ? 10 : 100_000 / count
         var lanes: [FanoutLane] = []
         for (name, loops, backend) in [
@@ -153,7 +153,7 @@ private final class FanoutRace {
             clients: count, first: FanoutLane.firstSequence, errors: place.path + "/bare.log")
         try ProcessorPin.put(bare.serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
         try ProcessorPin.put(bare.clientProcessIDs, on: ProcessorPin.clients)
-        // Warms up, and tells what a message is.
+        // This warms up, and gives a sample of the hub's message.
         for lane in lanes { _ = try lane.send(transactions: 3, rows: 1) }
         template = ChangeTemplate.text(of: try lanes[0].sample())
     }

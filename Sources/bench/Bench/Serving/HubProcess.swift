@@ -1,15 +1,15 @@
 import Glibc
 import System
 
-/// The hub as operators run it, in a process of its own.
+/// Hub in a process of its own, as operators run it.
 final class HubProcess {
     let port: UInt16
     private let process: ChildProcess
 
-    /// Returns when it listens.
+    /// Starts the hub and returns when it listens.
     init(_ words: [String], environment: [String: String], log: String) throws {
         let program = try Self.program
-        // Stopped when we die: a hub does not notice that nobody needs it any more.
+        // The kernel stops the hub when this program dies. A hub does not notice by itself that nobody needs it.
         let command = ["setpriv", "--pdeathsig", "TERM", "--", program, "serve"] + words
         process = try ChildProcess(command, output: log, environment: environment)
         for _ in 0..<3000 {

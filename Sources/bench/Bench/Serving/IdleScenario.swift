@@ -1,4 +1,4 @@
-/// What clients cost that only are there.
+/// Benchmark of clients that are connected but receive nothing.
 struct IdleScenario: Scenario {
     let name = "idle"
     let summary = "Memory and processor time of 10,000 subscribed clients to whom nothing happens."
@@ -47,7 +47,7 @@ struct IdleScenario: Scenario {
     }
 }
 
-/// One way of being subscribed, round by round.
+/// Series for one kind of subscription, round by round.
 private struct IdleSeries {
     let name: String
     let filter: String?
@@ -78,7 +78,7 @@ private struct IdleSeries {
         }
     }
 
-    /// Of one processor, in hundredths.
+    /// Returns the hub's use of one processor, in percent.
     private func share(_ hub: HubProcess, _ seconds: Int) throws -> Double {
         let before = try hub.use()
         Pause.milliseconds(seconds * 1000)

@@ -2,16 +2,16 @@ import EventLog
 import Postgres
 import System
 
-/// Hubs that differ in how much of their clients the event log keeps, with the same deliveries a second: what that takes of
-/// the loop's time, and of the disk.
+/// Benchmark of the ledger's cost. Hubs that record more or less about their clients have the same deliveries per
+/// second; the loop's time and the bytes on disk are compared.
 final class LedgerRace {
-    /// What of a change's subscribers there are.
+    /// Subscribers that each change has.
     enum Shape: String, CaseIterable {
         case everybody = "for everybody"
         case one = "for one of them"
     }
 
-    /// As the setting names them; the first is what the others stand beside.
+    /// Values of the setting `ledger`. The first one is the baseline of the others.
     private static let modes = ["off", "exceptions", "ranges", "full"]
     private static let ofDefault = "ranges"
 
@@ -34,7 +34,7 @@ final class LedgerRace {
     func close() { for lane in lanes { lane.close() } }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // Short rounds, and many: what disturbs the machine then disturbs neighbours alike.
+        // Many short rounds: a disturbance of the machine then affects neighbouring rounds alike.
         let rounds = settings.rounds(usually: 61)
         for round in 0..<rounds {
             settings.progress("the ledger, \(shape.rawValue): round \(round + 1) of \(rounds)")
@@ -65,7 +65,7 @@ private final class LedgerLane {
     private static let firstSequence: Int64 = 1_000_000
     private static let deliveriesPerSecond = 40_000
     private static let transactionsPerSecond = 10
-    /// Until all that is noted has come into the log.
+    /// Time after which all notes have come into the log.
     private static let settlingMilliseconds = 3_000
 
     let mode: String
@@ -111,7 +111,7 @@ private final class LedgerLane {
         bytesBefore = try ledgerBytes()
     }
 
-    /// Transactions at even moments, until everybody has got what was for him.
+    /// Sends transactions at even moments, until all clients have received their changes.
     func send() throws {
         let before = try hub.use()
         let rows = Int64(transactions * rowsOfTransaction)
@@ -125,7 +125,7 @@ private final class LedgerLane {
         }
         _ = try fleet.awaitAll(milliseconds: 60_000)
         let seconds = Double(Clock.monotonicNanoseconds() - began) / 1e9
-        // What comes twice comes now, and the kernel's figures are those of threads at rest.
+        // Doubled changes would arrive now, and the kernel's figures are exact for threads at rest.
         Pause.milliseconds(50)
         let report = try fleet.report()
         guard report.isFaultless else {
@@ -139,7 +139,7 @@ private final class LedgerLane {
         rates.append(Double(report.received) / seconds)
     }
 
-    /// Each row is for the client whose number is the rest of the row's.
+    /// Inserts rows. Each is for the client whose number is the row's number modulo the number of clients.
     private func insert() throws {
         try stage.connection.query(
             """

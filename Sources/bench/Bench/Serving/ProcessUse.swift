@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import System
 
-/// What a process has used of the processor so far, thread by thread.
+/// Processor time that a process has used so far, thread by thread.
 struct ProcessUse {
     struct Thread {
         var name: String
@@ -14,7 +14,7 @@ struct ProcessUse {
     init(_ process: Int32) throws {
         for thread in try DiskDirectory("/proc/\(process)/task").names() {
             let path = "/proc/\(process)/task/\(thread)"
-            // A thread may have ended since.
+            // A thread may have ended meanwhile.
             guard let name = TextFile.read(path + "/comm"), let used = TextFile.read(path + "/schedstat"),
                 let nanoseconds = used.split(separator: " ").first.flatMap({ UInt64($0) })
             else { continue }
@@ -22,7 +22,7 @@ struct ProcessUse {
         }
     }
 
-    /// Between an earlier look and this one, of the threads whose names begin so.
+    /// Returns the nanoseconds since an earlier reading, for threads whose names begin with `prefix`.
     func nanoseconds(since earlier: ProcessUse, threads prefix: String = "") -> Double {
         var total: UInt64 = 0
         for (number, thread) in threads where thread.name.hasPrefix(prefix) {
@@ -33,7 +33,7 @@ struct ProcessUse {
 }
 
 enum ProcessMemory {
-    /// What a process has in memory of its own: shared code and files are not counted.
+    /// Returns the bytes of a process's private memory, without shared code and files.
     static func privateBytes(_ process: Int32) throws -> Double {
         let kinds = ["Private_Clean", "Private_Dirty"].compactMap { kind in
             TextFile.line(kind, in: "/proc/\(process)/smaps_rollup").flatMap { Double($0.prefix { $0 != " " }) }
@@ -43,16 +43,16 @@ enum ProcessMemory {
     }
 }
 
-/// Processes on processors of their own, so that servers that are compared have the same one, and their clients another.
+/// Pinning of processes to processors: compared servers share one processor, and their clients another.
 enum ProcessorPin {
     static let servers = 0
     static let clients = Processors.count - 1
 
-    /// All threads that a process has; those that it starts later are where their parents are.
+    /// Pins all current threads of the processes. Threads that they start later inherit the processor.
     static func put(_ processes: [Int32], on processor: Int) throws {
         for process in processes {
             for thread in try DiskDirectory("/proc/\(process)/task").names() {
-                // A thread may have ended since.
+                // A thread may have ended meanwhile.
                 if let number = Int32(thread) { _ = tw_pin_thread(number, Int32(processor)) }
             }
         }

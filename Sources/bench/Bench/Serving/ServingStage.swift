@@ -4,7 +4,7 @@ import Embedded
 import Postgres
 import System
 
-/// A private PostgreSQL with tables that hubs serve, and what their clients need.
+/// Private PostgreSQL with tables that hubs serve, and the tokens and paths of clients.
 final class ServingStage {
     static let role = "authenticated"
 
@@ -28,14 +28,15 @@ final class ServingStage {
 
     func close() { cluster.stop() }
 
-    /// What changes: the number and the moment that clients look at, an owner to filter by, and some text.
+    /// Creates a table with the number and moment that clients check, an owner for filters, and some text.
     func makeTable(_ name: String) throws {
         try connection.execute(
             "CREATE TABLE \(name) (id bigint PRIMARY KEY, owner bigint, seq bigint, at bigint, title text);"
                 + "GRANT SELECT ON \(name) TO \(Self.role); CREATE PUBLICATION \(name) FOR TABLE \(name)")
     }
 
-    /// One transaction of so many rows, numbered from `first`; the moment is when its statement runs, before its commit.
+    /// Inserts `count` rows in one transaction, numbered from `first`. Their moment is when the statement runs, before
+    /// its commit.
     func insert(into table: String, first: Int64, count: Int, owner: Int64 = 0) throws {
         try connection.query(
             """
@@ -46,7 +47,7 @@ final class ServingStage {
             """, [String(first), String(count), String(owner)])
     }
 
-    /// A hub that serves one table, following it by a slot of its own.
+    /// Starts a hub that serves one table, with its own slot.
     func startHub(
         _ table: String, loops: Int, backend: String = "auto", _ more: [String] = []
     ) throws -> HubProcess {
@@ -63,10 +64,10 @@ final class ServingStage {
 
     private var dataOfLastHub: String { place.path + "/hub\(hubs)" }
 
-    /// The event log of the hub that was started last.
+    /// Directory of the last started hub's event log.
     var logOfLastHub: String { dataOfLastHub + "/log" }
 
-    /// A hub's slot keeps WAL, and its processes, for as long as it is there.
+    /// Stops a hub and drops its slot, which would otherwise keep WAL and processes of the server.
     func end(_ hub: HubProcess) {
         hub.stop()
         let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active"
@@ -76,7 +77,7 @@ final class ServingStage {
         }
     }
 
-    /// Clients of a hub, joined and subscribed to a table; in the filter, `{n}` is a client's number.
+    /// Returns clients that are subscribed to a table of a hub. In the filter, `{n}` is a client's number.
     func connect(_ count: Int, to hub: HubProcess, table: String, filter: String? = nil) throws -> LoadFleet {
         let fleet = try LoadFleet(clients: count, errors: place.path + "/clients.log")
         try fleet.heartbeat(seconds: 0)

@@ -3,11 +3,11 @@ import Glibc
 import System
 import TidewireClient
 
-/// How a soak is run.
+/// Settings of a soak.
 public struct SoakSettings: Sendable {
     public var seed: UInt64 = 1
     public var seconds = 300
-    /// Of each app.
+    /// Number of users of each app.
     public var users = 50
     public var directory = "/var/tmp"
     public var progress: @Sendable (String) -> Void = { _ in }
@@ -22,17 +22,17 @@ public struct SoakReport: Sendable {
     public internal(set) var deeds = 0
     public internal(set) var refusals = 0
     public internal(set) var faults: [(fault: String, times: Int)] = []
-    /// What was compared in the end.
+    /// Number of rows that were compared in the end.
     public internal(set) var rows = 0
-    /// Until all was as it should be; nil where it was not.
+    /// Seconds until all apps showed the right rows; nil if they did not settle.
     public internal(set) var settledAfter: Double?
     public internal(set) var differences: [String] = []
 
     public var isSound: Bool { differences.isEmpty && settledAfter != nil }
 }
 
-/// `tidewire bench soak`: five apps with their users, what they do, and what goes wrong meanwhile. In the end each app shows
-/// what its person may SELECT.
+/// Soak test, `tidewire bench soak`: five apps, the actions of their users, and faults meanwhile. In the end each app
+/// must show the rows that its person may SELECT.
 @MainActor
 public final class Soak {
     private static let settling: Duration = .seconds(240)
@@ -74,7 +74,7 @@ public final class Soak {
         database.close()
     }
 
-    // MARK: Who is there
+    // MARK: Users
 
     private func populate() async throws {
         settings.progress("\(5 * settings.users) users of five apps")
@@ -119,7 +119,7 @@ public final class Soak {
         return counts.sorted { $0.key < $1.key }.prefix(12).map { "\($0.value) \($0.key)" }.joined(separator: "; ")
     }
 
-    // MARK: What happens
+    // MARK: Actions
 
     private func run() async throws -> SoakReport {
         (report.seed, report.seconds, report.users) = (settings.seed, settings.seconds, settings.users)
@@ -152,7 +152,8 @@ public final class Soak {
         return false
     }
 
-    /// Each is asked again until it agrees: what is on its way has to arrive, and nothing else may change it.
+    /// Compares each app until it agrees with the database: changes in flight must arrive, but nothing else may be
+    /// needed.
     private func judge() async throws {
         let began = ContinuousClock.now
         for seat in seats {
@@ -182,7 +183,7 @@ public final class Soak {
         report.settledAfter = (ContinuousClock.now - began) / .seconds(1)
     }
 
-    // MARK: What goes wrong
+    // MARK: Faults
 
     private enum Trouble: String, CaseIterable {
         case cut, held, slow, swallowed, hubKilled, hubStopped, background, noNetwork, apiAway, tokenEnds, appKilled,
@@ -193,7 +194,7 @@ public final class Soak {
         var chance = VerifyChance(settings.seed, lane: 2)
         while ContinuousClock.now < end {
             guard let trouble = Trouble.allCases.randomElement(using: &chance) else { return }
-            // A gap tells everybody to begin anew: often enough if one in eight is one.
+            // A gap makes all apps start anew. One in eight of the drawn gaps is enough.
             if trouble == .gap, chance.number(0...7) > 0 { continue }
             settings.progress("\(trouble.rawValue)")
             counts[trouble.rawValue, default: 0] += 1
@@ -216,7 +217,7 @@ public final class Soak {
         case .gap: await restartHub(SIGKILL, pause: 500, meanwhile: SoakHub.dropSlot)
         case .background:
             for seat in some { seat.client.enterBackground() }
-            // One of them for longer than the connection stays.
+            // Sometimes for longer than the connection stays open.
             later(chance.number(0...3) == 0 ? 35 : seconds) { for seat in some { seat.client.enterForeground() } }
         case .noNetwork:
             for seat in some { seat.client.networkChanged(isReachable: false) }
@@ -256,7 +257,7 @@ public final class Soak {
         }
     }
 
-    /// On a thread of its own: nothing here may wait for a process.
+    /// Runs blocking work on a thread of its own, because the main actor must not wait for a process.
     private func blocking<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             Thread.detachNewThread { continuation.resume(returning: work()) }

@@ -2,7 +2,7 @@ import Examples
 import Foundation
 import TidewireClient
 
-/// Two devices of each person.
+/// Seat in the expenses app. Each person has two devices.
 final class ExpenseSeat: SoakSeat {
     private static let money = "financial_transactions"
     private var model: ExpensesModel?
@@ -240,7 +240,7 @@ final class ListingSeat: SoakSeat {
 final class FriendSeat: SoakSeat {
     private let others: [UUID]
     private var model: FriendshipsModel?
-    /// Of this launch and those before.
+    /// Toasts of this launch and all earlier ones.
     private var told: [FriendshipsModel.Toast] = []
 
     init(_ database: SoakDatabase, _ person: UUID, port: UInt16, others: [UUID]) {
@@ -264,7 +264,8 @@ final class FriendSeat: SoakSeat {
         return [{ await model.run() }]
     }
 
-    /// Each pair asks once and is answered once, so whatever is told twice is told once too often.
+    /// Performs an action. Each pair of users has one request and one answer, so a toast that is shown twice is an
+    /// error.
     override func act(_ chance: inout VerifyChance) async throws {
         guard let other = others.randomElement(using: &chance), other != person else { return }
         let sql =

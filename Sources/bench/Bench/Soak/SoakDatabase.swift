@@ -7,8 +7,8 @@ import Synchronization
 import System
 import TidewireClient
 
-/// A private PostgreSQL with the five apps' tables, asked on threads of its own, as the apps' APIs would ask it: under the
-/// person's role and claims.
+/// Private PostgreSQL with the five apps' tables. Threads of its own ask it as the apps' APIs would: under the person's
+/// role and claims.
 final class SoakDatabase: Sendable {
     typealias Rows = [[String?]]
 
@@ -63,9 +63,9 @@ final class SoakDatabase: Sendable {
         cluster.withLock { $0.stop() }
     }
 
-    // MARK: Asking
+    // MARK: Questions
 
-    /// As this person, under the policies; as the superuser where it is nobody.
+    /// Runs the SQL as the person, under the policies, or as the superuser if `person` is nil.
     func ask(_ sql: String, as person: UUID? = nil) async throws -> Rows {
         try await withCheckedThrowingContinuation { continuation in
             let question = Question(sql: sql, person: person) { continuation.resume(with: $0) }
@@ -108,7 +108,7 @@ final class SoakDatabase: Sendable {
         return rows
     }
 
-    // MARK: What an app's API does
+    // MARK: The API of an app
 
     func token(_ person: UUID, seconds: Int) -> String {
         let end = Clock.unixMicroseconds() / 1_000_000 + Int64(seconds)
@@ -116,7 +116,7 @@ final class SoakDatabase: Sendable {
         return JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
     }
 
-    /// It may be told a write twice, and an older one does not go over a newer one.
+    /// Applies a pending write. The same write may come twice, and an older write does not replace a newer one.
     func take(_ write: PendingWrite, of person: UUID) async -> OfflineWrites.Answer {
         var values = write.values
         let isLike = write.table == Like.table
@@ -156,11 +156,11 @@ extension UUID {
 }
 
 extension String {
-    /// As a literal of SQL.
+    /// Text as a literal of SQL.
     var quoted: String { "'" + replacing("'", with: "''") + "'" }
 }
 
-/// The hub as operators run it, always on the same port and data.
+/// Hub as operators run it, always on the same port and data.
 final class SoakHub: Sendable {
     private static let slot = "soak"
 
@@ -208,7 +208,7 @@ final class SoakHub: Sendable {
         }
     }
 
-    /// History has a gap when it comes back.
+    /// SQL that drops the slot, so that the history has a gap when the hub returns.
     static let dropSlot =
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(slot)'"
 }

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// Somebody with an app: its client, its model, and what the person does with it.
+/// Person with an app: the app's client and model, and the person's actions.
 @MainActor
 class SoakSeat {
     let database: SoakDatabase
@@ -15,10 +15,10 @@ class SoakSeat {
     private(set) var client: Tidewire
     private(set) var writes: OfflineWrites
     private var running: [Task<Void, Never>] = []
-    /// Nobody does anything with an app that does not run.
+    /// True if the app runs. Nobody acts in an app that does not run.
     private(set) var isLaunched = false
 
-    /// By which it is named in what is found.
+    /// Name of the seat in the report.
     var name: String { "\(type(of: self)) \(person.text.prefix(8))" }
 
     init(_ database: SoakDatabase, _ person: UUID, port: UInt16) {
@@ -29,11 +29,11 @@ class SoakSeat {
         writes = OfflineWrites(storage: shared) { _ in .later }
     }
 
-    // MARK: The app's life
+    // MARK: Life of the app
 
-    /// A model for the client and the writes of now.
+    /// Creates a model for the current client and writes.
     func makeModel() {}
-    /// What the app runs as long as it lives.
+    /// Returns the tasks that the app runs while it lives.
     func work() -> [@MainActor @Sendable () async -> Void] { [] }
 
     func launch() {
@@ -53,7 +53,7 @@ class SoakSeat {
 
     private var current: LaunchStorage?
 
-    /// As when the system kills it: what was kept is there at the next launch, and nothing else.
+    /// Kills the app as the system does. The next launch finds only stored data.
     func killApp() {
         current?.die()
         isLaunched = false
@@ -62,7 +62,7 @@ class SoakSeat {
         client.signOut()
     }
 
-    /// What the person's API answers.
+    /// True if the person's API answers.
     var isOnline: Bool {
         get { api.isOn }
         set {
@@ -75,25 +75,26 @@ class SoakSeat {
 
     var hasSettled: Bool { client.state == .live && writes.waiting.isEmpty }
 
-    // MARK: What is done and shown
+    // MARK: Actions and rows
 
     func act(_ chance: inout VerifyChance) async throws {}
-    /// The same words, of what is shown and of what the person may SELECT.
+    /// Returns the rows that the app shows. `expected` returns SQL for the rows that the person may SELECT, in the same
+    /// words.
     func shown() -> [String] { [] }
     func expected() -> String { "" }
-    /// What is wrong whatever the server has.
+    /// Returns faults of the app that do not depend on the server's data.
     func faults() -> [String] { [] }
 
     func differences() async throws -> [String] {
         let rows = try await database.ask(expected(), as: person)
-        // In one go: nothing happens between the two.
+        // Both are read without a suspension between them, so nothing changes in between.
         let (there, here) = (Set(rows.compactMap { $0[0] }), Set(shown()))
         return there.subtracting(here).sorted().map { "\(name) lacks \($0)" }
             + here.subtracting(there).sorted().map { "\(name) shows \($0)" } + faults().map { "\(name): \($0)" }
     }
 }
 
-/// Something that is on or off, for any thread.
+/// Switch that any thread can read and set.
 final class Switch: Sendable {
     private let stored = Mutex(true)
     var isOn: Bool {
@@ -102,7 +103,7 @@ final class Switch: Sendable {
     }
 }
 
-/// What one launch of an app keeps: nothing any more once it was killed, whatever was on its way.
+/// Storage of one launch of an app. After a kill nothing more is stored, even if a write was in progress.
 final class LaunchStorage: TidewireStorage {
     private let shared: MemoryStorage
     private let isAlive = Mutex(true)

@@ -1,6 +1,6 @@
 import System
 
-/// What clients say to each other.
+/// Benchmark of broadcasts between clients.
 struct BroadcastScenario: Scenario {
     let name = "broadcast"
     let summary = "Users in an echo channel and one of six, 2 messages/s to each; payloads of 1, 10 and 50 KB."
@@ -49,7 +49,7 @@ struct BroadcastScenario: Scenario {
 
 // MARK: Users
 
-/// How many users one loop sustains, and what they cost.
+/// Race for the number of users that one loop sustains, and their cost.
 private final class UserRace {
     private static let group = 6
     private static let bytes = 300
@@ -74,7 +74,7 @@ private final class UserRace {
     func close() { lane.close() }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // Warms up, and tells what a message is.
+        // This warms up, and gives a sample of the hub's message.
         _ = try talk(most / 10, messages: 2)
         let users = try confirmed(try search())
         let template = ChangeTemplate.text(of: try lane.sample())
@@ -120,7 +120,7 @@ private final class UserRace {
         return cost.p99 < Self.highestP99
     }
 
-    /// Doubles, then bisects.
+    /// Searches for the highest sustained number of users: doubles, then bisects.
     private func search() throws -> Int {
         var low = 0
         var high = rounded(isQuick ? 60 : 1500)
@@ -138,7 +138,7 @@ private final class UserRace {
         return low
     }
 
-    /// The search may have been lucky.
+    /// Confirms a number of users with a longer step, because the search may have been lucky.
     private func confirmed(_ found: Int) throws -> Int {
         var users = found
         while try !isSustained(users, messages: isQuick ? 2 : 10) {
@@ -149,7 +149,7 @@ private final class UserRace {
     }
 }
 
-/// The hub and the bare server, round by round.
+/// Costs of the hub and the bare server, round by round.
 struct TalkSeries {
     var hub: [TalkCost] = []
     var bare: [TalkCost] = []
@@ -158,7 +158,7 @@ struct TalkSeries {
         Samples(costs.map { $0[keyPath: path] })
     }
 
-    /// A message of the hub's and one of the bare server's have as many bytes, but for the digits of numbers.
+    /// Checks that messages of the hub and of the bare server have the same size, except for the digits of numbers.
     func checkSizes() throws {
         let (one, other) = (samples(hub, \.bytesPerDelivery).median, samples(bare, \.bytesPerDelivery).median)
         guard (one - other).magnitude < 12 else {
@@ -201,7 +201,7 @@ struct TalkSeries {
 
 // MARK: Payloads
 
-/// Large messages to six receivers.
+/// Race of large messages to six receivers.
 private final class PayloadRace {
     private static let group = 6
 

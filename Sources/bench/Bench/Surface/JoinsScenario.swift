@@ -1,6 +1,6 @@
 import System
 
-/// How fast channels are joined.
+/// Benchmark of joining channels.
 struct JoinsScenario: Scenario {
     let name = "joins"
     let summary = "10,000 users join at the same time, a public channel or a private one that a policy guards."
@@ -53,7 +53,7 @@ private final class JoinsRace {
         hub.stop()
     }
 
-    /// Somebody whom no row makes a member of any room.
+    /// Checks that the hub refuses a user who is not a member of any room.
     func checkOutsider() throws {
         do {
             try join(1, isPrivate: true, numbered: "999999999999")
@@ -87,7 +87,7 @@ private final class JoinsRace {
         seconds.guarded.add(guarded)
     }
 
-    /// Nanoseconds until all have their reply.
+    /// Joins clients. Returns the nanoseconds until all have their reply.
     @discardableResult
     private func join(_ count: Int, isPrivate: Bool, numbered digits: String) throws -> Int64 {
         rounds += 1

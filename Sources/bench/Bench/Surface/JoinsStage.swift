@@ -3,7 +3,7 @@ import Embedded
 import Postgres
 import System
 
-/// A private PostgreSQL with Supabase's schemas, users who are members of rooms, and the policy that says so.
+/// Private PostgreSQL with Supabase's schemas, users who are members of rooms, and a policy that checks membership.
 final class JoinsStage {
     static let rooms = 1000
     private static let role = "authenticated"
@@ -36,7 +36,7 @@ final class JoinsStage {
 
     func close() { cluster.stop() }
 
-    /// The usual policy of private channels, as people write it.
+    /// Creates members and the usual policy of private channels, as people write it.
     private func makeMembers(_ users: Int) throws {
         try connection.execute(
             """
@@ -57,17 +57,17 @@ final class JoinsStage {
         try connection.execute("VACUUM (ANALYZE) public.members")
     }
 
-    // MARK: Who joins
+    // MARK: Users
 
     static func topic(numbered number: String) -> String { "realtime:room:\(number)" }
 
-    /// In each round another, so that no token was seen before.
+    /// Returns the claims of a user. Each round has other claims, so the hub has not seen any token before.
     static func claims(round: Int, numbered digits: String) -> String {
         #"{"role":"\#(role)","sub":"\#(userPrefix)\#(digits)","email":"user\#(digits)@example.com","round":\#(round),"#
             + #""exp":4102444800}"#
     }
 
-    /// What all of them connect with.
+    /// Path with the key that all clients use to connect.
     var path: String {
         let claims = Array(#"{"role":"anon","exp":4102444800}"#.utf8)
         return "/socket/websocket?vsn=2.0.0&apikey=" + JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
@@ -93,8 +93,9 @@ final class JoinsStage {
 
     // MARK: The peer
 
-    /// As the reference does it: one session, and for each join a transaction with a row that is inserted, the claims,
-    /// and a look whether the row is seen. Its statements are prepared, as the reference's are. Joins a second.
+    /// Returns the peer's joins per second, made like the reference's: one session, and for each join a transaction
+    /// that inserts a row, sets the claims, and checks whether the row is visible. The statements are prepared, as the
+    /// reference's are.
     func measurePeer(_ joins: Int) throws -> Double {
         let session = try cluster.connect()
         var prepared: Set<String> = []

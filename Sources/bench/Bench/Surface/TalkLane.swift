@@ -1,8 +1,8 @@
 import System
 
-/// A hub with one loop on a processor of its own, and clients that talk in its channels from another.
+/// Hub with one loop on a processor of its own, and clients on another processor that talk in the hub's channels.
 final class TalkLane {
-    /// Nothing may be held back: what a project is allowed is the operator's to say, and not what is measured.
+    /// Options that turn all limits off, because limits are the operator's choice and not part of the measurement.
     static let unlimited = [
         "--max-events-per-second", "0", "--max-joins-per-second", "0", "--max-presence-events-per-second", "0",
         "--max-client-presence-events-per-window", "0", "--max-connections", "19500", "--max-concurrent-users", "19500",
@@ -14,7 +14,7 @@ final class TalkLane {
     private let stage: ServingStage
     private let name: String
 
-    /// Of each group's size so many clients in a row share a channel.
+    /// Starts the hub and the clients. For each group size, so many neighbouring clients share a channel.
     init(_ name: String, _ stage: ServingStage, _ place: Workplace, clients: Int, groups: [Int]) throws {
         self.stage = stage
         self.name = name
@@ -41,7 +41,7 @@ final class TalkLane {
         stage.end(hub)
     }
 
-    /// A message of the hub's own.
+    /// Returns one of the hub's own messages.
     func sample() throws -> String { try fleet.sample() }
 
     func talk(bytes: Int, intervalMicroseconds: Int, count: Int, speakers: Int) throws -> TalkCost {
@@ -50,7 +50,7 @@ final class TalkLane {
         let before = try hub.use()
         let began = Clock.unixMicroseconds()
         let awaited = try fleet.talk(order)
-        // What comes twice comes now, and the kernel's figures are those of threads at rest.
+        // Doubled messages would arrive now, and the kernel's figures are exact for threads at rest.
         Pause.milliseconds(50)
         let report = try fleet.report()
         guard report.isFaultless else { throw void(report) }
@@ -69,16 +69,16 @@ final class TalkLane {
     }
 }
 
-/// What some talking cost.
+/// Cost of a talk.
 struct TalkCost {
     var p50: Double
     var p99: Double
-    /// Of the hub's loop.
+    /// Deliveries per second of processor time of the hub's loop.
     var deliveriesPerProcessorSecond: Double
     var bytesPerProcessorSecond: Double
     var bytesPerSecond: Double
     var bytesPerDelivery: Double
-    /// Of one processor each, in hundredths.
+    /// Use of one processor by the hub's loop, in percent.
     var loopShare: Double
     var clientShare: Double
 
@@ -95,7 +95,7 @@ struct TalkCost {
         clientShare = clientNanoseconds / microseconds / 10
     }
 
-    /// Of the bare server, which does nothing but send.
+    /// Creates the cost of the bare server, which does nothing but send.
     init(_ cost: BareFanout.Cost, _ report: LoadReport, microseconds: Double) {
         self.init(
             report, loopNanoseconds: Double(cost.processorNanoseconds),
@@ -104,14 +104,14 @@ struct TalkCost {
 }
 
 extension BareFanout {
-    /// The same numbers of the bare server.
+    /// Returns the same numbers for the bare server.
     func talk(messages: Int, _ template: String) throws -> TalkCost {
         let began = Clock.unixMicroseconds()
         let (cost, report) = try send(messages, template: template)
         return TalkCost(cost, report, microseconds: Double(max(1, report.lastMicroseconds - began)))
     }
 
-    /// On the hub's processor, with its clients on theirs.
+    /// Pins the server to the hub's processor, and the server's clients to the clients' processor.
     func pin() throws {
         try ProcessorPin.put(serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
         try ProcessorPin.put(clientProcessIDs, on: ProcessorPin.clients)

@@ -1,4 +1,4 @@
-/// What is wrong with what a client received.
+/// Fault in the changes that a client received.
 struct Finding: Sendable, Equatable {
     enum Kind: String, CaseIterable, Sendable {
         case missing
@@ -14,54 +14,54 @@ struct Finding: Sendable, Equatable {
 
     var kind: Kind
     var text: String
-    /// When it was noticed, and the transaction that it speaks of.
+    /// Time at which the fault was noticed. `sequence` is the transaction concerned.
     var at: UInt64
     var sequence: Int64?
 }
 
-/// One client's account: what it had to receive beside what it received. Pure: notes in the order in which they were made,
-/// findings out. It knows nothing of the hub but what is promised to this kind of client.
+/// Account of one client: the changes it had to receive, beside those it received. Pure: takes notes in the order in
+/// which they were made, and returns findings. Knows nothing of the hub except the promises to this kind of client.
 struct ClientLedger: Sendable {
     enum Kind: String, CaseIterable, Sendable {
-        /// Joins anew each time, and knows that it misses what was between.
+        /// Joins anew each time, and knows that changes in between are missed.
         case plain
-        /// Says the position that it has come to, and misses nothing, and gets nothing twice.
+        /// States its position when it joins, misses nothing, and gets nothing twice.
         case explicit
-        /// Asks for nothing and misses nothing; what it had not acknowledged may come again.
+        /// States no position and misses nothing. Changes that it had not acknowledged may come again.
         case catchUp = "catch-up"
-        /// The same by the unmodified client for Python.
+        /// Like `catchUp`, with the unmodified client for Python.
         case real = "real"
 
         var goesOn: Bool { self != .plain }
-        /// What was received shortly before the cut may come again.
+        /// True if changes that were received shortly before the cut may come again.
         var mayRepeat: Bool { self != .explicit }
     }
 
     enum Beginning: Sendable, Equatable {
         case joined
-        /// What the hub says to a position.
+        /// Hub's answer to a position.
         case recovered(Bool)
     }
 
     enum Note: Sendable, Equatable {
-        /// The reply to a join: what is committed from now on has to come.
+        /// Reply to a join: changes that are committed from now on have to come.
         case began(Beginning)
         case heard(ChangeMark)
-        /// A record that is not what was written.
+        /// Record that differs from what was written.
         case garbled(String)
-        /// That changes may be missing.
+        /// Message that changes may be missing.
         case told(String)
-        /// From now on it does not read for a while, and so acknowledges nothing.
+        /// Pause: from now on the client does not read for a while, and so acknowledges nothing.
         case stands
     }
 
-    /// A fault, as far as it is an excuse.
+    /// Fault, as far as it is an excuse.
     struct Cause: Sendable, Equatable {
         enum Effect: Sendable {
-            /// Clients may be told of a loss.
+            /// The hub may tell clients of a loss.
             case loss
-            /// Nobody may have acknowledged anything, or what was acknowledged may not have been written down: pings and
-            /// pongs go the way that events go, and where clients stand is written to the disk.
+            /// Clients may have acknowledged nothing, or acknowledgements may not be stored. Pings and pongs go the
+            /// same way as events, and the clients' positions are written to the disk.
             case silence
         }
 
@@ -70,49 +70,52 @@ struct ClientLedger: Sendable {
         var effect = Effect.loss
     }
 
-    /// What may come again was received so shortly before the last thing that came before the cut: a ping follows within a
-    /// second, where it stood is written down within another, and a busy machine may be late.
+    /// Time before a session's last change in which received changes may come again. A ping follows within a second,
+    /// the hub stores the acknowledged position within another, and a busy machine may be late.
     static let repeatable: UInt64 = 5_000_000_000
-    /// All clients for Python share one thread, which has its time when nobody else of a busy machine wants it: what they have
-    /// read and answer may be seconds apart. How late the hub is, the others tell.
+    /// Same time for clients for Python. They share one thread, which a busy machine runs last, so reading and
+    /// answering may be seconds apart. The other clients show how late the hub is.
     static let repeatableByPython: UInt64 = 2 * repeatable
-    /// A client that was away when history broke may be told when it comes back. So may one that has been told already: of a
-    /// socket that the hub did not know to be cut when it was killed, it cannot tell whether another client of the same login
-    /// had it. It is expected back for the grace of two minutes, which a restart gives it once more.
+    /// Time after a loss within which a client may be told of it. A client that was away is told when it returns. A
+    /// client may also be told twice: a killed hub does not know whether another client of the same login had a cut
+    /// socket. It expects that client for the grace period of two minutes, and for another one after a restart.
     static let tellable: UInt64 = 270_000_000_000
-    /// It stood still, and then took in what had come meanwhile.
+    /// Maximum time for which a pause counts: then the client reads the changes that came meanwhile.
     static let longestStand: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
 
     let kind: Kind
-    /// The first that is not accounted for.
+    /// Index of the first expected change that is not accounted for.
     private(set) var next = 0
     private(set) var received = 0
     private(set) var repeated = 0
-    /// Missing, and told.
+    /// Number of missing changes of which the client was told.
     private(set) var told = 0
-    /// How long before the cut the oldest repeated one had been received.
+    /// Longest time between the first reception of a repeated change and the cut.
     private(set) var oldestRepeat: UInt64 = 0
     private(set) var hasBegun = false
-    /// Missing is what is behind this, unless it was told of.
+    /// Transaction up to which changes are optional. Later changes are missing if they do not come, unless the hub told
+    /// the client.
     private var optionalTo: Int64 = 0
     private var toldTo: Int64 = 0
-    /// The client for Python joins again on the same socket when it is told of an error; what it is told of goes as far.
+    /// True after a client for Python was told of a loss. It joins again on the same socket, and the loss extends to
+    /// that join.
     private var joinsAgain = false
-    /// Where this session stands among what had to come; and where a repetition may begin.
+    /// Index that this session has reached in the expected changes. `repeatsFrom` is the index where repetitions may
+    /// begin.
     private var sessionPlace = -1
     private var repeatsFrom = Int.max
     private var lastHeard: UInt64 = 0
-    /// The same when this session began: about when the one before was cut.
+    /// Value of `lastHeard` when this session began: about the time when the previous session was cut.
     private var edge: UInt64 = 0
     private var stoodAt: UInt64?
-    /// When the last ones came, the newest at the end.
+    /// Times at which the last changes came, the newest at the end.
     private var times: [(place: Int, at: UInt64)] = []
     private var reported: Set<Int> = []
 
     init(_ kind: Kind) { self.kind = kind }
 
-    /// `committed`: no transaction later than this one had been committed at that time.
+    /// Takes a note and returns findings. At that time, no transaction later than `committed` had been committed.
     mutating func take(
         _ note: Note, at: UInt64, committed: Int64, causes: [Cause], journal: borrowing Journal, seat: Int
     ) -> [Finding] {
@@ -132,7 +135,7 @@ struct ClientLedger: Sendable {
     ) -> [Finding] {
         let isFirst = !hasBegun
         hasBegun = true
-        // What came again and was cut off before it came to its end has the rest of it still to come, however long it takes.
+        // If a repetition was cut before its end, its rest may still come, however long that takes.
         let rest = sessionPlace < 0 ? repeatsFrom : sessionPlace + 1
         sessionPlace = -1
         edge = lastHeard
@@ -141,7 +144,7 @@ struct ClientLedger: Sendable {
         let oldest = oldestRepeatable(causes)
         repeatsFrom = kind.mayRepeat ? min(rest, times.first { $0.at >= oldest }?.place ?? next) : next
         if beginning == .recovered(false) {
-            // It is told where to go on; what it had is of another history.
+            // The hub tells the client where to continue. The client's changes belong to another history.
             return hearOfLoss("recovered: false", at, committed, causes)
         }
         if joinsAgain { toldTo = max(toldTo, committed) }
@@ -150,7 +153,7 @@ struct ClientLedger: Sendable {
         return []
     }
 
-    /// Silence does not count as time in which something could have been acknowledged.
+    /// Returns the time since which received changes may come again. Silence does not count as time for acknowledging.
     private func oldestRepeatable(_ causes: [Cause]) -> UInt64 {
         let repeatable = kind == .real ? Self.repeatableByPython : Self.repeatable
         func before(_ moment: UInt64) -> UInt64 { moment - min(moment, repeatable) }
@@ -164,7 +167,7 @@ struct ClientLedger: Sendable {
     private mutating func hearOfLoss(
         _ text: String, _ at: UInt64, _ committed: Int64, _ causes: [Cause]
     ) -> [Finding] {
-        // What is told without a reason is wrong by itself, and still told: what is missing then is not missing in silence.
+        // A loss told without a reason is itself a fault. Changes that are missing then are not missing in silence.
         toldTo = max(toldTo, committed)
         joinsAgain = kind == .real
         let isFounded = causes.contains { $0.effect == .loss && $0.begin < at && at < $0.end + Self.tellable }
@@ -232,7 +235,7 @@ struct ClientLedger: Sendable {
             return [Finding(kind: .twice, text: words, at: at, sequence: expected.sequence)]
         }
         repeated += 1
-        // Where a session begins is what counts: what follows it comes again whenever it had come.
+        // Only the change with which a session begins counts. The changes after it come again, however old they are.
         if let known = times.firstIndex(where: { $0.place == place }) {
             let age = edge > times[known].at ? edge - times[known].at : 0
             if sessionPlace < 0 { oldestRepeat = max(oldestRepeat, age) }
@@ -241,6 +244,6 @@ struct ClientLedger: Sendable {
         return []
     }
 
-    /// Whether it has everything up to this place.
+    /// True if the client has everything up to this place.
     func has(_ place: Int) -> Bool { next > place }
 }

@@ -1,6 +1,6 @@
-/// What goes wrong while the verifier runs.
+/// Faults that happen while the verifier runs.
 enum Fault: String, CaseIterable, Sendable {
-    // On the way between clients and hub.
+    // Faults between clients and hub.
     case socketsCut = "sockets-cut"
     case linksStalled = "links-stalled"
     case linksSlow = "links-slow"
@@ -8,7 +8,7 @@ enum Fault: String, CaseIterable, Sendable {
     case clientsFrozen = "clients-frozen"
     case tokensRenewed = "tokens-renewed"
     case tokensExpired = "tokens-expired"
-    // The hub, the database, and what stands between them.
+    // Faults of the hub, of the database, and between them.
     case hubKilled = "hub-killed"
     case hubTerminated = "hub-terminated"
     case hubFrozen = "hub-frozen"
@@ -23,7 +23,7 @@ enum Fault: String, CaseIterable, Sendable {
     case policyChanged = "policy-changed"
     case membershipsChanged = "memberships-changed"
 
-    /// Two things may go wrong at once: one with the clients' connections, one behind them.
+    /// Groups of faults. Two faults may happen at once: one on the clients' connections, one behind them.
     enum Lane: UInt64, CaseIterable, Sendable {
         case connections = 1
         case behind = 2
@@ -37,7 +37,7 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// How often it comes, beside the others of its lane.
+    /// Frequency of the fault, relative to the others of its lane.
     var weight: Int {
         switch self {
         case .socketsCut, .hubKilled: 4
@@ -47,10 +47,10 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// What the hub may do because of it that is wrong otherwise.
+    /// Effect by which the fault excuses the hub; nil if the hub has no excuse.
     var excuse: ClientLedger.Cause.Effect? {
         switch self {
-        // They take history away from the log, or may.
+        // These faults remove history from the log, or may do so.
         case .slotDropped, .publicationChanged: .loss
         case .linksStalled, .linksSlow, .clientsFrozen, .hubFrozen, .hubDiskFull: .silence
         default: nil
@@ -58,19 +58,19 @@ enum Fault: String, CaseIterable, Sendable {
     }
 }
 
-/// Which fault comes when: all of it follows from the seed.
+/// Sequence of faults, which follows from the seed alone.
 struct FaultSchedule: Sendable {
     struct Entry: Sendable, Equatable {
         var fault: Fault
         var pauseMilliseconds: Int
-        /// What the fault's own choices begin with.
+        /// Seed of the fault's own choices.
         var seed: UInt64
     }
 
     private var chance: VerifyChance
     private let faults: [Fault]
 
-    /// Nil where this lane has none of these.
+    /// Creates a schedule; nil if the lane has none of the chosen faults.
     init?(seed: UInt64, lane: Fault.Lane, of chosen: [Fault] = Fault.allCases) {
         chance = VerifyChance(seed, lane: lane.rawValue)
         faults = chosen.filter { $0.lane == lane }.flatMap { Array(repeating: $0, count: $0.weight) }

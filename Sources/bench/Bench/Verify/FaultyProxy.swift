@@ -1,23 +1,25 @@
 import Synchronization
 import System
 
-/// Between all clients and the hub: it takes what it is given, holds it back, hands it on slowly, loses it, and goes with it.
+/// Proxy between all clients and the hub. Takes bytes, holds them back, passes them on slowly, loses them, or dies with
+/// them.
 ///
-/// It is also the witness of how connections end: who closed first, and whether anything was done to this one before.
+/// The proxy also witnesses how connections end: who closed first, and whether the connection was disturbed before.
 final class FaultyProxy: Sendable {
     enum Deed: Sendable {
-        /// Nothing goes through for a while, in either direction; what the hub sends is taken, as far as there is room.
+        /// Passes nothing on for a while, in either direction. The hub's bytes are still taken, as far as there is
+        /// room.
         case hold(milliseconds: Int)
-        /// A little at a time, with a pause after each.
+        /// Passes on a little at a time, with a pause after each piece.
         case slow(milliseconds: Int, pauseMilliseconds: Int)
-        /// What the hub sends is taken and lost; then the client's side is cut, and the hub hears of that later.
+        /// Takes and loses the hub's bytes. Then cuts the client's side; the hub notices that later.
         case swallow(milliseconds: Int)
         case cut
     }
 
     struct Order: Sendable {
         var deed: Deed
-        /// One connection in so many.
+        /// Number of connections of which one is disturbed, by chance.
         var oneIn: Int
         var seed: UInt64
     }
@@ -26,7 +28,7 @@ final class FaultyProxy: Sendable {
         var connections = 0
         var bytesLost = 0
         var touched = 0
-        /// Connections that the hub closed though it was well and nothing had been done to them, with what it said last.
+        /// Connections that the hub closed although it was well and they were undisturbed, with the hub's last bytes.
         var unexplained: [(at: UInt64, said: String)] = []
     }
 
@@ -34,7 +36,7 @@ final class FaultyProxy: Sendable {
         var orders: [Order] = []
         var outcome = Outcome()
         var isOver = false
-        /// The hub may close what it likes until then.
+        /// Time until which the hub may close any connection.
         var hubIsExcusedUntil: UInt64 = 0
     }
 
@@ -60,13 +62,14 @@ final class FaultyProxy: Sendable {
         shared.withLock { $0.orders.append(Order(deed: deed, oneIn: oneIn, seed: seed)) }
     }
 
-    /// From now on until so long afterwards the hub may close connections.
+    /// Allows the hub to close connections from now on, for a time.
     func excuseHub(milliseconds: Int) {
         let until = Clock.monotonicNanoseconds() + UInt64(milliseconds) * 1_000_000
         shared.withLock { $0.hubIsExcusedUntil = max($0.hubIsExcusedUntil, until) }
     }
 
-    /// It is there again; what it closes a moment later may still be of before: who is refused hears that after two seconds.
+    /// Notes that the hub runs again. Its excuse ends four seconds later: a client that was refused before is told
+    /// after two.
     func hubIsWell() {
         let until = Clock.monotonicNanoseconds() + 4_000_000_000
         shared.withLock { $0.hubIsExcusedUntil = until }
@@ -107,20 +110,20 @@ final class FaultyProxy: Sendable {
     }
 }
 
-/// One connection of a client, and the proxy's own to the hub.
+/// Connection of a client, with the proxy's own connection to the hub.
 private struct Link {
-    /// What is kept for a side that does not take it.
+    /// Maximum bytes that are kept for a side that does not take them.
     static let roomBytes = 128 << 10
-    /// What a slow link hands on at a time.
+    /// Bytes that a slow link passes on at a time.
     static let slowBytes = 1500
 
-    /// Of what the hub says, so much is kept: a close frame with its reason, or a refusal's last words.
+    /// Number of the hub's last bytes that are kept: a close frame with its reason, or the end of a refusal.
     static let saidBytes = 200
 
     let client: Int32
     let hub: Int32
     let since = Clock.monotonicNanoseconds()
-    /// What the hub said last.
+    /// Last bytes that the hub sent.
     var said: [UInt8] = []
     var toClient: [UInt8] = []
     var toHub: [UInt8] = []
@@ -129,7 +132,7 @@ private struct Link {
     var slowUntil: UInt64 = 0
     var slowPause: UInt64 = 0
     var swallowsUntil: UInt64 = 0
-    /// Whether something was done to it that may have the hub close it.
+    /// True if the link was disturbed in a way that may make the hub close it.
     var isTouched = false
     var watchedForClient = Epoll.Events()
     var watchedForHub: Epoll.Events = [.readable, .writable]
@@ -149,7 +152,7 @@ private struct Link {
     }
 }
 
-/// The proxy's thread.
+/// Loop of the proxy's thread.
 private struct ProxyLoop: ~Copyable {
     private static let listenerKey = UInt64.max
 
@@ -158,7 +161,7 @@ private struct ProxyLoop: ~Copyable {
     private let hub: SocketAddress
     private var links: [UInt64: Link] = [:]
     private var nextKey: UInt64 = 0
-    /// The hub's side of connections whose client has gone, until the hub hears of it.
+    /// Hub's side of connections whose client has gone, until the hub is told.
     private var orphans: [(descriptor: Int32, until: UInt64)] = []
 
     init(listener: Int32, hub: SocketAddress) throws {
@@ -213,7 +216,7 @@ private struct ProxyLoop: ~Copyable {
             let isOpen = isHub ? read(link.hub, into: &link.toClient) : read(link.client, into: &link.toHub)
             if link.toClient.count > had { link.said = Array(link.toClient[had...].suffix(Link.saidBytes)) }
             guard isOpen else {
-                // What the hub said last still goes to the client.
+                // The hub's last bytes still go to the client.
                 if isHub { _ = write(&link.toClient, to: link.client, atMost: .max) }
                 return end(key, link, isHub ? link.isTouched ? nil : Self.last(of: link) : nil, proxy)
             }
@@ -260,11 +263,11 @@ private struct ProxyLoop: ~Copyable {
         return true
     }
 
-    /// Hands on what may go, and watches for what comes next.
+    /// Passes on the bytes that may go, and watches for the next events.
     private mutating func flush(_ key: UInt64, _ proxy: FaultyProxy) {
         guard var link = links[key] else { return }
         let now = Clock.monotonicNanoseconds()
-        // Never handed on again: behind a hole nothing may come.
+        // Swallowed bytes are never passed on: nothing may follow a hole.
         if link.swallowsUntil != 0 {
             proxy.note(bytesLost: link.toClient.count)
             link.toClient = []
@@ -281,7 +284,7 @@ private struct ProxyLoop: ~Copyable {
             }
             if isSlow, link.toClient.count + link.toHub.count < had { link.heldUntil = now + link.slowPause }
         }
-        // A client that does not read may be closed.
+        // The hub may close a client that does not read.
         if link.toClient.count >= Link.roomBytes { link.isTouched = true }
         watch(key, &link, now)
         links[key] = link
@@ -297,7 +300,7 @@ private struct ProxyLoop: ~Copyable {
         }
     }
 
-    /// Both sides; with what the hub is reproached for, if it is.
+    /// Closes both sides. `reproach` is the complaint about the hub, if there is one.
     private mutating func end(_ key: UInt64, _ link: Link, _ reproach: String?, _ proxy: FaultyProxy) {
         links[key] = nil
         StreamSocket.close(link.client)
@@ -329,7 +332,7 @@ private struct ProxyLoop: ~Copyable {
         proxy.note(touched: touched)
     }
 
-    /// The client hears of it at once, the hub perhaps later.
+    /// Cuts a link. The client notices it at once, the hub perhaps later.
     private mutating func cut(_ key: UInt64, _ link: Link, _ hubHearsAt: UInt64?, _ proxy: FaultyProxy) {
         links[key] = nil
         proxy.note(bytesLost: link.toClient.count)
@@ -339,7 +342,7 @@ private struct ProxyLoop: ~Copyable {
         orphans.append((link.hub, hubHearsAt))
     }
 
-    /// What time brings about.
+    /// Does what is due by now.
     private mutating func goOn(_ proxy: FaultyProxy) {
         let now = Clock.monotonicNanoseconds()
         for (key, link) in links {

@@ -1,5 +1,5 @@
-/// A row change as clients tell it: what it did, and the number of the row's version or, of a deleted one, its key. No number
-/// comes twice.
+/// Change of a row as clients are told of it: the operation, and the number of the row's version, or the key of a
+/// deleted row. No number comes twice.
 struct ChangeMark: Hashable, Sendable, CustomStringConvertible {
     enum Operation: String, Sendable {
         case insert = "INSERT"
@@ -13,25 +13,25 @@ struct ChangeMark: Hashable, Sendable, CustomStringConvertible {
     var description: String { "\(operation.rawValue) \(number)" }
 }
 
-/// A line of the database's own journal: a committed change and who may see it, as PostgreSQL said at the commit.
+/// Line of the database's own journal: a committed change and who may see it, according to PostgreSQL at the commit.
 struct JournalLine: Sendable {
-    /// Of its transaction, in the order of commits.
+    /// Number of the line's transaction, in the order of commits.
     var sequence: Int64
     var mark: ChangeMark
     var table: String
-    /// Numbers of `Listener`s.
+    /// Numbers of the `Listener`s that may see the change.
     var shownTo: [Int]
     var isPublished: Bool
 }
 
-/// Everything that clients of one seat have to receive, in order.
+/// All changes that clients of one seat have to receive, in order.
 struct SeatRoll: Sendable {
     struct Expected: Sendable {
         var sequence: Int64
         var mark: ChangeMark
     }
 
-    /// Those of them whose verdict counts for this seat.
+    /// Listeners whose verdict counts for this seat.
     let listeners: Set<Int>
     private(set) var expected: [Expected] = []
     private var places: [ChangeMark: Int] = [:]
@@ -47,11 +47,11 @@ struct SeatRoll: Sendable {
     func place(of mark: ChangeMark) -> Int? { places[mark] }
 }
 
-/// What was committed, and who has to receive which of it.
+/// Committed changes, and for each seat the changes that it has to receive.
 struct Journal: Sendable {
     private(set) var rolls: [SeatRoll]
     private(set) var lines = 0
-    /// The last transaction that was read.
+    /// Last transaction that was read.
     private(set) var sequence: Int64 = 0
     private var tables: [ChangeMark: String] = [:]
 
@@ -64,6 +64,6 @@ struct Journal: Sendable {
         for seat in rolls.indices { rolls[seat].add(line) }
     }
 
-    /// Nil for what never was.
+    /// Returns the table of a change; nil if there was no such change.
     func table(of mark: ChangeMark) -> String? { tables[mark] }
 }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What clients wrote down, of all of them in the order of its time, for whoever judges it.
+/// Notes of all clients, in the order of time, for the judge.
 final class Notebook: Sendable {
     struct Entry: Sendable {
         var client: Int
@@ -15,7 +15,7 @@ final class Notebook: Sendable {
         entries.withLock { $0.append(Entry(client: client, at: at, note: note)) }
     }
 
-    /// Something that no ledger can know.
+    /// Adds a fault that no ledger can notice.
     func add(trouble kind: Finding.Kind, _ text: String, at: UInt64) {
         troubles.withLock { $0.append(Finding(kind: kind, text: text, at: at)) }
     }

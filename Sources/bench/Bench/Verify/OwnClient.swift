@@ -2,7 +2,7 @@ import Bytes
 import Crypto
 import System
 
-/// One of the verifier's own clients, as far as it goes without its socket: what it says, and what it makes of what it hears.
+/// One of the verifier's own clients, without its socket: the messages it sends, and its reaction to received ones.
 struct OwnClient {
     enum Line: Equatable {
         case away(until: UInt64)
@@ -13,7 +13,7 @@ struct OwnClient {
 
     enum Channel: Equatable {
         case none
-        /// The ref of the join, and when it is asked again if nobody answers.
+        /// The join has this ref. Without an answer, the client closes its connection at `until`.
         case joining(ref: Int, until: UInt64)
         case joined(ref: Int)
         case retrying(at: UInt64)
@@ -29,7 +29,7 @@ struct OwnClient {
     var incomplete: [UInt8] = []
     var frozenUntil: UInt64 = 0
     var nextBeat: UInt64 = 0
-    /// Its token ends soon, so its channel will be closed.
+    /// True if the client's token ends soon, so that its channel will be closed.
     var isExpiring = false
     private var ref = 0
     private var position: String?
@@ -43,7 +43,7 @@ struct OwnClient {
 
     var topic: String { "realtime:v\(number)" }
 
-    /// Messages are counted on across sockets by a client that goes on; a page that is opened anew begins anew.
+    /// Returns the next ref. A client that goes on counts across sockets; a newly opened page begins anew.
     mutating func nextRef() -> Int {
         ref += 1
         return ref
@@ -53,7 +53,7 @@ struct OwnClient {
 
     private var isKnownAgain: Bool { kind == .catchUp || kind == .real }
 
-    /// Who has no login, and so no session of one, is known again by this parameter of the socket's address.
+    /// Parameter of the socket's address by which the hub recognizes a client without a login session.
     var clientID: String? { isKnownAgain && seat.person == .anon ? session : nil }
 
     func token(secret: [UInt8], seconds: Int64) -> String {
@@ -82,7 +82,7 @@ struct OwnClient {
         return #"["\#(join)","\#(nextRef())","\#(topic)","access_token",{"access_token":"\#(token)"}]"#
     }
 
-    /// What a message is to it; what is to be written down.
+    /// Takes a message. Returns a note to be written down, and a fault of the hub, if there is one.
     mutating func hear(_ text: RawSpan, now: UInt64) -> (note: ClientLedger.Note?, trouble: String?) {
         if text.firstOffset(of: #""postgres_changes",{"#, from: 0) != nil { return (change(text), nil) }
         if text.firstOffset(of: #""system",{"#, from: 0) != nil { return (system(text), nil) }
@@ -150,7 +150,7 @@ struct OwnClient {
             let record = text.firstOffset(of: #""record":{"#, from: 0),
             let version = number(#""v":"#, text, from: record)
         else { return .garbled("no change: " + text.text.prefix(400)) }
-        // The same value in another column: they belong together, or the row is none that was written.
+        // Another column has the same value. If the values differ, the row is not one that was written.
         guard let note = text.firstOffset(of: #""note":"v"#, from: record),
             text.wholeNumber(at: note + 9) == version
         else { return .garbled("a record whose values do not belong together: " + text.text.prefix(600)) }

@@ -6,10 +6,10 @@ import WebSocket
 /// All of the verifier's own clients, on a thread of their own.
 final class OwnClients: Sendable {
     enum Deed: Sendable {
-        /// They do not read for a while.
+        /// Clients do not read for a while.
         case freeze(milliseconds: Int)
         case renew
-        /// Those that join anew get a token that ends in a moment.
+        /// Plain clients get a token that ends in a moment.
         case expire
     }
 
@@ -44,7 +44,7 @@ final class OwnClients: Sendable {
         shared.withLock { $0.orders.append(Order(deed: deed, oneIn: oneIn, seed: seed)) }
     }
 
-    /// Those that have a channel now.
+    /// Number of clients that have a channel now.
     var joined: Int { shared.withLock { $0.joined } }
 
     func close() {
@@ -66,7 +66,7 @@ final class OwnClients: Sendable {
     }
 }
 
-/// Their thread.
+/// Loop of the clients' thread.
 private struct OwnClientLoop: ~Copyable {
     private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
     private static let mask: UInt32 = 0x5a3c_96f1
@@ -127,7 +127,7 @@ private struct OwnClientLoop: ~Copyable {
         if let text = clients[index].renewal(token: token) { send(index, text) }
     }
 
-    /// What time brings about.
+    /// Does what is due for a client by now.
     private mutating func goOn(_ index: Int, _ now: UInt64) {
         switch clients[index].line {
         case .away(let until): if now >= until { connect(index) }
@@ -229,7 +229,7 @@ private struct OwnClientLoop: ~Copyable {
         if rest < input.count { clients[index].incomplete = input.bytes.extracting(rest..<input.count).copied() }
     }
 
-    /// Looks at every whole frame; where the rest begins.
+    /// Takes every complete frame. Returns the offset of the rest.
     private mutating func take(_ index: Int) -> Int {
         let now = Clock.monotonicNanoseconds()
         var at = 0
@@ -284,7 +284,7 @@ private struct OwnClientLoop: ~Copyable {
         transmit(index)
     }
 
-    /// There is nearly always room for it; where there is none, the connection is of no use.
+    /// Sends the content of `outgoing`. If there is no room, which is rare, closes the connection.
     private mutating func transmit(_ index: Int) {
         guard clients[index].descriptor >= 0 else { return }
         let (descriptor, wanted) = (clients[index].descriptor, outgoing.count)

@@ -3,7 +3,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Unmodified clients for Python (`realtime` of PyPI), in processes of their own that print what their callbacks are given.
+/// Unmodified clients for Python (`realtime` of PyPI), in processes of their own that print what their callbacks
+/// receive.
 final class RealClients: Sendable {
     static let clientsPerProcess = 5
 
@@ -59,7 +60,7 @@ final class RealClients: Sendable {
         }
     }
 
-    /// A client's number, what happened, and a number or words.
+    /// Takes a line: a client's number, an event, and a number or text.
     private func take(_ line: String, _ notebook: Notebook) {
         let now = Clock.monotonicNanoseconds()
         let words = line.split(separator: " ", maxSplits: 2).map(String.init)
@@ -76,7 +77,7 @@ final class RealClients: Sendable {
         }
     }
 
-    /// Some of their processes stand still.
+    /// Stops some of the clients' processes, by chance.
     func stop(oneIn: Int, seed: UInt64) {
         var chance = VerifyChance(seed, lane: 11)
         for worker in workers where chance.once(in: oneIn) {

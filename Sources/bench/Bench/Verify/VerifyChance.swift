@@ -1,8 +1,8 @@
-/// SplitMix64: the same choices from the same seed, everywhere.
+/// Random generator (SplitMix64) with the same choices from the same seed, everywhere.
 struct VerifyChance: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    /// Each lane has choices of its own, whatever the others do.
+    /// Creates a generator. Each lane has its own choices, whatever the other lanes do.
     init(_ seed: UInt64, lane: UInt64) {
         state = seed &* 0x9e37_79b9_7f4a_7c15 ^ lane &* 0xd134_2543_de82_ef95
         _ = next()
@@ -18,7 +18,7 @@ struct VerifyChance: RandomNumberGenerator, Sendable {
 
     mutating func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &self) }
 
-    /// True once in so many times.
+    /// True once in `count` times, by chance.
     mutating func once(in count: Int) -> Bool { number(1...count) == 1 }
 
     mutating func pick<Element>(_ elements: [Element]) -> Element {

@@ -3,12 +3,13 @@ import Postgres
 import Synchronization
 import System
 
-/// The private PostgreSQL that everything happens in, and its journal: what was committed, in which order, and who may see
-/// it, all said by PostgreSQL itself.
+/// Private PostgreSQL of the run, with a journal: the committed changes, their order, and who may see them, all
+/// according to PostgreSQL itself.
 ///
-/// Every row change leaves a line. At the end of its transaction, under a lock that is held until the commit, the transaction
-/// gets its number and each image is put before each listener, with role, claims, policies and memberships as they are at
-/// this moment. A deleted row's image is put back for the question, in a subtransaction that is undone.
+/// Every row change leaves a line. At the end of its transaction, under a lock that is held until the commit, the
+/// transaction gets its number. Each image is then judged for each listener, with role, claims, policies and
+/// memberships as they are at this moment. A deleted row's image is put back for that, in a subtransaction that is
+/// undone.
 final class VerifyDatabase: Sendable {
     let secret: String
     private let cluster: Mutex<PrivateCluster>
@@ -49,7 +50,7 @@ final class VerifyDatabase: Sendable {
 
     func connect() throws -> Connection { try Connection(target, applicationName: "verify") }
 
-    /// Ends it and starts it again on the same port.
+    /// Ends PostgreSQL and starts it again on the same port.
     func restart(killing: Bool, pauseMilliseconds: Int) throws {
         try cluster.withLock { cluster in
             if killing { cluster.kill() } else { cluster.stop() }
@@ -61,14 +62,14 @@ final class VerifyDatabase: Sendable {
     func stop() { cluster.withLock { $0.stop() } }
 }
 
-/// A connection that is made again when it was lost; what fails is nothing to anybody but who insists.
+/// Connection that is made again after it was lost. Failures are ignored, except by `insist`.
 struct VerifySession {
     private let database: VerifyDatabase
     private var connection: Connection?
 
     init(_ database: VerifyDatabase) { self.database = database }
 
-    /// Nil where something failed: then nothing of it was done, or nobody knows.
+    /// Runs SQL. Returns nil if something failed: then nothing was done, or the result is unknown.
     mutating func attempt(_ sql: String) -> Rows? {
         do {
             if connection == nil { connection = try database.connect() }
@@ -83,7 +84,7 @@ struct VerifySession {
         }
     }
 
-    /// Until it works: what may be done twice.
+    /// Runs SQL until it works. The SQL must be safe to run twice.
     mutating func insist(_ sql: String) throws -> Rows {
         for _ in 0..<1200 {
             if let rows = attempt(sql) { return rows }
@@ -115,10 +116,10 @@ enum VerifySQL {
         return made
     }
 
-    /// Lines that are read at once: many more than a transaction has.
+    /// Maximum number of lines in one read: many more than a transaction has.
     static let page = 20_000
 
-    /// What is new behind a transaction.
+    /// Returns a query for the lines after a transaction.
     static func lines(after sequence: Int64) -> String {
         """
         SELECT seq, operation, CASE operation WHEN 'DELETE' THEN id ELSE v END, tab, array_to_string(shown_to, ' '), is_published
@@ -128,7 +129,7 @@ enum VerifySQL {
 
     static let lastCommit = "SELECT last_value FROM verify.commits"
 
-    /// What makes the journal; and memberships, which are not published for clients.
+    /// SQL for the journal, and for memberships, which are not published for clients.
     static let oracle = """
         CREATE SCHEMA verify;
         GRANT USAGE ON SCHEMA verify TO anon, authenticated, service_role;

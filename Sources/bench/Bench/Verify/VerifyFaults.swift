@@ -3,7 +3,7 @@ import Postgres
 import Synchronization
 import System
 
-/// What was done when, for whoever has to understand a difference.
+/// History of the faults, for explaining a difference.
 final class FaultHistory: Sendable {
     struct Deed: Sendable {
         var fault: Fault
@@ -24,14 +24,14 @@ final class FaultHistory: Sendable {
 
     var all: [Deed] { deeds.withLock { $0 } }
 
-    /// Those that excuse something, in the order in which they began.
+    /// Faults that excuse something, in the order in which they began.
     var causes: [ClientLedger.Cause] {
         all.compactMap { deed in
             deed.fault.excuse.map { ClientLedger.Cause(begin: deed.begin, end: deed.end ?? .max / 2, effect: $0) }
         }
     }
 
-    /// The last that had begun by then.
+    /// Returns the last fault that had begun by then.
     func fault(before at: UInt64) -> Fault? { all.last { $0.begin <= at }?.fault }
 
     func around(_ at: UInt64) -> String {
@@ -44,7 +44,7 @@ final class FaultHistory: Sendable {
     }
 }
 
-/// Everything that faults can be done to.
+/// Parts of the run that faults can disturb.
 final class VerifyStage: Sendable {
     let database: VerifyDatabase
     let hub: VerifyHub
@@ -54,12 +54,13 @@ final class VerifyStage: Sendable {
     let gate = VerifyGate()
     let history = FaultHistory()
     let isOver = Mutex(false)
-    /// A lane that needs quiet asks; the judge has everybody come as far as a fence, and says when that is so.
+    /// State of quiet. A lane that needs quiet asks for it. The judge waits until all clients have reached a fence,
+    /// then answers.
     let quiet = Mutex(Quiet.none)
 
-    /// Why the run cannot go on, though the hub may be well.
+    /// Reason why the run cannot go on, although the hub may be well.
     let failure = Mutex<String?>(nil)
-    /// Transactions that were committed, and that failed.
+    /// Numbers of transactions that were committed and that failed.
     let tallies = Tallies()
     private let threads = Mutex(0)
 
@@ -89,7 +90,7 @@ final class VerifyStage: Sendable {
 
     var hasThreads: Bool { threads.withLock { $0 > 0 } }
 
-    /// A thread of the run: writers, faults.
+    /// Starts a thread of the run, for a writer or for faults.
     func start(_ name: String, _ body: @escaping @Sendable () throws -> Void) throws -> BackgroundThread {
         threads.withLock { $0 += 1 }
         return try BackgroundThread(name) { [self] in
@@ -132,8 +133,8 @@ final class VerifyStage: Sendable {
 }
 
 extension Fault {
-    /// Changes of who may see what are done while nobody writes and everybody has come as far as the database: it is
-    /// documented that a newer policy counts for rows that are on their way.
+    /// True for changes of who may see what. They happen while nobody writes and all clients have caught up with the
+    /// database: a newer policy is documented to count for rows in flight.
     var needsQuiet: Bool {
         switch self {
         case .policyChanged, .publicationChanged, .membershipsChanged: true
@@ -142,7 +143,7 @@ extension Fault {
     }
 }
 
-/// Does what a schedule says.
+/// Executor of the faults in a schedule.
 struct FaultHand {
     private let stage: VerifyStage
     private var session: VerifySession
@@ -228,7 +229,7 @@ struct FaultHand {
     }
 
     private mutating func endHub(_ signal: Int32) throws {
-        // It sends its clients away over a time; those that come meanwhile, too.
+        // The hub disconnects its clients over a time, and also those that connect meanwhile.
         stage.proxy.excuseHub(milliseconds: 120_000)
         stage.hub.end(signal)
         stage.rest(chance.number(0...2500))
@@ -248,9 +249,10 @@ struct FaultHand {
             ]))
     }
 
-    // MARK: Quiet ones
+    // MARK: Faults in quiet
 
-    /// Nobody writes, and everybody has come as far as the database, before and after.
+    /// Calls `body` while nobody writes and all clients have caught up with the database, and lets all catch up
+    /// afterwards.
     private mutating func quietly(_ body: (inout FaultHand) throws -> Void) throws {
         stage.gate.close()
         defer { stage.gate.open() }
@@ -274,7 +276,7 @@ struct FaultHand {
     private mutating func lasting(_ change: String, _ back: String) throws {
         try quietly { _ = try $0.session.insist(change) }
         stage.rest(chance.number(2000...6000))
-        // Whatever happens to the run meanwhile: who may see what is as it was before.
+        // The old state is restored whatever happens to the run meanwhile.
         try quietly { _ = try $0.session.insist(back) }
     }
 
@@ -292,9 +294,9 @@ struct FaultHand {
         }
     }
 
-    /// What is committed until the hub has a new one is lost, and everybody has to be told.
+    /// Drops the slot. Commits are lost until the hub has a new slot, and all clients have to be told.
     private mutating func dropSlot() throws {
-        // Not quiet: history breaks while it is written.
+        // This fault needs no quiet: history must break while writers write.
         let drop = """
             DO $$ BEGIN
                 FOR i IN 1..200 LOOP

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 import System
 
-/// The hub as operators run it, which ends and is started again, always on the same port and data.
+/// Hub as operators run it. It ends and starts again, always on the same port and data.
 final class VerifyHub: Sendable {
     static let slot = "verify"
 
@@ -38,7 +38,7 @@ final class VerifyHub: Sendable {
 
     func signal(_ number: Int32) { current.withLock { $0?.process.signal(number) } }
 
-    /// Ends it and waits for that.
+    /// Sends a signal to the hub and waits for its end.
     func end(_ number: Int32) {
         current.withLock { current in
             current?.process.signal(number)
@@ -58,7 +58,7 @@ final class VerifyHub: Sendable {
     }
 }
 
-/// A directory that can run full: a tmpfs, which only root may mount. Without it the directory is an ordinary one.
+/// Directory that can run full: a tmpfs, which only root may mount. Without root, the directory is an ordinary one.
 final class SmallDisk: Sendable {
     private static let size = "8g"
 
@@ -72,7 +72,7 @@ final class SmallDisk: Sendable {
             geteuid() == 0 && Self.run(["mount", "-t", "tmpfs", "-o", "size=\(Self.size),mode=0755", "tmpfs", path])
     }
 
-    /// Leaves no room: what is there is all that fits. A file that grows meanwhile wants another try.
+    /// Shrinks the disk to its content. If a file grows meanwhile, tries again.
     func fill() {
         for _ in 0..<100 {
             let script = "mount -o remount,size=$(df --output=used -k '\(path)' | tail -n 1)k '\(path)'"

@@ -1,14 +1,14 @@
 import Postgres
 import System
 
-/// Reads the database's journal and the clients' notes, and holds them against each other.
+/// Judge that compares the clients' notes with the database's journal.
 struct VerifyJudge {
-    /// A change that a client tells of has been in the journal for long by then.
+    /// Age of a client's note at which its change must have been in the journal for long.
     private static let patience: UInt64 = 15_000_000_000
 
     private(set) var journal: Journal
     private(set) var ledgers: [ClientLedger]
-    /// Of what no fault explains, with the client's number where it is one's.
+    /// Findings that no fault explains, with the client's number if they concern one client.
     private(set) var findings: [(client: Int?, finding: Finding)] = []
     private let seats: [Int]
     private var waiting: [[Notebook.Entry]]
@@ -28,7 +28,7 @@ struct VerifyJudge {
         self.notebook = notebook
     }
 
-    /// Takes what is new. False while the database is away.
+    /// Takes new lines and notes. Returns false while the database is away.
     @discardableResult
     mutating func round(_ causes: [ClientLedger.Cause]) -> Bool {
         for entry in notebook.takeEntries() { waiting[entry.client].append(entry) }
@@ -46,7 +46,7 @@ struct VerifyJudge {
             guard let rows = session.attempt(VerifySQL.lines(after: journal.sequence)) else { return false }
             var lines = rows.values.compactMap(Self.line)
             let isFull = lines.count == VerifySQL.page
-            // The last transaction of a full page may be cut in two; it comes whole with the next.
+            // The last transaction of a full page may be cut in two. It comes complete with the next page.
             if isFull, let last = lines.last?.sequence { lines.removeAll { $0.sequence == last } }
             for line in lines { journal.add(line) }
             if !isFull { break }
@@ -67,7 +67,7 @@ struct VerifyJudge {
             shownTo: (row[4] ?? "").split(separator: " ").compactMap { Int($0) }, isPublished: row[5] == "t")
     }
 
-    /// Notes that were made before the database was asked how far it was; the others wait.
+    /// Judges notes that were made before the database was asked for its last commit. Later notes wait.
     private mutating func judge(_ client: Int, _ began: UInt64, _ last: Int64, _ causes: [ClientLedger.Cause]) {
         var taken = 0
         for entry in waiting[client] {
@@ -83,7 +83,7 @@ struct VerifyJudge {
         waiting[client].removeFirst(taken)
     }
 
-    /// Commits a row that everybody hears, and says its version.
+    /// Commits a row that all clients receive, and returns its version.
     mutating func fence(_ number: Int64) throws -> Int64 {
         let rows = try session.insist(
             "INSERT INTO fences (id) VALUES (\(number)) ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING v")
@@ -91,7 +91,7 @@ struct VerifyJudge {
         return version
     }
 
-    /// Those that have not come as far as this fence.
+    /// Returns the clients that have not reached this fence.
     func behind(_ version: Int64) -> [Int] {
         ledgers.indices.filter { client in
             let roll = journal.rolls[seats[client]]

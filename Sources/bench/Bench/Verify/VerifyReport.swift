@@ -1,9 +1,9 @@
-/// What came of a run.
+/// Result of a run.
 public struct VerifyReport: Sendable {
     public struct FaultLine: Sendable {
         public var fault: String
         public var times: Int
-        /// Missing with nobody told, of all clients and of the real ones.
+        /// Changes that are missing although the client was not told, of all clients and of the real ones.
         public var lost: Int
         public var lostOfReal: Int
     }
@@ -12,10 +12,10 @@ public struct VerifyReport: Sendable {
         public var kind: String
         public var clients: Int
         public var deliveries: Int
-        /// Came again across a cut, as it may; the oldest had been received so many seconds before it.
+        /// Changes that came again across a cut, as they may. The oldest had come this many seconds before the cut.
         public var repeated: Int
         public var oldestRepeatSeconds: Double
-        /// Missing, and told.
+        /// Missing changes of which the client was told.
         public var told: Int
     }
 
@@ -30,14 +30,14 @@ public struct VerifyReport: Sendable {
     public var bytesLostOnTheWay = 0
     public var kinds: [KindLine] = []
     public var faults: [FaultLine] = []
-    /// By what they are, all of them, those that were not found with 0.
+    /// Number of findings of each kind, 0 included.
     public var counts: [(kind: String, count: Int)] = []
-    /// In words, the first few.
+    /// First few findings, in words.
     public var findings: [String] = []
-    /// What was left out, and why.
+    /// Omitted tests, with the reasons.
     public var remarks: [String] = []
 
-    /// Ended by a signal: it has not seen everything arrive.
+    /// True if a signal ended the run, so that not all arrivals were seen.
     public var wasInterrupted = false
 
     public var faultsDone: Int { faults.reduce(0) { $0 + $1.times } }

@@ -2,18 +2,18 @@ import Glibc
 import Synchronization
 import System
 
-/// How a verification is run.
+/// Settings of a verification.
 public struct VerifySettings: Sendable {
     public var seed: UInt64 = 1
     public var seconds = 300
     public var clients = 240
-    /// The real ones among them, where there is a Python for them.
+    /// Number of real clients among all, if there is a Python for them.
     public var realClients = 10
     public var python: String?
     public var only: [String] = []
     public var without: [String] = []
     public var directory = "/var/tmp"
-    /// Leaves the directory with all logs.
+    /// True if the directory with all logs is to be kept.
     public var keeps = false
     public var progress: @Sendable (String) -> Void = { _ in }
 
@@ -31,10 +31,10 @@ public struct VerifySettings: Sendable {
     }
 }
 
-/// `tidewire bench verify`: database, hub, proxy, clients, writers, faults, and the judgement while they run.
+/// Verification, `tidewire bench verify`: database, hub, proxy, clients, writers and faults, judged while they run.
 public final class Verification {
     private static let writers = 3
-    /// Everybody has what was committed within this, or it is stuck.
+    /// Time within which all clients must have a committed change. Later, they are stuck.
     private static let arrivalNanoseconds: UInt64 = 150_000_000_000
     private static let enough = 200
     private static let shown = 40
@@ -53,10 +53,10 @@ public final class Verification {
     private var isStuck = false
     private let began = Clock.monotonicNanoseconds()
 
-    /// Runs it whole. What is wrong with the hub is in the report; what is thrown is that it could not be run.
+    /// Runs a verification completely. Faults of the hub are in the report; an error means that the run was impossible.
     public static func run(_ settings: VerifySettings) throws -> VerifyReport {
         DescriptorTable.raiseLimit()
-        // A hub's small disk, the server and the directory are cleared away however it ends.
+        // The hub's small disk, the server and the directory are removed however the run ends.
         Signals.noteInterruptions()
         let verification = try Verification(settings)
         defer { verification.close() }
@@ -99,7 +99,8 @@ public final class Verification {
             notebook: notebook)
     }
 
-    /// Half of them come back without a word, a quarter with their position, a quarter anew.
+    /// Creates the clients. Half of them resume without stating a position, a quarter with theirs, a quarter begin
+    /// anew.
     private static func clients(_ settings: VerifySettings) -> [OwnClient] {
         let real = settings.python == nil ? 0 : settings.realClients
         let kinds: [ClientLedger.Kind] = [.catchUp, .explicit, .catchUp, .plain]
@@ -175,10 +176,10 @@ public final class Verification {
         return threads
     }
 
-    /// Nothing is on its way any more, and everybody has everything.
+    /// Waits until nothing is in flight and all clients have everything.
     private func finish(_ threads: [BackgroundThread]) throws {
         stage.isOver.withLock { $0 = true }
-        // A fault that waits for quiet still gets it.
+        // A fault that waits for quiet gets it even now.
         while stage.hasThreads {
             judge.round(stage.history.causes)
             if case .asked = stage.quiet.withLock({ $0 }) { makeQuiet() }
@@ -187,7 +188,7 @@ public final class Verification {
         for thread in threads { thread.join() }
         if let failure = stage.failure.withLock({ $0 }) { throw BenchFailure("the run did not go on: \(failure)") }
         if !isStuck { try reach(fence(), "the last fence") }
-        // What comes twice, or to others, comes now.
+        // Doubled changes, and changes for other clients, would arrive now.
         Pause.milliseconds(2000)
         judge.round(stage.history.causes)
     }
@@ -200,7 +201,7 @@ public final class Verification {
     private func makeQuiet() {
         do {
             try reach(fence(), "the fence before a change of who may see what")
-            // Until everybody's acknowledgements are written down, too.
+            // By then all clients' acknowledgements are stored, too.
             let until = Clock.monotonicNanoseconds() + 3_500_000_000
             while Clock.monotonicNanoseconds() < until, !Signals.wasInterrupted {
                 judge.round(stage.history.causes)
@@ -213,7 +214,7 @@ public final class Verification {
         }
     }
 
-    /// Everybody has come as far as this fence, or further: who was away hears the next.
+    /// Waits until all clients have reached this fence or a later one: a client that was away receives the next.
     private func reach(_ version: Int64, _ what: String) throws {
         let limit = Clock.monotonicNanoseconds() + Self.arrivalNanoseconds
         var nextFence = Clock.monotonicNanoseconds() + 3_000_000_000
@@ -242,7 +243,7 @@ public final class Verification {
         }
     }
 
-    // MARK: Saying
+    // MARK: Reporting
 
     private func say(_ left: UInt64) {
         let deliveries = judge.ledgers.reduce(0) { $0 + $1.received }
@@ -285,7 +286,7 @@ public final class Verification {
         return report
     }
 
-    /// A few of each sort, of each kind of client.
+    /// Returns a few findings of each sort for each kind of client.
     private func first() -> [(client: Int?, finding: Finding)] {
         var met: [String: Int] = [:]
         let some = judge.findings.filter { found in

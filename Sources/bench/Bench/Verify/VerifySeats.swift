@@ -1,4 +1,4 @@
-/// Whose eyes an image of a row is put before: a person, and what a filter asks beyond that.
+/// Reader for whom PostgreSQL judges row images: a person, and the condition of a filter.
 struct Listener: Sendable, Equatable {
     var number: Int
     var table: String
@@ -9,38 +9,38 @@ struct Listener: Sendable, Equatable {
 enum VerifyPerson: Int, CaseIterable, Sendable {
     case ana = 1
     case ben, cleo, dora
-    /// Nobody in particular.
+    /// Client without a login.
     case anon
 
     var id: String { "00000000-0000-4000-8000-00000000000\(rawValue)" }
     var role: String { self == .anon ? "anon" : "authenticated" }
 
-    /// What stands in tokens, and what PostgreSQL is asked with.
+    /// Claims in the person's tokens, also used when PostgreSQL is asked.
     var claims: String { self == .anon ? #"{"role":"anon"}"# : #"{"role":"authenticated","sub":"\#(id)"}"# }
 }
 
-/// One table, and what the policy on it says; nil where there is none.
+/// Table with the condition of its policy; nil if there is no policy.
 struct VerifyTable: Sendable {
     static let fences = "fences"
-    /// The one that is taken out of the publication and put back. The client for Python joins again and again on the same
-    /// socket for as long as one of its tables is not published.
+    /// Table that leaves the publication and returns. The client for Python joins again and again on the same socket
+    /// for as long as one of its tables is not published.
     static let listed = "listed"
     static let all = [
         VerifyTable(name: fences, policy: nil),
         VerifyTable(name: "plain", policy: nil), VerifyTable(name: listed, policy: nil),
         VerifyTable(name: "owned", policy: "owner = auth.uid()"),
         VerifyTable(name: "shared", policy: "team IN (SELECT m.team FROM members m WHERE m.person = auth.uid())"),
-        // Only PostgreSQL can say what this says; and it says the same whenever it is asked.
+        // Only PostgreSQL can decide this policy, and its answer never changes.
         VerifyTable(name: "asked", policy: "verify.may_read(owner, kind)"),
     ]
-    /// What writers write to.
+    /// Tables to which writers write.
     static let written = all.map(\.name).filter { $0 != fences }
 
     var name: String
     var policy: String?
 }
 
-/// What a channel asks for, in the protocol's words and in SQL.
+/// Binding of a channel, in the protocol's words and in SQL.
 struct VerifyBinding: Sendable {
     var table: String
     var filter: String?
@@ -52,13 +52,13 @@ struct VerifyBinding: Sendable {
     }
 }
 
-/// Clients that hear the same: one person with the same bindings.
+/// Clients that receive the same: one person with the same bindings.
 struct VerifySeat: Sendable {
     var name: String
     var person: VerifyPerson
     var bindings: [VerifyBinding]
 
-    /// Everybody hears fences.
+    /// Creates a seat, which also receives fences.
     init(_ name: String, _ person: VerifyPerson, _ bindings: [VerifyBinding]) {
         self.name = name
         self.person = person
@@ -90,7 +90,7 @@ struct VerifySeat: Sendable {
             "\(table) \(filter)", person, [VerifyBinding(table: table, filter: filter, condition: condition)])
     }
 
-    /// All that PostgreSQL is asked for each image, and for each seat the numbers of those that count for it.
+    /// Returns all listeners for whom images are judged, and for each seat the numbers of its listeners.
     static func listeners(_ seats: [VerifySeat]) -> (all: [Listener], bySeat: [Set<Int>]) {
         var all: [Listener] = []
         let bySeat = seats.map { seat in

@@ -1,7 +1,7 @@
 import Synchronization
 import System
 
-/// Writers and faults pass together; who needs quiet waits until nobody is inside, and lets nobody in.
+/// Gate that writers and faults pass together. `close` lets nobody in and waits until nobody is inside.
 final class VerifyGate: Sendable {
     private struct State {
         var inside = 0
@@ -22,7 +22,7 @@ final class VerifyGate: Sendable {
         return try body()
     }
 
-    /// For one at a time.
+    /// Closes the gate. Only one caller at a time may do so.
     func close() {
         state.withLock { $0.isClosed = true }
         while state.withLock({ $0.inside > 0 }) { Pause.milliseconds(5) }
@@ -31,8 +31,8 @@ final class VerifyGate: Sendable {
     func open() { state.withLock { $0.isClosed = false } }
 }
 
-/// Makes transactions: small and large ones, some undone, some undone in part. It has rows of its own, each changed once in a
-/// transaction.
+/// Writer of transactions: small and large ones, some undone, some undone in part. A writer has rows of its own and
+/// changes each only once in a transaction.
 struct VerifyWriter {
     private static let rowsOfTable = 30
 
@@ -40,7 +40,7 @@ struct VerifyWriter {
     private var chance: VerifyChance
     private var nextID: Int64
     private var rows: [String: [Int64]] = [:]
-    /// Rows that the transaction at hand has changed: the journal knows each row as the commit leaves it.
+    /// Rows that the current transaction has changed. The journal knows each row as the commit leaves it.
     private var touched: Set<Int64> = []
     private(set) var transactions = 0
     private(set) var failures = 0
@@ -60,7 +60,7 @@ struct VerifyWriter {
         case 7...14: sql = "BEGIN; \(changes()) SAVEPOINT a; \(changes()) ROLLBACK TO a; \(changes()) COMMIT"
         default: sql = "BEGIN; \(changes()) COMMIT"
         }
-        // What of its rows is there, it does not know for sure any more; to change one that is not changes nothing.
+        // After a failure the writer does not know which of its rows exist. A change of a missing row changes nothing.
         if session.attempt(sql) == nil { failures += 1 } else { transactions += 1 }
     }
 
@@ -96,7 +96,7 @@ struct VerifyWriter {
         return "\(owner), \(chance.number(1...4)), \(number), \(kind)::text"
     }
 
-    /// Its rows stay where they are until the next one.
+    /// Returns a transaction with many new rows. The writer does not change them later.
     private mutating func large() -> String {
         let table = chance.pick(VerifyTable.written)
         let (count, first) = (chance.number(50...200), nextID + 1)

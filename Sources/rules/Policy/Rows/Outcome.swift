@@ -2,9 +2,9 @@
 enum Outcome: Sendable, Hashable {
     case value([UInt8])
     case null
-    /// PostgreSQL fails.
+    /// PostgreSQL would fail.
     case failed
-    /// Only PostgreSQL knows.
+    /// Only PostgreSQL knows the value.
     case cannot
 
     init(_ answer: Bool) { self = .value([UInt8(ascii: answer ? "t" : "f")]) }
