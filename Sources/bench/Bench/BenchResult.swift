@@ -26,7 +26,7 @@ public struct BenchResult: Sendable, Equatable {
     public var target: Target?
     /// True for times. The ratio is then inverted, so that more is always better.
     public var isLessBetter = false
-    /// False for a small run, which shows that the benchmark works. Its figures mean nothing.
+    /// False for a small run, which shows that the benchmark works but has no meaningful figures.
     public var isJudged = true
 
     public init(

@@ -177,7 +177,8 @@ enum Figure {
     }
 }
 
-/// Command that `bench ingest` runs as a process of its own. It has no other use, but hiding it would help nobody.
+/// Command that `bench ingest` runs as a process of its own. The command has no other use, but hiding it would not
+/// help.
 private struct DrainCommand: Command {
     let name = DrainWorker.Order.command
     let summary = "Used by ingest: drain a slot into an event log up to a position."

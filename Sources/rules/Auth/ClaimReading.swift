@@ -47,7 +47,7 @@ struct ClaimReading {
         if let first { throw first.fault }
     }
 
-    /// Takes one claim. Its value is nil if it is an array or an object.
+    /// Takes one claim. `value` is nil if the claim is an array or an object.
     private mutating func take(_ name: String, _ value: JSONScalar?) {
         faults.removeAll { $0.name == name }
         switch name {

@@ -15,7 +15,7 @@ public enum OpaqueKey: Sendable, Equatable {
 
     public static let prefix: StaticString = "sb_"
 
-    /// True if a text is an opaque key, known or not. Such a key is ignored as a channel's token.
+    /// True if a text is an opaque key, known or not. The hub ignores an opaque key as a channel's token.
     public static func isOne(_ text: RawSpan) -> Bool {
         let length = prefix.utf8CodeUnitCount
         return text.byteCount >= length && text.extracting(0..<length).equals(prefix)

@@ -3,7 +3,7 @@ import Glibc
 /// Growing array for the index of one thread. Never copied, shared or reference-counted.
 ///
 /// The standard library's array counts references and checks for uniqueness at each access, which matters in a lookup
-/// of some dozen nanoseconds. Its array of non-copyable elements comes with Swift 6.4 and will replace this type.
+/// of some dozen nanoseconds. Swift 6.4 brings an array of non-copyable elements, which will replace this type.
 @safe
 struct Pool<Element: ~Copyable>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
@@ -85,8 +85,8 @@ struct Pool<Element: ~Copyable>: ~Copyable {
     }
 
     /// Allocates memory that begins at a cache line. Large memory comes from the kernel directly, in large pages. With
-    /// small pages, scattered accesses would miss the processor's page tables, which is a third of a lookup among
-    /// 100,000 keys. Such memory also goes back as a whole when a pool has outgrown it.
+    /// small pages, scattered accesses would miss the processor's address cache (TLB), which is a third of a lookup
+    /// among 100,000 keys. Large memory also goes back as a whole when a pool has outgrown it.
     private static func allocate(_ capacity: Int) -> UnsafeMutablePointer<Element> {
         let byteCount = byteCount(capacity)
         guard isMapped(byteCount) else {

@@ -44,7 +44,7 @@ public struct PredicateIndex: ~Copyable {
     private var batch = Batch()
     private var tables: [UInt32: UInt32] = [:]
 
-    /// Creates an index. It remembers at most `maximumRelations` schemas, then forgets all and asks for them again.
+    /// Creates an index, which forgets all schemas and asks for them again when it has `maximumRelations` of them.
     public init(
         judging judged: Judged = .new, maximumRelations: Int, allowance: Allowance = .unlimited,
         seed: UInt64 = .random(in: .min ... .max)

@@ -34,7 +34,7 @@ public enum Collation: Sendable, Hashable {
     case nondeterministic(name: String?)
 }
 
-/// Column of a table that clients can subscribe to. Its index in the catalog's list of columns is called its *slot*.
+/// Column of a table that clients can subscribe to. The column's index in the catalog's list is called its *slot*.
 public struct ColumnFacts: Sendable, Hashable {
     public var name: String
     public var type: TypeFacts

@@ -2,8 +2,8 @@ import Bytes
 
 /// Comparator for the values of one column. Works on their texts and gives the results of PostgreSQL's own functions.
 ///
-/// Methods return nil if only PostgreSQL knows the answer. They allocate no memory, except for elements of arrays that
-/// are written with escapes.
+/// Methods return nil if only PostgreSQL knows the answer. Memory is allocated only for elements of arrays that are
+/// written with escapes.
 struct Comparator: Sendable, Hashable {
     enum Kind: UInt8, Sendable {
         /// Equality and order are bytewise.

@@ -77,7 +77,7 @@ extension NumericText {
     }
 }
 
-/// Range of a column's values, both ends included. Its bounds are numbers, so it is only as exact as the order form.
+/// Range of a column's values, both ends included. The bounds are numbers, so a range is only as exact as its form.
 public struct ValueRange: Sendable, Hashable {
     public var slot: Int
     public var form: OrderForm

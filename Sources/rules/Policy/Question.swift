@@ -1,7 +1,7 @@
 /// Predicate as SQL for PostgreSQL to decide: one boolean expression over texts.
 ///
 /// `$1` to `$k` are the row's texts of `slots` in that order (NULL for a NULL column). The constants follow. The
-/// expression names only types and collations, no table. It must be asked with `search_path` set to `pg_catalog`.
+/// expression names only types and collations, no table, and must be asked with `search_path` set to `pg_catalog`.
 public struct Question: Sendable, Hashable {
     public var sql: String
     public var slots: [Int]
@@ -15,8 +15,8 @@ public struct Question: Sendable, Hashable {
 }
 
 extension FilterCheck {
-    /// Returns the filter as a condition on the table itself, to stand in a statement. Its values are `$1` and so on,
-    /// as texts that need not be canonical. `column` returns a column as SQL.
+    /// Returns the filter as a condition on the table itself, to stand in a statement. The filter's values are `$1` and
+    /// so on, as texts that need not be canonical. `column` returns a column as SQL.
     public func condition(on column: (Int) -> String) -> (sql: String, constants: [String]) {
         QuestionWriter.condition(self, columns: columns.indices.map(column))
     }

@@ -28,7 +28,7 @@ public enum Verdict: UInt8, Sendable {
 /// Possible results of a part of an expression: one of SQL's three values, an error, or a set of results that
 /// PostgreSQL may give. The raw value is the set, with a bit for each result.
 ///
-/// NULL AND an undecided part need not be asked: the result is never yes. Its negation may be yes.
+/// NULL AND an undecided part need not be asked: the result is never yes. The negation of that result may be yes.
 enum Truth: UInt8, Sendable {
     case no = 1
     /// The result is NULL.

@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// Server that admits everybody and sends the given messages. It has no sockets and does no more than a few
+/// Server without sockets that admits everybody and sends the given messages. The server does no more than a few
 /// comparisons, so the benchmark measures the client.
 final class PlayedServer: Transport {
     private struct Channel {

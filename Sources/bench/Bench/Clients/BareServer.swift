@@ -3,8 +3,8 @@ import Glibc
 import System
 import WebSocket
 
-/// Smallest server that can send one message to many sockets: a loop of `send()`, the same bytes for all. It answers
-/// the upgrade, ignores everything that clients send, and knows no client. Everything beyond that is a hub's own cost.
+/// Smallest server that can send one message to many sockets: a loop of `send()`, the same bytes for all. The server
+/// answers the upgrade, ignores everything that clients send, and knows no client. All else is a hub's own cost.
 ///
 /// The server obeys lines and answers each line with one line:
 ///

@@ -10,7 +10,7 @@ public final class Dialogue {
     private var buffered: [UInt8] = []
     private var isClosed = false
 
-    /// Starts this program with these words. Its error output goes to the file `errors`.
+    /// Starts this program with these words, and writes the program's error output to the file `errors`.
     public init(starting words: [String], errors: String? = nil) throws {
         let (toWorker, fromWorker) = (try Pipe(), try Pipe())
         name = words.last ?? "worker"

@@ -1,5 +1,5 @@
-/// Histogram of durations in microseconds, with buckets of 3 % or less. It gives every percentile with little memory,
-/// and several processes' histograms are easily added.
+/// Histogram of durations in microseconds, with buckets of 3 % or less. A histogram gives every percentile with little
+/// memory, and histograms of several processes are easily added.
 public struct LatencyHistogram: Sendable, Equatable {
     /// Number of buckets for each doubling. Below this value each microsecond has a bucket.
     private static let steps = 32

@@ -12,8 +12,8 @@ public final class LoadFleet {
     private let workers: [Dialogue]
     public let count: Int
 
-    /// Starts the processes, without connecting clients. Their error output goes to the file `errors`. Clients that
-    /// observe each other must be in one process.
+    /// Starts the processes, without connecting clients. Error output goes to the file `errors`. Clients that observe
+    /// each other must be in one process.
     public convenience init(clients count: Int, inOneProcess: Bool = false, errors: String? = nil) throws {
         let processes = inOneProcess ? 1 : max(1, (count + Self.clientsPerProcess - 1) / Self.clientsPerProcess)
         self.init(

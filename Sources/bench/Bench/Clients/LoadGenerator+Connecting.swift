@@ -5,7 +5,7 @@ import WebSocket
 extension LoadGenerator {
     private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
     private static let keyAnswer = WebSocketHandshake.answer(toKey: key)
-    /// Mask of all frames. It hides nothing, so any value will do.
+    /// Mask of all frames. Any value will do, because a mask hides nothing here.
     private static let mask: UInt32 = 0x5a3c_96f1
     private static let patience: Int32 = 5000
 

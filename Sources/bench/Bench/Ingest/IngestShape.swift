@@ -46,7 +46,7 @@ struct IngestShape: Sendable {
     /// SQL that must run before the slot is made.
     var prepare: String? { kind == .fullUpdates ? insert("1", "\(rows)") : nil }
 
-    /// SQL that makes the WAL. It runs in a session whose commits do not wait for the disk.
+    /// SQL that makes the WAL, in a session whose commits do not wait for the disk one by one.
     var load: String {
         let step = kind == .inserts ? insert("first", "last") : update("first", "last")
         return """

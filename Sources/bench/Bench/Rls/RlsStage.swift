@@ -104,8 +104,8 @@ final class RlsStage {
                 + "CREATE POLICY bench ON \(table) FOR SELECT TO \(Self.role) USING (\(condition))")
     }
 
-    /// Creates the peer's function for one change and all subscribers. It runs within the server, the fastest way to
-    /// ask for each subscriber.
+    /// Creates the peer's function for one change and all subscribers. A function within the server is the fastest way
+    /// to ask for each subscriber.
     private func makePeer(_ policy: RlsPolicy) throws {
         try connection.execute(
             """
@@ -178,8 +178,8 @@ final class RlsStage {
             FROM generate_series($1::bigint, $2::bigint) AS number
             """, [String(users), String(count - 1)])
         users = count
-        // The peer then has the best plans: for full tables, by index-only scans. These need rows whose commits were
-        // waited for.
+        // The peer then has the best plans: for full tables, by index-only scans. Such scans need rows whose commits
+        // were waited for.
         try connection.execute("VACUUM (ANALYZE) \(Self.members)")
         try connection.execute("VACUUM (ANALYZE) \(Self.subscriptions)")
         try connection.execute("CHECKPOINT")

@@ -153,7 +153,7 @@ private final class FanoutRace {
             clients: count, first: FanoutLane.firstSequence, errors: place.path + "/bare.log")
         try ProcessorPin.put(bare.serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
         try ProcessorPin.put(bare.clientProcessIDs, on: ProcessorPin.clients)
-        // This warms up, and gives a sample of the hub's message.
+        // The first messages warm up, and give a sample of the hub's message.
         for lane in lanes { _ = try lane.send(transactions: 3, rows: 1) }
         template = ChangeTemplate.text(of: try lanes[0].sample())
     }

@@ -35,8 +35,8 @@ final class ServingStage {
                 + "GRANT SELECT ON \(name) TO \(Self.role); CREATE PUBLICATION \(name) FOR TABLE \(name)")
     }
 
-    /// Inserts `count` rows in one transaction, numbered from `first`. Their moment is when the statement runs, before
-    /// its commit.
+    /// Inserts `count` rows in one transaction, numbered from `first`. The moment in a row is when the statement runs,
+    /// before its commit.
     func insert(into table: String, first: Int64, count: Int, owner: Int64 = 0) throws {
         try connection.query(
             """

@@ -74,7 +74,7 @@ private final class UserRace {
     func close() { lane.close() }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // This warms up, and gives a sample of the hub's message.
+        // The first talk warms up, and gives a sample of the hub's message.
         _ = try talk(most / 10, messages: 2)
         let users = try confirmed(try search())
         let template = ChangeTemplate.text(of: try lane.sample())

@@ -73,12 +73,13 @@ struct ClientLedger: Sendable {
     /// Time before a session's last change in which received changes may come again. A ping follows within a second,
     /// the hub stores the acknowledged position within another, and a busy machine may be late.
     static let repeatable: UInt64 = 5_000_000_000
-    /// Same time for clients for Python. They share one thread, which a busy machine runs last, so reading and
-    /// answering may be seconds apart. The other clients show how late the hub is.
+    /// Same time for clients for Python. All these clients share one thread, which a busy machine runs last, so reading
+    /// and answering may be seconds apart. The other clients show how late the hub is.
     static let repeatableByPython: UInt64 = 2 * repeatable
-    /// Time after a loss within which a client may be told of it. A client that was away is told when it returns. A
-    /// client may also be told twice: a killed hub does not know whether another client of the same login had a cut
-    /// socket. It expects that client for the grace period of two minutes, and for another one after a restart.
+    /// Time after a loss within which the hub may tell a client of the loss. A client that was away is told when it
+    /// returns. A client may also be told twice: a killed hub does not know whether another client of the same login
+    /// had a cut socket. The hub expects such a client for the grace period of two minutes, and after a restart once
+    /// more.
     static let tellable: UInt64 = 270_000_000_000
     /// Maximum time for which a pause counts: then the client reads the changes that came meanwhile.
     static let longestStand: UInt64 = 20_000_000_000
@@ -98,8 +99,8 @@ struct ClientLedger: Sendable {
     /// the client.
     private var optionalTo: Int64 = 0
     private var toldTo: Int64 = 0
-    /// True after a client for Python was told of a loss. It joins again on the same socket, and the loss extends to
-    /// that join.
+    /// True after a client for Python was told of a loss. Such a client joins again on the same socket, and the loss
+    /// extends to that join.
     private var joinsAgain = false
     /// Index that this session has reached in the expected changes. `repeatsFrom` is the index where repetitions may
     /// begin.

@@ -68,8 +68,8 @@ final class FaultyProxy: Sendable {
         shared.withLock { $0.hubIsExcusedUntil = max($0.hubIsExcusedUntil, until) }
     }
 
-    /// Notes that the hub runs again. Its excuse ends four seconds later: a client that was refused before is told
-    /// after two.
+    /// Notes that the hub runs again. The hub's excuse ends four seconds later: a client that was refused before is
+    /// told after two seconds.
     func hubIsWell() {
         let until = Clock.monotonicNanoseconds() + 4_000_000_000
         shared.withLock { $0.hubIsExcusedUntil = until }

@@ -133,8 +133,8 @@ final class VerifyStage: Sendable {
 }
 
 extension Fault {
-    /// True for changes of who may see what. They happen while nobody writes and all clients have caught up with the
-    /// database: a newer policy is documented to count for rows in flight.
+    /// True for changes of who may see what. Such faults happen while nobody writes and all clients have caught up with
+    /// the database: a newer policy is documented to count for rows in flight.
     var needsQuiet: Bool {
         switch self {
         case .policyChanged, .publicationChanged, .membershipsChanged: true

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 import System
 
-/// Hub as operators run it. It ends and starts again, always on the same port and data.
+/// Hub as operators run it, which ends and starts again, always on the same port and data.
 final class VerifyHub: Sendable {
     static let slot = "verify"
 

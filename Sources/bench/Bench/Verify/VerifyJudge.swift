@@ -46,7 +46,7 @@ struct VerifyJudge {
             guard let rows = session.attempt(VerifySQL.lines(after: journal.sequence)) else { return false }
             var lines = rows.values.compactMap(Self.line)
             let isFull = lines.count == VerifySQL.page
-            // The last transaction of a full page may be cut in two. It comes complete with the next page.
+            // The last transaction of a full page may be cut in two, and comes complete with the next page.
             if isFull, let last = lines.last?.sequence { lines.removeAll { $0.sequence == last } }
             for line in lines { journal.add(line) }
             if !isFull { break }

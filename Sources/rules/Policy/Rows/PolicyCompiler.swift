@@ -33,7 +33,7 @@ public struct PolicyCompiler: Sendable {
 }
 
 public struct CompiledPolicy: Sendable, Hashable {
-    /// Way in which a policy is decided. Its worst part counts.
+    /// Way in which a policy is decided. The worst part of the policy counts.
     public enum Classification: String, Sendable, Hashable, CaseIterable {
         /// In process, for every row.
         case compiled

@@ -1,5 +1,5 @@
-/// Policies of a table for a role, combined and compiled. They tell which rows the role may read, and all holders of
-/// the role share them.
+/// Policies of a table for a role, combined and compiled: which rows the role may read. All holders of the role share
+/// the same value.
 public struct RowPolicy: Sendable, Hashable {
     /// (One of the permissive policies) AND (all of the restrictive ones), with conditions from policies of membership
     /// tables.

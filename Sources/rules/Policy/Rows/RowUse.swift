@@ -1,6 +1,7 @@
-/// Ways in which a policy's text uses its row, other than by columns' names. They tell which row PostgreSQL has to see.
+/// Ways in which a policy's text uses its row, other than by columns' names. The hub must give PostgreSQL a row that
+/// has what the text uses.
 ///
-/// Derived from the text as PostgreSQL writes it. In doubt, the text uses the whole row.
+/// The uses are found in the text as PostgreSQL writes it. In doubt, the text uses the whole row.
 public struct RowUse: Sendable, Hashable {
     /// True if the text uses the row as a whole, or something that may be the row: `to_jsonb(posts.*)`.
     public var isWhole: Bool

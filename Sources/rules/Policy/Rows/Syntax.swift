@@ -35,8 +35,8 @@ public indirect enum Syntax: Sendable, Hashable {
     case not(Syntax)
     case all([Syntax])
     case any([Syntax])
-    /// Text that is not understood, kept verbatim. It is complete in itself and does not change the meaning of the
-    /// rest.
+    /// Text that is not understood, kept verbatim. Such a text is complete in itself and does not change the meaning of
+    /// the rest.
     case opaque(String)
 
     public enum SpecialForm: String, Sendable, Hashable {

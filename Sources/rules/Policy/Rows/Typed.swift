@@ -115,7 +115,7 @@ extension TypeFacts {
         return [19, 25, 1042, 1043].contains(oid)
     }
 
-    /// True for dates and times. Their texts depend on settings of the session, or say `now`.
+    /// True for dates and times, whose texts depend on settings of the session, or say `now`.
     var isTemporal: Bool {
         if case .array(let element) = shape { return element.isTemporal }
         return [1082, 1083, 1114, 1184, 1186, 1266].contains(oid)
