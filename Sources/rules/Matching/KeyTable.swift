@@ -109,7 +109,7 @@ struct KeyTable: ~Copyable {
         keys[key].soleMember = .none
     }
 
-    /// Stores the only member of a node in the key of its link, or that there is not one only member.
+    /// Stores the node's only member in the key of a link, or `none` if the node has several members.
     mutating func note(soleMember: UInt32, of node: UInt32, at link: UInt32) {
         let key = links[link].key
         if keys[key].settled == node { keys[key].soleMember = soleMember }

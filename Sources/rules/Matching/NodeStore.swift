@@ -18,7 +18,7 @@ struct NodeStore: ~Copyable {
     var ranged = Pool<UInt32>()
     private(set) var handles = Slab<Place>()
     var stamp: UInt32 = 0
-    /// Seed of all hashes. Clients do not know it, because they could otherwise choose values that collide in one slot.
+    /// Secret seed of all hashes: clients that knew the seed could choose values that collide in one slot.
     private let seed: UInt64
 
     /// The place of a member.

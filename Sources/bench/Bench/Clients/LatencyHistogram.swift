@@ -4,7 +4,7 @@ public struct LatencyHistogram: Sendable, Equatable {
     /// Number of buckets for each doubling. Below this value each microsecond has a bucket.
     private static let steps = 32
     private static let stepBits = 5
-    /// Longest duration, some 70 minutes. Longer ones count as this.
+    /// Longest duration that is told apart, some 70 minutes. Longer ones count as this one.
     private static let longest: Int64 = 1 << 32
 
     private var buckets: [UInt64]

@@ -80,7 +80,7 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// Factor by which the hub must exceed the peer's rate.
+    /// Factor by which the hub's rate must exceed the peer's; nil without a target.
     func target(subscribers: Int) -> Double? {
         switch (self, subscribers) {
         case (.owner, 1000), (.membership, 1000): 1000

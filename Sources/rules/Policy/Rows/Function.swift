@@ -32,7 +32,7 @@ public struct Function: Sendable, Hashable {
         case hasName(Quantity)
         /// Cast that leaves the text as it is.
         case relabel
-        /// Cast from a text, in which a client would write the value.
+        /// Cast from a text, which may have any form in which a client writes the value.
         case parse
         case parseJSON(isBinary: Bool)
         case withoutBlanks

@@ -166,7 +166,7 @@ public enum PartValue: Sendable, Hashable {
     case null
     /// PostgreSQL would fail.
     case failed
-    /// Only PostgreSQL knows.
+    /// Only PostgreSQL knows the value.
     case unknown
 }
 
