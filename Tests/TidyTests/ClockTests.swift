@@ -15,7 +15,8 @@ import Testing
         "Sources/log/Ingest/LogSink.swift": "stamps entries; age by `RetentionClock`; latency since a commit",
         "Sources/postgres/Replication/TransactionAssembler.swift": "stamps messages that belong to no transaction",
         "Sources/postgres/Replication/ReplicationSession.swift": "the replication protocol's own field",
-        "Sources/postgres/Replication/Replicator.swift": "how long the process before this one has been gone, for a metric",
+        "Sources/postgres/Replication/Replicator.swift":
+            "how long the process before this one has been gone, for a metric",
         "Sources/hub/Gateway/ProjectLoop+CatchUp.swift": "the moment that a message names",
         "Sources/hub/Gateway/ProjectLoop+Ledger.swift": "stamps notes in the log",
         "Sources/hub/Gateway/ProjectLoop+Sent.swift": "stamps deliveries in the log",

@@ -108,6 +108,23 @@ import Testing
         }
     }
 
+    /// Read alone, in a tool tip, a comment makes sense only if it begins with the thing or with its verb.
+    @Test func `doc comments begin with the thing or with what it does`() {
+        let opening =
+            /^ *\/\/\/ (What|Who|Whoever|Whose|Whom|Where|Wherever|Those|That|These|This|As|So|Such|Of|Nobody|Nothing|It|Its|They|Them|Their|Which|Whatever|Whether|How|When|Not|He|His|(From|For|To|By) (when|where|whom|what))\b/
+        for file in Self.house.sources {
+            var isInside = false
+            for line in file.lines {
+                let isComment = line.text.drop { $0 == " " }.hasPrefix("///")
+                defer { isInside = isComment }
+                guard isComment, !isInside else { continue }
+                #expect(
+                    line.text.firstMatch(of: opening) == nil,
+                    "\(file.path):\(line.number): begin with a noun (“Offset of …”) or a verb (“Returns …”)")
+            }
+        }
+    }
+
     @Test func `every folder of tests is a target, so that its tests run`() {
         let manifest = Self.house.text("Package.swift")
         for folder in Self.house.folders("Tests") where folder.hasSuffix("Tests") {
