@@ -25,9 +25,10 @@ import Testing
         membership: Membership(table: 9, keySlot: 0, condition: .undecided, reader: .caller, fillSQL: "SELECT"),
         rows: .always)
 
-    private func set(of sub: String, on desk: inout LiveMemberships) -> LiveSet {
+    private func set(of sub: String, on desk: inout LiveMemberships) -> MembershipSet {
         desk.take(
-            held, Claimant(role: "reader", claims: #"{"sub":"\#(sub)"}"#, identity: 0), table, followedSince: .zero)
+            held, PolicySubject(role: "reader", claims: #"{"sub":"\#(sub)"}"#, identity: 0), table, followedSince: .zero
+        )
     }
 
     private func rooms(_ rooms: String...) throws -> MembershipFill {
@@ -37,7 +38,7 @@ import Testing
                 snapshot: try #require(VisibleTransactions("10:10:")), position: .zero))
     }
 
-    private func asked(_ desk: inout LiveMemberships, _ set: LiveSet) throws -> MembershipFilling {
+    private func asked(_ desk: inout LiveMemberships, _ set: MembershipSet) throws -> MembershipFilling {
         desk.want(set)
         return try #require(desk.takeUnfilled().first { $0 === set }?.filling)
     }

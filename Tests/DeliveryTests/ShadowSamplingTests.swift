@@ -18,7 +18,7 @@ import Testing
         role: "reader", table: 7, rowPolicy: RowPolicy(.constant(Array("t".utf8), TypeFacts(oid: 16, name: "boolean"))),
         parts: [], combinedSQL: "true", row: JudgedRow(relation: "notes", schema: "public", columns: []), version: 1,
         warning: nil)
-    private let claimant = Claimant(role: "reader", claims: "{}", identity: 0)
+    private let claimant = PolicySubject(role: "reader", claims: "{}", identity: 0)
     private let settings = FilterCheck.Settings(
         maximumListElements: 10, maximumKeys: 10, maximumWork: 1000, text: .plainUTF8)
 

@@ -27,7 +27,7 @@ import Testing
     /// Each claimant's answers for three rows, after a statement about all of them that answered like this.
     private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
         let heard = Heard()
-        let claimants = ["x", "y"].map { Claimant(role: "r", claims: $0, identity: 0) }
+        let claimants = ["x", "y"].map { PolicySubject(role: "r", claims: $0, identity: 0) }
         let question = PolicyQuestion(policy, rows: [["1"], ["2"], ["3"]], claimants: claimants)
         let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
         let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
@@ -48,7 +48,8 @@ import Testing
             role: "r", row: JudgedRow(relation: "t", schema: "s", columns: columns), table: 1, sql: "true", version: 1)
         let rows: [[String?]] = [["a", "1"], ["b", "2"], ["a", "3"]]
         let heard = Heard()
-        let question = PolicyQuestion(policy, rows: rows, claimants: [Claimant(role: "r", claims: "x", identity: 0)])
+        let question = PolicyQuestion(
+            policy, rows: rows, claimants: [PolicySubject(role: "r", claims: "x", identity: 0)])
         let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
         let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
         var table = try #require(PolicyTable.tables(of: [job]).first)

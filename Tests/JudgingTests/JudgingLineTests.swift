@@ -12,7 +12,7 @@ import Testing
     private let metrics = ProjectMetrics()
 
     private func job(_ key: UInt64, _ text: String = "") -> JudgingJob {
-        let claimant = Claimant(role: "r", claims: text, identity: 0)
+        let claimant = PolicySubject(role: "r", claims: text, identity: 0)
         let reply = Reply<MembershipFill>(in: .judging, unanswered: .unavailable) { _ in }
         return JudgingJob(key: .policy(key), work: .fill(claimant, reply), metrics)
     }

@@ -95,14 +95,14 @@ final class JudgingStage {
         return JudgedPolicy(role: role, row: row, table: 1, sql: sql, version: 1)
     }
 
-    func claimant(_ claims: String, role: String? = nil) -> Claimant {
-        Claimant(role: role ?? self.role, claims: claims, identity: 0)
+    func claimant(_ claims: String, role: String? = nil) -> PolicySubject {
+        PolicySubject(role: role ?? self.role, claims: claims, identity: 0)
     }
 
-    func claimant(sub: Int) -> Claimant { claimant(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
+    func claimant(sub: Int) -> PolicySubject { claimant(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
 
     /// What the table itself shows the claimant: for each of its rows, in the order of its key.
-    func shown(_ table: String, to claimant: Claimant) throws -> [Bool?] {
+    func shown(_ table: String, to claimant: PolicySubject) throws -> [Bool?] {
         let connection = try database.cluster.connect(database: database.name)
         let all = try connection.query("SELECT id FROM public.\(table) ORDER BY id").values.map { $0[0] ?? "" }
         return all.map { id in
@@ -126,7 +126,7 @@ final class JudgingStage {
 extension PolicyEvaluator {
     /// Asks and waits: for each row the answer for each claimant.
     func answers(
-        _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [Claimant], seeing xid: UInt32? = nil
+        _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [PolicySubject], seeing xid: UInt32? = nil
     ) -> [[Bool?]] {
         let found = Awaited<[PolicyAnswers]>()
         ask([PolicyQuestion(policy, rows: rows, claimants: claimants)], seeing: xid) { found.set($0) }
@@ -134,13 +134,13 @@ extension PolicyEvaluator {
         return rows.indices.map { row in claimants.indices.map { answers[row, $0] } }
     }
 
-    func value(_ terms: [AskedTerm], _ claimant: Claimant) -> [AskedTerm: AskedAnswer]? {
+    func value(_ terms: [AskedTerm], _ claimant: PolicySubject) -> [AskedTerm: AskedAnswer]? {
         let found = Awaited<[AskedTerm: AskedAnswer]?>()
         evaluate(terms, as: claimant) { found.set($0) }
         return found.wait() ?? nil
     }
 
-    func fills(_ asked: [(Membership, Claimant)], seeing xid: UInt32? = nil) -> [MembershipFill] {
+    func fills(_ asked: [(Membership, PolicySubject)], seeing xid: UInt32? = nil) -> [MembershipFill] {
         let found = Awaited<[MembershipFill]>()
         fill(asked.map { (membership: $0.0, claimant: $0.1) }, seeing: xid) { found.set($0) }
         return found.wait() ?? []

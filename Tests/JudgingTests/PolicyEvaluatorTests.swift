@@ -19,7 +19,7 @@ import Testing
         ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
         """
 
-    private func compare(_ stage: JudgingStage, _ claimants: [Claimant]) throws {
+    private func compare(_ stage: JudgingStage, _ claimants: [PolicySubject]) throws {
         let judge = try stage.judge()
         let answers = judge.answers(try stage.policy(of: "notes"), try stage.rows(of: "notes"), claimants)
         var allowed = 0

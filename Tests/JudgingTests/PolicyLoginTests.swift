@@ -70,7 +70,7 @@ import Testing
             role: "authenticated", row: JudgedRow(relation: "bare", schema: "public", columns: []), table: 1,
             sql: "auth.uid() IS NOT NULL", version: 1)
         let claims = ["{}", #"{"sub": "\#(SampleUUID.text(1))"}"#]
-        let claimants = claims.map { Claimant(role: "authenticated", claims: $0, identity: 0) }
+        let claimants = claims.map { PolicySubject(role: "authenticated", claims: $0, identity: 0) }
         #expect(judge.answers(policy, [[]], claimants) == [[false, true]])
     }
 

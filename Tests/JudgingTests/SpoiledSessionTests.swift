@@ -26,7 +26,7 @@ import Testing
         """
 
     /// Once for each connection, and then some.
-    private func ask(_ judge: PolicyEvaluator, _ policy: JudgedPolicy, _ claimant: Claimant) -> [Bool?] {
+    private func ask(_ judge: PolicyEvaluator, _ policy: JudgedPolicy, _ claimant: PolicySubject) -> [Bool?] {
         (0..<6).map { _ in judge.answers(policy, [["1"]], [claimant]).first?.first ?? nil }
     }
 

@@ -104,7 +104,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
     private var persons: [String: String] = [:]
 
     /// Whose claims those are.
-    private func person(_ claimant: Claimant) -> String? {
+    private func person(_ claimant: PolicySubject) -> String? {
         if let known = persons[claimant.claims] { return known }
         let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
         let person = claims?["sub"] as? String
@@ -113,14 +113,14 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
     }
 
     func evaluate(
-        _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
+        _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
         preconditionFailure("the model's policies ask nothing of claims: \(terms.map(\.sql))")
     }
 
     /// The keys as a snapshot shows them that is taken a moment later.
     func fill(
-        _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,
+        _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
     ) {
         let world = world

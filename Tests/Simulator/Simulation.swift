@@ -60,7 +60,7 @@ public final class Simulation {
     private let storage = FaultyStorage()
     /// For where clients stood; nothing is wrong with it.
     private var notes = MemoryDirectory()
-    private var departures: Departures?
+    private var departures: ResumeStore?
     private let server: ModelServer
     private let stream: ModelStream
     private let oracle: Oracle
@@ -176,10 +176,10 @@ public final class Simulation {
                 isPrivateOnly: false, presenceEnabled: false, isSuspended: false))
         settings.time = time
         settings.watcher = coverage.watcher
-        let departures = try Departures(
+        let departures = try ResumeStore(
             loops: Self.loopCount, scope: .sessions, grace: .seconds(120), in: notes, time: time,
             maximum: shape.departures, secret: .init(first: 1, second: 2))
-        settings.departures = departures
+        settings.resumeStore = departures
         self.departures = departures
         let shared = SharedStream(stream)
         let log = LogSource(

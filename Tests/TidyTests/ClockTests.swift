@@ -10,7 +10,7 @@ import Testing
         "Sources/base/Diagnostics/WallTime.swift": "declares the time of log lines",
         "Sources/base/Diagnostics/Log.swift": "stamps log lines",
         // Moments in the log and in files, for people, and for processes that come later.
-        "Sources/queries/Catalog/CatalogScribe.swift": "stamps the catalog's record in the log",
+        "Sources/queries/Catalog/CatalogRecorder.swift": "stamps the catalog's record in the log",
         "Sources/log/EventLog/EventLogOptions.swift": "stamps segments, whose age counts across restarts",
         "Sources/log/Ingest/LogSink.swift": "stamps entries; age by `RetentionClock`; latency since a commit",
         "Sources/postgres/Replication/TransactionAssembler.swift": "stamps messages that belong to no transaction",
@@ -40,7 +40,7 @@ import Testing
         "Sources/queries/Messages/MessageLog.swift": "messages' `inserted_at`",
         "Sources/queries/Messages/MessageTableReader.swift": "messages' `inserted_at`",
         // The grace of clients that are away counts across restarts of the hub: read once, when it starts.
-        "Sources/hub/Gateway/Departures.swift": "when clients left, as it is kept on the disk",
+        "Sources/hub/Gateway/ResumeStore.swift": "when clients left, as it is kept on the disk",
         // Commands: what people ask about the past.
         "Sources/evidence/Explaining/ExplainedRow.swift": "the moment that somebody asks about",
         "Sources/evidence/Explaining/PastCatalogs.swift": "the moment that somebody asks about",

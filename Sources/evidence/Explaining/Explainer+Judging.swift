@@ -83,7 +83,7 @@ extension Explainer {
 
     struct Held {
         var policy: PolicyBinding
-        var claimant: Claimant
+        var claimant: PolicySubject
         var whole: Residual
         /// Parts in the order of the policy's parts.
         var parts: [[HeldPart]]
@@ -99,7 +99,7 @@ extension Explainer {
 
     private func hold(_ policy: PolicyBinding, _ question: Question) throws(ExplainFailure) -> Held {
         let holder = question.holder
-        let claimant = Claimant(role: holder.role, claims: holder.claims, identity: 0)
+        let claimant = PolicySubject(role: holder.role, claims: holder.claims, identity: 0)
         let parts = policy.parts.map { recorder.parts(of: $0, on: policy.table) }
         var answers: [AskedTerm: AskedAnswer] = [:]
         // The first answers may show that more has to be asked.
@@ -133,7 +133,7 @@ extension Explainer {
         RowPolicy(term).residual(claims: Array(holder.claims.utf8), role: Array(holder.role.utf8), answers: answers)
     }
 
-    private func evaluate(_ terms: Set<AskedTerm>, _ claimant: Claimant) -> [AskedTerm: AskedAnswer]? {
+    private func evaluate(_ terms: Set<AskedTerm>, _ claimant: PolicySubject) -> [AskedTerm: AskedAnswer]? {
         guard let judge else { return nil }
         return Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: claimant, then: $0) } ?? nil
     }
@@ -243,12 +243,12 @@ extension Explainer {
 
     /// Returns the keys by the same set that a socket loop would keep.
     private func keys(
-        _ held: HeldMembership, _ fill: MembershipFill, _ claimant: Claimant
+        _ held: HeldMembership, _ fill: MembershipFill, _ claimant: PolicySubject
     ) -> (keys: MembershipKeys, trouble: String?) {
         guard let table = snapshot?.related(held.membership.table) else {
             return (Held.unknown, "its table is not known")
         }
-        let set = LiveSet(held, claimant, table)
+        let set = MembershipSet(held, claimant, table)
         switch fill {
         case .filled(let rows):
             _ = set.fill(rows, firstUnseen: 0, at: 0)

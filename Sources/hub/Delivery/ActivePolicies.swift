@@ -14,7 +14,7 @@ struct PolicyEntry {
     let table: CatalogTable
     /// Columns that the hub sends to PostgreSQL with a row: all columns, as the table has them.
     let columns: [RowTexts.Wanted]
-    let claimant: Claimant
+    let claimant: PolicySubject
     /// Number of the change for which `past` is valid.
     fileprivate var change: UInt64 = 0
     fileprivate var past = Past.hidden
@@ -28,7 +28,7 @@ struct PolicyEntry {
 
     var judged: JudgedPolicy { policy.judged }
 
-    init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
+    init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: PolicySubject) {
         self.predicate = predicate
         self.policy = policy
         self.table = table
@@ -162,7 +162,7 @@ struct AskedQuestions {
     struct OfRow {
         let policy: JudgedPolicy
         let row: [String?]
-        var claimants: [Claimant] = []
+        var claimants: [PolicySubject] = []
         var pending: [PendingQuestion] = []
     }
 
@@ -186,7 +186,7 @@ struct AskedQuestions {
         ofPolicies.append(OfRow(policy: policy, row: row))
     }
 
-    mutating func add(_ pending: PendingQuestion, _ claimant: Claimant, to key: RowKey) {
+    mutating func add(_ pending: PendingQuestion, _ claimant: PolicySubject, to key: RowKey) {
         guard let place = places[key] else { preconditionFailure("a row is told before it is asked about") }
         ofPolicies[place].claimants.append(claimant)
         ofPolicies[place].pending.append(pending)

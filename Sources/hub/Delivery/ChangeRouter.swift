@@ -21,7 +21,7 @@ struct ChangeRouter: ~Copyable {
     /// Index of bindings by the row as a change leaves it, or as it was before a delete.
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     /// Index of bindings whose clients want to hear of rows that updates take out of their view.
-    var departures = PredicateIndex(
+    var leavingRows = PredicateIndex(
         judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     var policies = ActivePolicies()
     /// Earlier versions of rows that deletes do not contain.
@@ -116,7 +116,7 @@ struct ChangeRouter: ~Copyable {
             overfull = []
             unanswered = []
         }
-        let stopped = Set(index.takeStopped() + departures.takeStopped())
+        let stopped = Set(index.takeStopped() + leavingRows.takeStopped())
         return DeliveryLosses(
             lacking: lacking.sorted(), overfull: overfull, unanswered: unanswered.sorted(), stopped: stopped.sorted(),
             skipped: skipped.take())
@@ -124,7 +124,7 @@ struct ChangeRouter: ~Copyable {
 
     mutating func fillPurses(_ now: UInt64) {
         index.fillPurse(now)
-        departures.fillPurse(now)
+        leavingRows.fillPurse(now)
     }
 
     var hasQuestions: Bool { !asked.isEmpty }
@@ -138,23 +138,23 @@ struct ChangeRouter: ~Copyable {
 
     mutating func declare(table oid: UInt32, columns: [String]) {
         index.declare(table: oid, columns: columns)
-        departures.declare(table: oid, columns: columns)
+        leavingRows.declare(table: oid, columns: columns)
     }
 
     mutating func forget(table oid: UInt32) {
         index.forget(table: oid)
-        departures.forget(table: oid)
+        leavingRows.forget(table: oid)
     }
 
     /// Forgets the meaning of the columns of stored schemas, so that the hub reads it again.
     mutating func forgetRelations() {
         index.forgetRelations()
-        departures.forgetRelations()
+        leavingRows.forgetRelations()
     }
 
     mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
         index.noteRelation(fingerprint, relation, foreign: foreign)
-        departures.noteRelation(fingerprint, relation, foreign: foreign)
+        leavingRows.noteRelation(fingerprint, relation, foreign: foreign)
     }
 
     // MARK: A change
@@ -166,10 +166,10 @@ struct ChangeRouter: ~Copyable {
     ) throws(ByteError) -> PredicateIndex.Outcome {
         let moment = PostgresMoment.of(now)
         index.moment = moment
-        departures.moment = moment
-        if departures.count > 0 {
+        leavingRows.moment = moment
+        if leavingRows.count > 0 {
             var same = part
-            _ = try Self.match(&same, by: &departures, into: &departed, audience, &skipped)
+            _ = try Self.match(&same, by: &leavingRows, into: &departed, audience, &skipped)
         }
         return try Self.match(&part, by: &index, into: &matches, audience, &skipped, leavingPartial: true)
     }
@@ -222,7 +222,7 @@ struct ChangeRouter: ~Copyable {
     }
 
     private func hasDepartures(at place: Int) -> Bool {
-        departures.count > 0 && place < departed.changeCount
+        leavingRows.count > 0 && place < departed.changeCount
             && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
     }
 
@@ -268,7 +268,7 @@ struct ChangeRouter: ~Copyable {
         let former = completion?.former
         if let whole = completion?.whole { return try deliver(change, whole, former, moment, on: loop) }
         var delivered = try distribute(place, change, former, moment, on: loop)
-        if departures.count > 0 { try addDepartures(of: place, change, former, moment) }
+        if leavingRows.count > 0 { try addDepartures(of: place, change, former, moment) }
         delivered += try deliverTouched(change, moment, on: loop)
         return delivered
     }
@@ -300,7 +300,7 @@ struct ChangeRouter: ~Copyable {
         // A row in an old schema has no meaning in another one.
         let past = whole.fingerprint == change.change.relation ? former : nil
         let delivered = try distribute(0, judged, past, moment, on: loop)
-        if departures.count > 0 { try addDepartures(of: 0, judged, past, moment) }
+        if leavingRows.count > 0 { try addDepartures(of: 0, judged, past, moment) }
         return try delivered + deliverTouched(judged, moment, on: loop)
     }
 
@@ -332,9 +332,9 @@ struct ChangeRouter: ~Copyable {
             same = part
             _ = try Self.match(&same, by: &index, into: &recalled, audience, &skipped)
         }
-        guard departures.count > 0 else { return departedWhole.removeAll() }
+        guard leavingRows.count > 0 else { return departedWhole.removeAll() }
         same = part
-        _ = try Self.match(&same, by: &departures, into: &departedWhole, audience, &skipped)
+        _ = try Self.match(&same, by: &leavingRows, into: &departedWhole, audience, &skipped)
     }
 
     private mutating func distribute(
@@ -582,7 +582,7 @@ struct ChangeRouter: ~Copyable {
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ former: [UInt8]?, _ moment: Moment
     ) throws(ByteError) {
-        assert(departures.count > 0, "there is somebody who wants to hear of rows that leave")
+        assert(leavingRows.count > 0, "there is somebody who wants to hear of rows that leave")
         guard change.change.operation == .update else { return }
         guard let former else {
             if hasDepartures(at: place) { try addDepartures(of: place, change, moment) }
@@ -591,7 +591,7 @@ struct ChangeRouter: ~Copyable {
         let bytes = Self.part(of: change.change, asItWas: former)
         var part = try TransactionPart(bytes.asBytes)
         var same = part
-        _ = try Self.match(&same, by: &departures, into: &departedFormer, audience, &skipped)
+        _ = try Self.match(&same, by: &leavingRows, into: &departedFormer, audience, &skipped)
         guard let whole = try part.next() else { return }
         swap(&departed, &departedFormer)
         defer { swap(&departed, &departedFormer) }
@@ -599,26 +599,26 @@ struct ChangeRouter: ~Copyable {
         try addDepartures(of: 0, ReadableChange(whole, change.relation), moment, isComposed: true)
     }
 
-    /// Adds the departures that a change caused. `isComposed` is true if the old row was added to the change, because
+    /// Adds the leavingRows that a change caused. `isComposed` is true if the old row was added to the change, because
     /// the log does not have it there.
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, isComposed: Bool = false
     ) throws(ByteError) {
         for node in 0..<departed.certain(of: place).count {
-            let count = departures.members(of: departed.certain(of: place), at: node).count
+            let count = leavingRows.members(of: departed.certain(of: place), at: node).count
             for at in 0..<count {
-                let number = departures.members(of: departed.certain(of: place), at: node)[at]
+                let number = leavingRows.members(of: departed.certain(of: place), at: node)[at]
                 try depart(number, nil, change, moment, isComposed: isComposed)
             }
         }
         for node in 0..<departed.asking(of: place).count {
             let asking = departed.asking(of: place)[node]
             var questions = NodeQuestions(
-                try departures.filterVerdict(of: asking, on: change.change), departures.question(of: asking),
-                hasFilter: departures.hasFilter(asking))
-            let count = departures.members(of: departed.asking(of: place), at: node).count
+                try leavingRows.filterVerdict(of: asking, on: change.change), leavingRows.question(of: asking),
+                hasFilter: leavingRows.hasFilter(asking))
+            let count = leavingRows.members(of: departed.asking(of: place), at: node).count
             for at in 0..<count {
-                let number = departures.members(of: departed.asking(of: place), at: node)[at]
+                let number = leavingRows.members(of: departed.asking(of: place), at: node)[at]
                 guard let member = audience.members[number] else { continue }
                 switch try question(&questions, member, change, .old, moment) {
                 case .nobody: continue
@@ -715,7 +715,7 @@ struct ChangeRouter: ~Copyable {
 
     // MARK: Deliveries that wait
 
-    private mutating func hold(_ touch: Touch, _ operation: Operation, _ moment: Moment) {
+    private mutating func hold(_ touch: MatchedChannel, _ operation: Operation, _ moment: Moment) {
         assert(
             audience.recipients[Int(touch.listener)].isHeld || !touch.provisos.isEmpty || touch.seen.question != nil,
             "who waits for nothing is served")

@@ -4,9 +4,9 @@ import Catalog
 /// forgotten.
 public struct DeliveryReport {
     /// Membership sets that changed or are being filled again.
-    public let changedSets: [LiveSet]
+    public let changedSets: [MembershipSet]
     /// Membership sets for which the loop must ask PostgreSQL.
-    public let unfilledSets: [LiveSet]
+    public let unfilledSets: [MembershipSet]
     /// Tables whose rows wait longer than usual until PostgreSQL shows a transaction, or that the loop passed without
     /// waiting, because nobody listens to them here.
     public let held: [HeldTable]

@@ -19,7 +19,7 @@ public final class Holder {
     public let key: Key
     /// Number of the holder on the loop.
     public let number: UInt32
-    public let claimant: Claimant
+    public let claimant: PolicySubject
     /// Number of channels that use the holder.
     var users = 0
     /// PostgreSQL's answers about terms that depend on the claims alone.
@@ -32,7 +32,7 @@ public final class Holder {
     public var ticket: UInt64 = 0
     public var waiters: Set<UInt32> = []
 
-    init(_ key: Key, _ claimant: Claimant, number: UInt32) {
+    init(_ key: Key, _ claimant: PolicySubject, number: UInt32) {
         self.key = key
         self.claimant = claimant
         self.number = number
@@ -43,7 +43,7 @@ public final class Holder {
 public final class ActivePolicy {
     public let binding: PolicyBinding
     let residual: Residual
-    public let sets: [LiveSet]
+    public let sets: [MembershipSet]
     /// Number of the policy among the loop's policies.
     public let number: UInt32
     /// Predicate that rows are matched against; nil until the memberships are known.
@@ -55,7 +55,7 @@ public final class ActivePolicy {
     /// Channels that are bound by the policy, with the number of their bindings.
     public var places: [UInt32: Int] = [:]
 
-    public init(_ binding: PolicyBinding, _ residual: Residual, _ sets: [LiveSet], number: UInt32) {
+    public init(_ binding: PolicyBinding, _ residual: Residual, _ sets: [MembershipSet], number: UInt32) {
         self.binding = binding
         self.residual = residual
         self.sets = sets
@@ -87,7 +87,7 @@ public struct HolderTable {
 
     public init() {}
 
-    public mutating func take(_ claims: Claims, make: (UInt32) -> Claimant) -> Holder {
+    public mutating func take(_ claims: Claims, make: (UInt32) -> PolicySubject) -> Holder {
         let key = Holder.Key(claims)
         if let number = numbers[key], let known = holders[number] {
             known.users += 1

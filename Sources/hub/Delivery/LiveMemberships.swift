@@ -11,7 +11,7 @@ import Policy
 /// Each holder's membership is a predicate over the membership's table, in an index of its own. A change of that table
 /// finds the sets that it concerns as any change finds its subscribers.
 public struct LiveMemberships: ~Copyable {
-    public private(set) var sets = Slots<LiveSet>()
+    public private(set) var sets = Slots<MembershipSet>()
     private var numbers: [SetKey: UInt32] = [:]
     private var handles: [UInt32: Handles] = [:]
     private var users: [UInt32: Int] = [:]
@@ -44,15 +44,15 @@ public struct LiveMemberships: ~Copyable {
         /// that another set is needed after that.
         var followedSince: UInt64
 
-        init(_ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: UInt64) {
+        init(_ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: UInt64) {
             role = claimant.role
             self.table = table.oid
-            columns = LiveSet.columns(held, of: table)
+            columns = MembershipSet.columns(held, of: table)
             self.held = held
             self.followedSince = followedSince
         }
 
-        init(_ set: LiveSet) {
+        init(_ set: MembershipSet) {
             self.init(set.held, set.claimant, set.table, followedSince: set.followedSince)
         }
     }
@@ -73,9 +73,9 @@ public struct LiveMemberships: ~Copyable {
 
     /// Returns the set of a holder; a new one must be filled. `table` is the membership's table as the catalog has it.
     public mutating func take(
-        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: LSN,
+        _ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: LSN,
         unknownPast: UnknownPast = .none
-    ) -> LiveSet {
+    ) -> MembershipSet {
         declare(table)
         let key = SetKey(held, claimant, table, followedSince: followedSince.rawValue)
         if let number = numbers[key], let known = sets[number] {
@@ -83,7 +83,7 @@ public struct LiveMemberships: ~Copyable {
             return known
         }
         let number = sets.nextIndex
-        let set = LiveSet(
+        let set = MembershipSet(
             held, claimant, table, number: number, filling: fillings.next(of: number), passed: passed.count,
             followedSince: followedSince.rawValue, unknownPast: unknownPast)
         _ = sets.add(set)
@@ -95,7 +95,7 @@ public struct LiveMemberships: ~Copyable {
     }
 
     /// Adds a set to the indexes, so that changes of its table find the set.
-    private mutating func enlist(_ set: LiveSet) {
+    private mutating func enlist(_ set: MembershipSet) {
         let (table, rows) = (set.table.oid, set.held.rows)
         assert(handles[set.number] == nil, "a set is listed once")
         precondition(tables[table].map { set.stands(on: $0) } ?? false, "a set is read by its table's own columns")
@@ -106,13 +106,13 @@ public struct LiveMemberships: ~Copyable {
                 table: table, operations: [.update, .delete], predicate: rows, member: set.number))
     }
 
-    private mutating func delist(_ set: LiveSet) {
+    private mutating func delist(_ set: MembershipSet) {
         guard let handles = handles.removeValue(forKey: set.number) else { return }
         arrivals.remove(handles.arrival)
         departures.remove(handles.departure)
     }
 
-    public mutating func release(_ set: LiveSet) {
+    public mutating func release(_ set: MembershipSet) {
         assert(users[set.number, default: 0] > 0, "a set is given back by who took it")
         let left = (users[set.number] ?? 1) - 1
         users[set.number] = left
@@ -164,7 +164,7 @@ public struct LiveMemberships: ~Copyable {
     /// True if somebody waits for a set that PostgreSQL has not been asked for yet.
     public var hasUnfilled: Bool { !unfilled.isEmpty }
 
-    mutating func takeUnfilled() -> [LiveSet] {
+    mutating func takeUnfilled() -> [MembershipSet] {
         defer { unfilled = [] }
         // A set that was discarded twice meanwhile is asked for once: no question would match a second answer.
         var taken: Set<UInt32> = []
@@ -176,8 +176,8 @@ public struct LiveMemberships: ~Copyable {
     /// the others.
     public mutating func fill(
         _ answers: [(filling: MembershipFilling, answer: MembershipFill)], at now: UInt64
-    ) -> [LiveSet] {
-        var settled: [LiveSet] = []
+    ) -> [MembershipSet] {
+        var settled: [MembershipSet] = []
         var firstUnseen: (snapshot: VisibleTransactions, number: Int)?
         for (filling, answer) in answers {
             guard let set = self.set(awaiting: filling) else { continue }
@@ -201,27 +201,27 @@ public struct LiveMemberships: ~Copyable {
     }
 
     /// Notes that an answer did not come. Returns the set; the hub asks for it again when it is needed.
-    public func unanswered(_ filling: MembershipFilling) -> LiveSet? {
+    public func unanswered(_ filling: MembershipFilling) -> MembershipSet? {
         guard let set = set(awaiting: filling) else { return nil }
         set.isAsked = false
         return set
     }
 
     /// Returns the set that this answer is for; nil if no set waits for the answer any more.
-    public func set(awaiting filling: MembershipFilling) -> LiveSet? {
+    public func set(awaiting filling: MembershipFilling) -> MembershipSet? {
         guard let set = sets[filling.set], set.filling == filling, set.state == .filling else { return nil }
         return set
     }
 
     /// Puts the set among those to ask PostgreSQL for, because somebody waits for it.
-    public mutating func want(_ set: LiveSet) {
+    public mutating func want(_ set: MembershipSet) {
         guard !set.isSettled, !set.isAsked else { return }
         set.isAsked = true
         unfilled.append(set.number)
     }
 
     /// Reopens the set for a channel that is promised the log's next transactions, of which the set says nothing yet.
-    public mutating func reopen(_ set: LiveSet, for place: UInt32, at now: UInt64) {
+    public mutating func reopen(_ set: MembershipSet, for place: UInt32, at now: UInt64) {
         assert(sets[set.number] === set, "what is reopened is on the desk")
         set.reopen(for: place, at: now)
         guard set.isUnwound else { return }
@@ -229,7 +229,7 @@ public struct LiveMemberships: ~Copyable {
         unwinding.insert(set.number)
     }
 
-    private mutating func refill(_ set: LiveSet) {
+    private mutating func refill(_ set: MembershipSet) {
         set.discard(passed: passed.count, for: fillings.next(of: set.number))
         want(set)
         changed.insert(set.number)
@@ -242,7 +242,7 @@ public struct LiveMemberships: ~Copyable {
     }
 
     /// Returns the sets that changed or are being filled again. Policies that judge by them need new predicates.
-    mutating func takeChanged() -> [LiveSet] {
+    mutating func takeChanged() -> [MembershipSet] {
         defer { changed = [] }
         return changed.sorted().compactMap { sets[$0] }
     }
@@ -325,7 +325,7 @@ public struct LiveMemberships: ~Copyable {
     }
 
     /// Returns effects that fill the table's sets again, because the log has lost the values of one of its changes.
-    private static func forgotten(_ table: UInt32?, _ sets: Slots<LiveSet>) -> [Effect] {
+    private static func forgotten(_ table: UInt32?, _ sets: Slots<MembershipSet>) -> [Effect] {
         sets.indices.filter { sets[$0]?.held.membership.table == table }.map { .unreadable(set: $0) }
     }
 
@@ -361,7 +361,7 @@ public struct LiveMemberships: ~Copyable {
     }
 
     private func effect(
-        _ set: LiveSet, _ count: Int, _ change: borrowing Change, _ relation: Relation, _ image: RowTexts.Image
+        _ set: MembershipSet, _ count: Int, _ change: borrowing Change, _ relation: Relation, _ image: RowTexts.Image
     ) throws(ByteError) -> Effect {
         guard let slot = set.held.membership.keySlot else { return .row(set: set.number, key: nil, count) }
         switch try RowTexts.value(of: set.keyColumn(slot), in: change, relation, image) {
@@ -372,15 +372,15 @@ public struct LiveMemberships: ~Copyable {
     }
 
     private static func sets(
-        _ index: borrowing PredicateIndex, _ nodes: Span<MatchedNode>, _ node: Int, _ sets: Slots<LiveSet>
-    ) -> [LiveSet] {
+        _ index: borrowing PredicateIndex, _ nodes: Span<MatchedNode>, _ node: Int, _ sets: Slots<MembershipSet>
+    ) -> [MembershipSet] {
         let members = index.members(of: nodes, at: node)
-        var found: [LiveSet] = []
+        var found: [MembershipSet] = []
         for place in members.indices { if let set = sets[members[place]] { found.append(set) } }
         return found
     }
 
-    private mutating func apply(_ key: [UInt8]?, _ count: Int, to set: LiveSet, _ xid: UInt32, _ lsn: UInt64) {
+    private mutating func apply(_ key: [UInt8]?, _ count: Int, to set: MembershipSet, _ xid: UInt32, _ lsn: UInt64) {
         if set.apply(key, count, xid: xid, at: lsn) { changed.insert(set.number) }
         if set.hasTooManyDeltas || !set.isSound(at: key) { refill(set) }
     }
@@ -435,8 +435,8 @@ public struct LiveMemberships: ~Copyable {
     }
 
     /// Ends the look through the log (`isLost` if that was impossible). Returns the sets that are settled.
-    mutating func unwound(coveredUpTo position: LSN, _ now: UInt64, isLost: Bool) -> [LiveSet] {
-        var settled: [LiveSet] = []
+    mutating func unwound(coveredUpTo position: LSN, _ now: UInt64, isLost: Bool) -> [MembershipSet] {
+        var settled: [MembershipSet] = []
         for number in unwinding.sorted() {
             guard let set = sets[number] else { continue }
             let isTired = set.isTiredOfUnwinding(now)

@@ -9,19 +9,19 @@ struct Seen {
 }
 
 /// Matches of one change for a channel that has several bindings or waits, collected before the delivery.
-struct Touch {
+struct MatchedChannel {
     let listener: UInt32
     let seen: Seen
     var isDeparture = false
     var certain: BindingSet = 0
-    var provisos: [Proviso] = []
+    var provisos: [DeferredBinding] = []
     /// Index of the channel's previous touch, which has another form.
     let earlier: UInt32?
 }
 
 /// Channels that the current change touches, each once for each form in which it sees the change.
 struct MatchedChannels {
-    private(set) var all: [Touch] = []
+    private(set) var all: [MatchedChannel] = []
 
     mutating func removeAll() { all.removeAll(keepingCapacity: true) }
 
@@ -35,7 +35,7 @@ struct MatchedChannels {
         _ member: Member, _ seen: Seen, _ question: PendingQuestion, _ recipients: inout [Recipient], _ change: UInt64
     ) {
         let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
-        all[place].provisos.append(Proviso(binding: member.binding, question: question))
+        all[place].provisos.append(DeferredBinding(binding: member.binding, question: question))
         assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
@@ -55,9 +55,9 @@ struct MatchedChannels {
             stay = stay ?? touch.provisos.first { $0.binding == member.binding }?.question
         }
         let place = place(of: member.listener, Seen(view: view), isDeparture: true, &recipients, change)
-        if let question { all[place].provisos.append(Proviso(binding: member.binding, question: question)) }
+        if let question { all[place].provisos.append(DeferredBinding(binding: member.binding, question: question)) }
         if let stay {
-            all[place].provisos.append(Proviso(binding: member.binding, question: stay, wanted: false))
+            all[place].provisos.append(DeferredBinding(binding: member.binding, question: stay, wanted: false))
         }
         if question == nil, stay == nil { all[place].certain |= 1 << BindingSet(member.binding) }
     }
@@ -80,7 +80,7 @@ struct MatchedChannels {
             known = touch.earlier
         }
         assert(newest.map { $0 < all.count } ?? true, "what came before is there")
-        all.append(Touch(listener: listener, seen: seen, isDeparture: isDeparture, earlier: newest))
+        all.append(MatchedChannel(listener: listener, seen: seen, isDeparture: isDeparture, earlier: newest))
         recipients[Int(listener)].stamp = change
         recipients[Int(listener)].touch = UInt32(all.count - 1)
         return all.count - 1

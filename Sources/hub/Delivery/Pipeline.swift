@@ -489,7 +489,7 @@ public struct Pipeline: ~Copyable {
 
     /// Unwinds sets that PostgreSQL filled with more than the log has come to, once the log has all of it. The sets are
     /// then as they were at the current transaction. Returns the sets that are settled.
-    public mutating func settleFills(_ now: UInt64) -> [LiveSet] {
+    public mutating func settleFills(_ now: UInt64) -> [MembershipSet] {
         defer { measureAtHand() }
         guard memberships.isUnwinding else { return [] }
         let covered = sources.log.covered()
@@ -587,7 +587,7 @@ public struct Pipeline: ~Copyable {
                 let missing = try complete(place, change, isWanted: isWanted, &completion)
                 guard case .nothing = missing else { return (delivered, missing) }
             }
-            if change.operation == .update, change.oldImage != .full, router.departures.count > 0 {
+            if change.operation == .update, change.oldImage != .full, router.leavingRows.count > 0 {
                 try noteUnknownDeparture(change, completion, at: whole.offset + UInt64(entry.done))
             }
             if isWanted || completion != nil {

@@ -153,7 +153,7 @@ extension Pipeline {
 
     private mutating func enlistDepartures(_ placement: inout Placement, _ predicate: Predicate) {
         let table = placement.binding.table
-        placement.departure = router.departures.add(
+        placement.departure = router.leavingRows.add(
             table: table.oid, operations: .update, predicate: predicate, member: placement.member,
             account: placement.account)
         // The table's present replica identity does not matter: changes on their way may have another one.
@@ -167,7 +167,7 @@ extension Pipeline {
         assert(placement.handle != nil, "what is taken out was put in")
         needs?.remove(placement.member)
         if let handle = placement.handle { router.index.remove(handle) }
-        if let departure = placement.departure { router.departures.remove(departure) }
+        if let departure = placement.departure { router.leavingRows.remove(departure) }
         if placement.isRecalled { router.recall.leave(table) }
         if placement.recallsDepartures { router.recall.leaveDepartures(table) }
     }
@@ -242,7 +242,7 @@ extension Pipeline {
 extension Pipeline {
     /// Adds a policy for a holder. `sets` are the holder's sets of its memberships, which need not be filled yet.
     public mutating func hold(
-        _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [LiveSet]
+        _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [MembershipSet]
     ) -> ActivePolicy {
         assert(residual.memberships.count == sets.count, "each membership has its set")
         let number = router.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))

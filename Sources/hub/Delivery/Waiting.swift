@@ -51,7 +51,7 @@ final class PendingQuestion {
 }
 
 /// Condition that decides if a binding is among those that a delivery is for.
-struct Proviso {
+struct DeferredBinding {
     let binding: UInt8
     let question: PendingQuestion
     /// Answer that fulfils the condition. False is needed for a row that moved out of view: the client is told if the
@@ -100,7 +100,7 @@ struct WaitingDelivery {
     let past: (question: PendingQuestion, masked: SeenBody)?
     let operation: Operation
     let bindings: BindingSet
-    let provisos: [Proviso]
+    let provisos: [DeferredBinding]
     /// Position of a channel that has received the delivery.
     let position: EventLogPosition
 

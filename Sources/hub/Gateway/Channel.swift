@@ -93,7 +93,7 @@ final class Channel {
     /// True if the hub resumes the channel on its own because it recognizes a returning client.
     var isReturning = false
     /// Data kept for the client's return; nil if the hub could not recognize the client.
-    var departure: Departure?
+    var resumeEntry: ResumeEntry?
     /// Holder (role and claims) for the live follower, prepared before the channel moves there.
     var nextHolder: Holder?
     /// Holder (role and claims) whose policies apply to the bindings; nil until a binding needs policies.

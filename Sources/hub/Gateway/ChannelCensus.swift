@@ -156,7 +156,8 @@ extension ProjectLoop {
                 ChannelCensus.Entry(
                     topic: channel.topic, session: channel.session.ledgerNumber, number: channel.id.incarnation,
                     role: channel.claims.role.copied(), subject: channel.claims.subject.copied(),
-                    isPrivate: channel.conversation.isPrivate, bindings: channel.bindingsForCensus, sent: sent(channel),
+                    isPrivate: channel.conversation.isPrivate, bindings: channel.bindingsForCensus,
+                    sent: sentOffset(of: channel),
                     queuedBytes: loop.queuedBytes(of: channel.session.connection), isSlow: channel.session.isSlow))
         }
         slip.put(entries, of: clients.number)

@@ -67,7 +67,7 @@ final class ClientLoop: SocketApplication {
     var refusals = Slots<Refusal>()
     var largeInput = LargeInput()
     var isDraining = false
-    private var farewells: Farewells?
+    private var farewells: DrainQueue?
     /// Clients to ping at the next check. Most were sent more after the ping that they have answered.
     var pingsDue: [ConnectionID] = []
     var watchesReceipts = false
@@ -297,7 +297,7 @@ final class ClientLoop: SocketApplication {
             }
         }
         var chance = SystemRandomNumberGenerator()
-        farewells = Farewells(clients, within: shared.settings.drainTime, from: loop.now, using: &chance)
+        farewells = DrainQueue(clients, within: shared.settings.drainTime, from: loop.now, using: &chance)
         farewellsAreDue()
     }
 

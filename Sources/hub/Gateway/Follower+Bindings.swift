@@ -290,7 +290,7 @@ extension Follower {
         channel.listener = nil
         if let holder = channel.holder { release(holder, of: channel) }
         channel.holder = nil
-        passengers.remove(channel.place)
+        catchUpChannels.remove(channel.place)
     }
 
     /// True if channels of another follower may be placed here: the log is open and no rebinding is under way.

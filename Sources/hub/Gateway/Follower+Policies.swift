@@ -50,7 +50,7 @@ extension Follower {
         if let known = channel.holder { return known }
         let claims = channel.claims
         let holder = holders.take(claims) { number in
-            Claimant(role: claims.role.text, claims: claims.json.text, identity: number)
+            PolicySubject(role: claims.role.text, claims: claims.json.text, identity: number)
         }
         channel.holder = holder
         return holder
@@ -97,7 +97,7 @@ extension Follower {
     }
 
     /// True if the set is still valid for its table in the current catalog.
-    private func stands(_ set: LiveSet) -> Bool {
+    private func stands(_ set: MembershipSet) -> Bool {
         guard let snapshot = project.catalog.snapshot, let since = snapshot.followable[set.table.oid],
             let table = snapshot.followed(set.table.oid)
         else { return false }
@@ -119,7 +119,7 @@ extension Follower {
 
     /// Reopens a membership set that holds only for later changes, because a channel now needs the set for earlier
     /// changes.
-    private func reopen(_ set: LiveSet, for place: UInt32) {
+    private func reopen(_ set: MembershipSet, for place: UInt32) {
         pipeline.memberships.reopen(set, for: place, at: loop.now)
         for held in set.usersInOrder where !held.isSettled { hold(back: held, set) }
         lookForWhatIsAheadLater()
@@ -191,7 +191,7 @@ extension Follower {
     // MARK: Memberships
 
     /// Asks PostgreSQL for the keys of new membership sets.
-    func fill(_ unfilled: [LiveSet]) {
+    func fill(_ unfilled: [MembershipSet]) {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.compactMap(\.filling)
         assert(asked.count == unfilled.count, "who is to be filled waits for an answer")
@@ -235,7 +235,7 @@ extension Follower {
             nanoseconds: Limits.membershipUnwindInterval.wholeNanoseconds, token: TimerToken.unwind(place).rawValue)
     }
 
-    private func settled(_ set: LiveSet) {
+    private func settled(_ set: MembershipSet) {
         let waiters = set.waiters
         set.waiters = []
         for held in set.usersInOrder where held.isSettled { refresh(held) }
@@ -243,7 +243,7 @@ extension Follower {
     }
 
     /// Applies the membership changes of the last transaction. The next row is judged by the new memberships.
-    func follow(_ changed: [LiveSet]) {
+    func follow(_ changed: [MembershipSet]) {
         for set in changed {
             if set.measure == .tooNew { tellOfUnknownMembers(set) }
             for held in set.usersInOrder {
@@ -253,7 +253,7 @@ extension Follower {
     }
 
     /// Tells channels that the members at the time of the next changes are not known any more.
-    private func tellOfUnknownMembers(_ set: LiveSet) {
+    private func tellOfUnknownMembers(_ set: MembershipSet) {
         // A channel that catches up was promised every change.
         let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waiters)
         // A channel from a follower behind joined the set after it was filled, and was promised every change.
@@ -265,7 +265,7 @@ extension Follower {
     }
 
     /// Makes the log wait until the membership is known again.
-    private func hold(back held: ActivePolicy, _ set: LiveSet) {
+    private func hold(back held: ActivePolicy, _ set: MembershipSet) {
         withhold(held)
         var work = rebinding ?? Rebinding(from: places.upperBound)
         for place in held.places.keys.sorted() {

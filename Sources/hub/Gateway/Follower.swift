@@ -19,7 +19,7 @@ final class Follower {
     let number: UInt32
     var pipeline: Pipeline
     /// Channels of a follower that catches up; empty for the live follower.
-    var passengers: Set<UInt32> = []
+    var catchUpChannels: Set<UInt32> = []
     /// Holders whose policies apply to the channels.
     var holders = HolderTable()
     /// Progress of binding the channels again; nil if no binding is due.
@@ -28,7 +28,7 @@ final class Follower {
     var truncationsUntold: Set<UInt32> = []
     var isUnwindTimed = false
     /// Wait of the log for bindings; nil if the log does not wait for any.
-    private var heldUp: HoldUp?
+    private var heldUp: BindingStall?
     private var crowdedSince: UInt64?
     private var isWaitingForSpace = false
 
@@ -61,7 +61,7 @@ final class Follower {
     /// read before its bindings are in place.
     func take(aboard channel: Channel) -> Bool {
         assert(channel.follower === self, "a channel is placed where it follows the log")
-        assert(isAtEnd || passengers.contains(channel.place), "who is behind is waited for")
+        assert(isAtEnd || catchUpChannels.contains(channel.place), "who is behind is waited for")
         if bind(channel.place, channel) { return true }
         if !isAtEnd { holdUpChanges(for: channel.place) }
         return false
@@ -131,7 +131,7 @@ final class Follower {
             return
         }
         home.lookAgainLater()
-        var known = heldUp ?? HoldUp(of: missing, since: loop.now)
+        var known = heldUp ?? BindingStall(of: missing, since: loop.now)
         let isOver = known.hasLastedTooLong(missing: missing, isPlaceable: project.catalog.isCurrent, at: loop.now)
         heldUp = isOver ? nil : known
         guard isOver else { return }

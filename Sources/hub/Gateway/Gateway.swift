@@ -10,14 +10,16 @@ public final class Gateway: Sendable {
     private let sockets: SocketServer
 
     /// Starts listening. Clients that come before `open` are told to come again.
-    public init(_ settings: GatewaySettings, _ metrics: ProcessMetrics, rehearsal: Rehearsal? = nil) throws {
+    public init(
+        _ settings: GatewaySettings, _ metrics: ProcessMetrics, inProcessClients: InProcessClients? = nil
+    ) throws {
         let shared = GatewayShared(settings, metrics)
         let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox<LoopMail>() }
         self.shared = shared
         self.mailboxes = mailboxes
         sockets = try SocketServer(settings.sockets, metrics: metrics) { index in
             let clients = ClientLoop(shared, mailboxes[index], number: index)
-            return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
+            return inProcessClients.map { RehearsalLoop($0, clients) } ?? clients
         }
     }
 

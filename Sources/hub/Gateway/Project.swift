@@ -33,7 +33,7 @@ public struct ProjectSettings: Sendable {
     /// Interval at which a quiet channel that asked for positions is told its own.
     public var positionInterval = Limits.positionInterval
     /// Positions of departed clients; nil if returning clients begin anew.
-    public var departures: Departures?
+    public var resumeStore: ResumeStore?
     /// Record of the publication over time.
     public var publication = PublicationRecord(in: nil)
 
@@ -130,7 +130,7 @@ public final class Project: Sendable {
     /// Stops the project's services, after all loops have left it.
     public func stop() {
         services.stop()
-        settings.departures?.stop()
+        settings.resumeStore?.stop()
         settings.publication.stop()
     }
 

@@ -121,7 +121,7 @@ extension ProjectLoop {
         }
         // Deliveries of a finished follower are recorded before it is removed.
         if !behind.isEmpty { recordSent() }
-        behind.removeAll { $0.passengers.isEmpty }
+        behind.removeAll { $0.catchUpChannels.isEmpty }
         if behind.count < Limits.maximumCatchUps, live.pipeline.isOpen, let first = takeWaiting() {
             more = board(first) || more
         }
@@ -159,7 +159,7 @@ extension ProjectLoop {
 
     /// Ends a follower whose past does not read. Its channels continue at the log's end, and no other client is told.
     private func giveUp(_ follower: Follower) {
-        for place in follower.passengers.sorted() {
+        for place in follower.catchUpChannels.sorted() {
             guard let channel = channels[place] else { continue }
             if let timer = channel.bindTimer { loop.cancel(timer) }
             channel.bindTimer = nil
@@ -170,7 +170,7 @@ extension ProjectLoop {
             passOverMessages(channel)
             waitingForPass.insert(place)
         }
-        assert(follower.passengers.isEmpty, "nobody stays where nothing is told")
+        assert(follower.catchUpChannels.isEmpty, "nobody stays where nothing is told")
     }
 
     private func retentionOvertook(_ channel: Channel) { refuse(channel, .olderThanRetention) }
@@ -203,7 +203,7 @@ extension ProjectLoop {
             live.takesOver
         else { return }
         // All channels move at once, so that the questions about their bindings run in parallel.
-        for place in follower.passengers.sorted() {
+        for place in follower.catchUpChannels.sorted() {
             guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.isResting else {
                 continue
             }
@@ -302,7 +302,7 @@ extension Follower {
 
     fileprivate func takeAboard(_ channel: Channel) -> Follower {
         assert(channel.since.map { pipeline.frontier <= $0 } ?? false, "who comes aboard has missed nothing")
-        passengers.insert(channel.place)
+        catchUpChannels.insert(channel.place)
         return self
     }
 }

@@ -119,7 +119,7 @@ extension ProjectLoop {
     private func noteKnownEnd(_ channel: Channel) {
         let isNoted = note(.left, channel) { note in
             note.offset = sentForLedger(channel) ?? channel.since ?? 0
-            note.received = stood(channel) ?? 0
+            note.received = acknowledgedOffset(of: channel) ?? 0
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.end(of: channel).utf8)
         }
@@ -164,7 +164,7 @@ extension ProjectLoop {
 
     /// Returns the offset up to which everything was sent to the channel.
     func sentForLedger(_ channel: Channel) -> UInt64? {
-        channel.session.feed == nil ? sent(channel) : feedOffset(of: channel)
+        channel.session.feed == nil ? sentOffset(of: channel) : feedOffset(of: channel)
     }
 
     /// Records a note about the channel. Returns false if the log has no room for it.

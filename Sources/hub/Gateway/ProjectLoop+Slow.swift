@@ -48,7 +48,7 @@ extension ProjectLoop {
         // The channel reads the waiting changes from the log again, and the truncations behind them.
         if firstHeld != nil { channel.untoldTruncations = [] }
         assert(channel.untoldTruncations.isEmpty, "a truncation that nothing is before is told")
-        setApart(channel)
+        trackIndividually(channel)
         keepMessages(of: channel, from: follower.pipeline.messageFrontier)
         channel.toldAt = channel.listener.flatMap { follower.pipeline.toldAt($0) }
         if let timer = channel.bindTimer { loop.cancel(timer) }

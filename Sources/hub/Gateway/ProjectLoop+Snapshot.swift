@@ -228,14 +228,14 @@ extension ProjectLoop {
             channel.toldAt = start.position.offset
             // Database messages wait from the parked position on, changes from the snapshot's position on.
             if start.position.offset < parked.offset { channel.recovery = .from(start.position) }
-            leavingOut.insert(channel.place)
+            snapshotExclusions.insert(channel.place)
         }
         unpark(channel)
     }
 
     /// Cancels the snapshot of a channel that has ended.
     func giveUpSnapshot(of channel: Channel) {
-        leavingOut.remove(channel.place)
+        snapshotExclusions.remove(channel.place)
         guard channel.isToldRows else { return }
         metrics.snapshots[.cancelled].add()
         if case .told(let telling) = channel.snapshot { telling.ticket.cancel() }
@@ -252,11 +252,11 @@ extension ProjectLoop {
 
     /// Stops excluding transactions for channels whose snapshots the log has passed completely.
     func forgetSnapshots() {
-        if leavingOut.isEmpty { return }
+        if snapshotExclusions.isEmpty { return }
         // The order matters: everything covered must be in the log that is checked next.
         let covered = project.delivery.log.covered().rawValue
         guard let end = project.delivery.log.end()?.state.position.offset, live.pipeline.frontier >= end else { return }
-        for place in leavingOut.sorted() {
+        for place in snapshotExclusions.sorted() {
             // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
             guard let channel = channels[place], channel.follower === live, let seen = channel.seen,
                 seen.isBehind(covered), live.pipeline.frontier >= channel.floor,
@@ -264,9 +264,9 @@ extension ProjectLoop {
             else { continue }
             channel.seen = nil
             channel.floor = 0
-            leavingOut.remove(place)
+            snapshotExclusions.remove(place)
             // From now on the client's acknowledgements apply to this channel.
-            if channel.departure != nil { clients.pingsDue.append(channel.session.connection) }
+            if channel.resumeEntry != nil { clients.pingsDue.append(channel.session.connection) }
         }
     }
 }

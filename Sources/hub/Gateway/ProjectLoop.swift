@@ -34,13 +34,13 @@ final class ProjectLoop {
     /// Offset acknowledged by every client that has nothing newer in flight.
     var mark: UInt64?
     /// Channels tracked individually because their position differs from their socket's.
-    var apart: Set<UInt32> = []
+    var individuallyTracked: Set<UInt32> = []
     /// Channels whose acknowledged offsets must be written to the disk again.
-    var restated: Set<UInt32> = []
+    var positionsToRewrite: Set<UInt32> = []
     /// Tables with a commit in the log that PostgreSQL does not show yet.
     var heldTables = HeldTables()
     /// Channels that began with a snapshot, while the log may still contain transactions that the snapshot includes.
-    var leavingOut: Set<UInt32> = []
+    var snapshotExclusions: Set<UInt32> = []
     /// Channels of this loop, by place.
     var channels = Slots<Channel>()
     var tokens: TokenCache

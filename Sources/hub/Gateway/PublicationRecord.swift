@@ -18,7 +18,7 @@ public final class PublicationRecord: Sendable {
     private let state: Mutex<State>
     /// Directory of the record; nil if it is kept in memory only.
     private let directory: (any StorageDirectory)?
-    private let scribe = Scribe("publication")
+    private let writer = BackgroundWriter("publication")
     private let hasFailed = Atomic<Bool>(false)
 
     static let fileName = "publication"
@@ -56,7 +56,7 @@ public final class PublicationRecord: Sendable {
             state.waiting = snapshot
             return Self.settle(&state, at: end)
         }
-        if isNews { scribe.wake() }
+        if isNews { writer.wake() }
     }
 
     /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
@@ -70,7 +70,7 @@ public final class PublicationRecord: Sendable {
             let isNews = Self.settle(&state, at: end)
             return (answer(state.known), isNews)
         }
-        if isNews { scribe.wake() }
+        if isNews { writer.wake() }
         return value
     }
 
@@ -87,10 +87,10 @@ public final class PublicationRecord: Sendable {
     // MARK: Writing to the disk
 
     public func start() throws(SystemError) {
-        if directory != nil { try scribe.start { [self] in flush() } }
+        if directory != nil { try writer.start { [self] in flush() } }
     }
 
-    public func stop() { scribe.stop() }
+    public func stop() { writer.stop() }
 
     /// Writes the current record to a new file, which replaces the former one when it is complete. If the write fails,
     /// the next process finds the same changes of the publication again.

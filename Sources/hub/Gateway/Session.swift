@@ -73,7 +73,7 @@ final class Session {
     var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     private(set) var lastRef: UInt32 = 0
     /// Channels that ended on this socket without a leave from the client. Clients usually join such a channel again.
-    var ended = BoundedMemory<DepartureKey, Channel.Ended>(maximum: Limits.endedChannels)
+    var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
     /// Number of this session in the ledger; 0 until the ledger first needs it.
     var ledgerNumber: UInt64 = 0
     /// Name that the client gave itself in the socket's URL (`client_id`).

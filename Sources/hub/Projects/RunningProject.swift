@@ -40,7 +40,7 @@ public final class RunningProject: Sendable {
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings
-            settings.departures = Self.departures(plan, loops: gateway.loopCount)
+            settings.resumeStore = Self.resumeStore(plan, loops: gateway.loopCount)
             settings.publication = Self.publication(plan)
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
@@ -76,20 +76,20 @@ public final class RunningProject: Sendable {
 
     /// Opens the record of the positions of clients; nil if catch-up is off. If the disk refuses, clients cannot resume
     /// after a restart.
-    private static func departures(_ plan: ProjectPlan, loops: Int) -> Departures? {
+    private static func resumeStore(_ plan: ProjectPlan, loops: Int) -> ResumeStore? {
         guard plan.catchUp != .nobody else { return nil }
         let time = plan.settings.time
         do {
             let directory = try DiskDirectory(plan.ingest.dataDirectory)
-            let departures = try Departures(
+            let resumeStore = try ResumeStore(
                 loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: directory, time: time)
-            try departures.start()
-            return departures
+            try resumeStore.start()
+            return resumeStore
         } catch {
             Log.shared.warning(
                 "where clients stand cannot be kept: after a restart they will begin anew",
                 [.error("\(error)"), .project(plan.name)])
-            return try? Departures(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, time: time)
+            return try? ResumeStore(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, time: time)
         }
     }
 

@@ -28,10 +28,10 @@ public final class Hub: Sendable {
     ///
     /// - Parameters:
     ///   - echoes: true to serve `/echo`, for conformance runs.
-    ///   - rehearsal: plays clients inside the hub, for benchmarks; requires one loop.
+    ///   - inProcessClients: plays clients inside the hub, for benchmarks; requires one loop.
     ///   - preparation: makes what a new project's database lacks, and the settings' own if the settings ask for it.
     public init(
-        _ configuration: Configuration, echoes: Bool = false, rehearsal: Rehearsal? = nil,
+        _ configuration: Configuration, echoes: Bool = false, inProcessClients: InProcessClients? = nil,
         preparation: DatabasePreparing? = nil
     ) throws {
         Limits.checkInvariants()
@@ -47,7 +47,7 @@ public final class Hub: Sendable {
         do {
             gateway = try Gateway(
                 Hub.gatewaySettings(configuration, keys, echoes: echoes),
-                ProcessMetrics(version: Product.version, swift: Product.swift), rehearsal: rehearsal)
+                ProcessMetrics(version: Product.version, swift: Product.swift), inProcessClients: inProcessClients)
         } catch {
             throw HubError.explaining(error, listen: configuration.listen)
         }

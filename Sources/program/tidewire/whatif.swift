@@ -539,8 +539,8 @@ private struct PolicyGroup {
         var role: String
         var table: TableName
         var isGain: Bool
-        var shownBy: Ground
-        var keptBy: Ground
+        var shownBy: RulingReason
+        var keptBy: RulingReason
     }
 
     let role: String
@@ -592,7 +592,7 @@ extension AskedBinding {
     }
 }
 
-extension Ground {
+extension RulingReason {
     fileprivate var words: String {
         switch self {
         case .policies(let names): names.joined(separator: ", ")

@@ -46,7 +46,7 @@ public protocol ConnectedWorker<Line>: AskingWorker {
     associatedtype Session
 
     var link: Link<Session> { get set }
-    var troubles: TroubleTeller { get }
+    var troubles: OutageReporter { get }
     /// True if the worker connects before the first question.
     var connectsUnasked: Bool { get }
     /// Time at which the worker wakes without a question, while it has a session.

@@ -9,12 +9,12 @@ final class ChannelTroubles: Sendable {
     /// Called if today's partition is missing.
     private let missed: @Sendable () -> Void
     /// Reporter for the connection to the database.
-    let connection: TroubleTeller
+    let connection: OutageReporter
     private let last = Mutex<[String: LastComplaint]>([:])
 
     init(_ reachability: Reachability, missed: @escaping @Sendable () -> Void) {
         self.missed = missed
-        connection = TroubleTeller(
+        connection = OutageReporter(
             "PostgreSQL cannot be asked about private channels; trying again",
             again: "PostgreSQL still cannot be asked about private channels; trying again", reachability)
     }

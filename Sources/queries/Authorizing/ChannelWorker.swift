@@ -36,7 +36,7 @@ final class ChannelWorker: ConnectedWorker {
             connected: shared.settings.metrics.policyConnections)
     }
 
-    var troubles: TroubleTeller { shared.troubles.connection }
+    var troubles: OutageReporter { shared.troubles.connection }
 
     private var isApart: Bool {
         if case .apart = lane { true } else { false }

@@ -10,7 +10,7 @@ import System
 final class CatalogWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<CatalogJob>>
     var link: Link<CatalogReader>
-    let troubles: TroubleTeller
+    let troubles: OutageReporter
     private let settings: CatalogService.Settings
     private let known: KnownCatalog
     private var view: CatalogView?
@@ -24,7 +24,7 @@ final class CatalogWorker: ConnectedWorker {
     /// Coverage of the stream. It outlives connections, because the stream does not depend on this thread's connection.
     private let coverage: CoverageWatch
     private let definitions: DefinitionBook
-    private let scribe: CatalogScribe
+    private let recorder: CatalogRecorder
 
     init(
         _ settings: CatalogService.Settings, _ known: KnownCatalog, _ adoptions: CatalogAdoptions,
@@ -33,13 +33,13 @@ final class CatalogWorker: ConnectedWorker {
         self.settings = settings
         self.known = known
         self.inbox = inbox
-        troubles = TroubleTeller(
+        troubles = OutageReporter(
             "the catalog cannot be read: nothing can be subscribed to; trying again",
             again: "the catalog still cannot be read; trying again", settings.reachability)
         link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
         definitions = DefinitionBook(settings.definitions)
-        scribe = CatalogScribe(settings.recording, adoptions, publication: settings.publication)
+        recorder = CatalogRecorder(settings.recording, adoptions, publication: settings.publication)
     }
 
     let connectsUnasked = true
@@ -81,7 +81,7 @@ final class CatalogWorker: ConnectedWorker {
             try lookIfDue(reader)
             try answerRefreshes(reader)
             try answerSomeResolves(reader)
-            if let view { try scribe.work(reader, view, fingerprint, isBusy: !backlog.isEmpty) }
+            if let view { try recorder.work(reader, view, fingerprint, isBusy: !backlog.isEmpty) }
         } catch {
             lost(error)
         }
@@ -101,7 +101,7 @@ final class CatalogWorker: ConnectedWorker {
 
     var nextWake: UInt64 {
         // The thread answers one batch at a time, so that a caller with many requests does not delay the polling.
-        var next = min(nextLook, scribe.due, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
+        var next = min(nextLook, recorder.due, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
         if !backlog.refreshes.isEmpty {
             next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
         }
@@ -194,7 +194,7 @@ final class CatalogWorker: ConnectedWorker {
     private func publish(_ new: CatalogView, _ reader: CatalogReader) throws(PostgresError) {
         assert(view.map { $0.snapshot.version < new.snapshot.version } ?? true, "versions only grow")
         let remembered = known.rememberedRequests
-        if new.judgesOtherwise(than: view) { scribe.publishing(new.snapshot.version) }
+        if new.judgesOtherwise(than: view) { recorder.publishing(new.snapshot.version) }
         view = new
         known.publish(new)
         // Listeners are told even if the rest fails, because the old rights no longer hold.
@@ -324,7 +324,7 @@ final class CatalogWorker: ConnectedWorker {
         assert(self.view?.snapshot === view.snapshot, "rights are learned for the snapshot that is known")
         self.view = view
         known.learn(view)
-        scribe.learned()
+        recorder.learned()
         sayWhatIsUnreadable(reader)
     }
 

@@ -27,10 +27,10 @@ public protocol PolicyEvaluating: AnyObject, Sendable {
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void)
     /// Evaluates the terms for the claimant; nil if that is not possible now.
     func evaluate(
-        _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
+        _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
     /// Reads the keys of each membership for its claimant. The keys include the transaction's effects.
     func fill(
-        _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,
+        _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void)
     /// Asks whether the table itself shows a row; nil if the question could not be asked.
     func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void)

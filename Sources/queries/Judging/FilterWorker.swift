@@ -11,7 +11,7 @@ import System
 final class FilterWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<JudgeJob>>
     var link: Link<Connection>
-    let troubles: TroubleTeller
+    let troubles: OutageReporter
     private let target: ConnectionTarget
     private let metrics: ProjectMetrics
     /// Jobs taken from the inbox and not answered yet.
@@ -33,7 +33,7 @@ final class FilterWorker: ConnectedWorker {
         self.target = target
         self.inbox = inbox
         self.metrics = metrics
-        troubles = TroubleTeller(
+        troubles = OutageReporter(
             "PostgreSQL cannot be asked about rows; trying again",
             again: "PostgreSQL still cannot be asked about rows; trying again", reachability)
         link = Link(

@@ -27,8 +27,8 @@ struct FillKey: Sendable, Hashable {
 struct JudgingJob: AskedJob {
     enum Work: Sendable {
         case rows(PolicyQuestion, Reply<PolicyAnswers>)
-        case terms(Claimant, Reply<[AskedTerm: AskedAnswer]?>)
-        case fill(Claimant, Reply<MembershipFill>)
+        case terms(PolicySubject, Reply<[AskedTerm: AskedAnswer]?>)
+        case fill(PolicySubject, Reply<MembershipFill>)
         case generation(GenerationRequest, Reply<[[GeneratedValue]]>)
         case explanation(PolicyExplanation, Reply<[ExplainedValue]?>)
         case sight(TableSight, Reply<SeenInTable?>)

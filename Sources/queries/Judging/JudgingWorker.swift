@@ -20,10 +20,10 @@ final class JudgingWorker: ConnectedWorker {
         let settings: PolicyEvaluator.Settings
         let fitness: PolicyFitness
         let pace = JudgingPace()
-        let troubles: TroubleTeller
+        let troubles: OutageReporter
 
         init(_ settings: PolicyEvaluator.Settings, _ fitness: PolicyFitness) {
-            troubles = TroubleTeller(
+            troubles = OutageReporter(
                 "PostgreSQL cannot be asked about policies; trying again",
                 again: "PostgreSQL still cannot be asked about policies; trying again", settings.reachability)
             self.settings = settings
@@ -56,7 +56,7 @@ final class JudgingWorker: ConnectedWorker {
 
     var pace: JudgingPace { shared.pace }
     var metrics: ProjectMetrics { shared.settings.metrics }
-    var troubles: TroubleTeller { shared.troubles }
+    var troubles: OutageReporter { shared.troubles }
     var connectsUnasked: Bool { isWatching && shared.fitness.isWanted }
 
     // MARK: Connection

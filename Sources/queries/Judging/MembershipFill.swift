@@ -45,10 +45,10 @@ public struct PolicyExplanation: Sendable {
     var row: JudgedRow
     /// Texts of the row's columns.
     var texts: [String?]
-    var claimant: Claimant
+    var claimant: PolicySubject
     var expressions: [String]
 
-    public init(row: JudgedRow, texts: [String?], claimant: Claimant, expressions: [String]) {
+    public init(row: JudgedRow, texts: [String?], claimant: PolicySubject, expressions: [String]) {
         precondition(texts.count == row.columns.count, "a row has a text for each column")
         self.row = row
         self.texts = texts

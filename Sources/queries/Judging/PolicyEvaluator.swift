@@ -98,7 +98,7 @@ public final class PolicyEvaluator: Sendable {
 
     /// Evaluates the terms for the claimant; nil if that is not possible now.
     public func evaluate(
-        _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
+        _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
         if terms.isEmpty { return then([:]) }
         let reply = Reply<[AskedTerm: AskedAnswer]?>(in: .judging, unanswered: nil, then: then)
@@ -113,7 +113,7 @@ public final class PolicyEvaluator: Sendable {
 
     /// Reads the keys of each membership for its claimant. The keys include the transaction's effects.
     public func fill(
-        _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,
+        _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
     ) {
         if memberships.isEmpty { return then([]) }

@@ -80,12 +80,12 @@ struct PolicyTable {
         members.append(Member(job: job, question: question, reply: reply, rows: rows, claims: claims))
     }
 
-    private mutating func places(of claimants: [Claimant]) -> [Int] {
+    private mutating func places(of claimants: [PolicySubject]) -> [Int] {
         if let last = members.last, last.question.claimants.elementsEqual(claimants, by: ===) { return last.claims }
         return claimants.map { place(of: $0) }
     }
 
-    private mutating func place(of claimant: Claimant) -> Int {
+    private mutating func place(of claimant: PolicySubject) -> Int {
         if let known = claimantPlaces[ObjectIdentifier(claimant)] { return known }
         let place = claimsPlaces[claimant.claims] ?? newPlace(claimant.claims)
         claimantPlaces[ObjectIdentifier(claimant)] = place

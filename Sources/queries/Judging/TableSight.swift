@@ -14,9 +14,9 @@ public struct TableSight: Sendable {
     let key: [(name: String, type: String)]
     /// Texts of the key.
     let texts: [String]
-    let claimant: Claimant
+    let claimant: PolicySubject
 
-    public init?(_ table: CatalogTable, _ texts: [String?], _ claimant: Claimant) {
+    public init?(_ table: CatalogTable, _ texts: [String?], _ claimant: PolicySubject) {
         let known = texts.compactMap { $0 }
         guard !table.primaryKey.isEmpty, known.count == table.primaryKey.count else { return nil }
         self.table = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)

@@ -18,7 +18,7 @@ public final class TrialJudge {
 
     /// Evaluates the terms for the claimant, each separately, so that one failing term does not spoil the others.
     public func evaluate(
-        _ terms: [AskedTerm], as claimant: Claimant
+        _ terms: [AskedTerm], as claimant: PolicySubject
     ) throws(PostgresError) -> [AskedTerm: AskedAnswer] {
         var answers: [AskedTerm: AskedAnswer] = [:]
         for term in terms {
@@ -37,7 +37,7 @@ public final class TrialJudge {
     /// Reads the keys of a membership for the claimant as `reader`: the claimant's role, or a function's owner. Nil
     /// keeps the session's role.
     public func fill(
-        _ membership: Membership, as claimant: Claimant, reader: String?
+        _ membership: Membership, as claimant: PolicySubject, reader: String?
     ) throws(PostgresError) -> MembershipFill {
         let visible = try visibleTransactions()
         let limit = Limits.maximumMembershipKeys

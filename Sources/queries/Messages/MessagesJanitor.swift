@@ -44,14 +44,14 @@ final class JanitorRounds {
     private let hours: Int
     private let interrupt: Wake
     private var backoff: Backoff
-    private let troubles: TroubleTeller
+    private let troubles: OutageReporter
     private var lastComplaint: Means?
 
     init(
         _ target: ConnectionTarget, hours: Int, _ interrupt: Wake, _ reachability: Reachability = Reachability()
     ) {
         backoff = Backoff(reachability)
-        troubles = TroubleTeller(
+        troubles = OutageReporter(
             "the partitions of realtime.messages cannot be looked after; trying again",
             again: "realtime.messages still cannot be looked after; trying again", reachability)
         self.target = target

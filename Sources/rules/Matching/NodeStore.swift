@@ -8,7 +8,7 @@ struct NodeStore: ~Copyable {
     var nodes = Slab<Node>()
     /// Predicates of the nodes that are not settled by a key.
     var predicates = Slab<Trial>()
-    var ledger: Ledger
+    var ledger: FilterWorkMeter
     /// Nodes under the hash of what their members want.
     private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
@@ -42,7 +42,7 @@ struct NodeStore: ~Copyable {
 
     init(seed: UInt64, _ allowance: Allowance) {
         self.seed = seed
-        ledger = Ledger(allowance)
+        ledger = FilterWorkMeter(allowance)
         stretches = StretchTable(seed: seed)
     }
 

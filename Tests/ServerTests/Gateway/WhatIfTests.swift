@@ -151,7 +151,7 @@ import Testing
     /// What a gain or a loss is said to come from, and of how many rows.
     private static func shifts(_ report: WhatIfReport, of user: Int) -> [String: Int] {
         let shifts = report.lines.filter { $0.holder == user && $0.table.name == "notes" }.flatMap(\.shifts)
-        let words = { (ground: Ground) in
+        let words = { (ground: RulingReason) in
             if case .policies(let names) = ground { names.joined(separator: "+") } else { "\(ground)" }
         }
         return Dictionary(

@@ -33,7 +33,9 @@ final class PlayedClients: Sendable {
                     return (Self.upgrade(token), Self.frame(join))
                 }
                 begun += batch
-                hub.rehearsal.order { [witness] loop in for text in texts { witness.join(text.0, text.1, on: loop) } }
+                hub.inProcessClients.order { [witness] loop in
+                    for text in texts { witness.join(text.0, text.1, on: loop) }
+                }
             } else {
                 Pause.milliseconds(1)
             }
@@ -76,7 +78,7 @@ final class PlayedClients: Sendable {
         // Doubled changes, and changes for other clients, would arrive now.
         Pause.milliseconds(10)
         let verdict = Pulse()
-        hub.rehearsal.order { [witness] _ in
+        hub.inProcessClients.order { [witness] _ in
             witness.judge()
             verdict.beat()
         }

@@ -272,7 +272,7 @@ final class RlsStage {
 /// Hub in this process, so that it can be held while its log fills.
 final class RlsHub: Sendable {
     let slot: String
-    let rehearsal = Rehearsal()
+    let inProcessClients = InProcessClients()
     private let hub: Hub
 
     init(slot: String, settings: [(Setting, String)]) throws {
@@ -280,7 +280,7 @@ final class RlsHub: Sendable {
         let configuration = try Configuration.load(
             overrides: settings.map { SettingOverride($0.0, $0.1, from: .command("tidewire bench")) },
             surroundings: .ofThisProcess.withoutSettings)
-        hub = try Hub(configuration, rehearsal: rehearsal)
+        hub = try Hub(configuration, inProcessClients: inProcessClients)
     }
 
     var port: UInt16 { hub.port }
@@ -290,11 +290,11 @@ final class RlsHub: Sendable {
     func decides(_ policy: RlsPolicy) -> Bool { hub.decides(policy.table, with: policy.members) }
 
     /// Holds the hub: commits stay in the log.
-    func hold() { rehearsal.order { $0.isHolding = true } }
+    func hold() { inProcessClients.order { $0.isHolding = true } }
 
     /// Lets the hub read on. `also` runs on the loop at that moment.
     func goOn(_ also: @escaping @Sendable () -> Void = {}) {
-        rehearsal.order { loop in
+        inProcessClients.order { loop in
             also()
             loop.isHolding = false
         }

@@ -63,7 +63,7 @@ struct Ruling {
         var bindings = bindings
         let judge = TrialJudge(proposal.session)
         for (number, holder) in holders.enumerated() {
-            let claimant = Claimant(role: holder.role, claims: holder.claims, identity: UInt32(number))
+            let claimant = PolicySubject(role: holder.role, claims: holder.claims, identity: UInt32(number))
             var known = KnownOfHolder()
             for table in view.snapshot.tables where bindings?.concerns(table) ?? concerns(holder.role, table) {
                 guard view.isReadable(table, by: holder.role) else { continue }
@@ -90,7 +90,7 @@ struct Ruling {
     }
 
     private mutating func parts(
-        of policy: PolicyBinding, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
+        of policy: PolicyBinding, _ claimant: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> [Part] {
         guard policy.parts.count > 1, policy.parts.count <= Self.mostParts else { return [] }
         var parts: [Part] = []
@@ -103,7 +103,7 @@ struct Ruling {
     }
 
     private mutating func places(
-        of residual: Residual, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
+        of residual: Residual, _ claimant: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> [Int] {
         var places: [Int] = []
         for held in residual.memberships {
@@ -120,7 +120,7 @@ struct Ruling {
 
     /// Returns the policy with the holder's claims in it. The first answers may show that more has to be asked.
     private static func residual(
-        _ policy: RowPolicy, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
+        _ policy: RowPolicy, _ claimant: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> Residual {
         for _ in 0..<8 {
             let outcome = policy.residual(
@@ -135,7 +135,7 @@ struct Ruling {
     }
 
     private func members(
-        _ held: HeldMembership, _ claimant: Claimant, _ judge: TrialJudge
+        _ held: HeldMembership, _ claimant: PolicySubject, _ judge: TrialJudge
     ) throws(PostgresError) -> Members {
         let reader = view.snapshot.policies.reader(held.membership.reader, caller: claimant.role)
         let fill = try reader.map { reader throws(PostgresError) in

@@ -287,9 +287,9 @@ public struct WhatIfReport: Sendable {
     public struct Shift: Sendable {
         public var isGain: Bool
         /// Reason why one side shows the rows: the proposal for gains, the present catalog for losses.
-        public var shownBy: Ground
+        public var shownBy: RulingReason
         /// Reason why the other side hides the rows.
-        public var keptBy: Ground
+        public var keptBy: RulingReason
         public var rows = 0
         /// Offsets of the first of these rows.
         public var examples: [UInt64] = []
@@ -328,10 +328,10 @@ public struct WhatIfReport: Sendable {
         _ before: RuledChanges, _ after: RuledChanges, _ changes: WindowChanges, examples: Int
     ) {
         for holder in holders.indices {
-            var found: [ShiftBook?] = Array(repeating: nil, count: changes.tables.count)
+            var found: [AccessDiff?] = Array(repeating: nil, count: changes.tables.count)
             ToldChanges.visit(before.told, after.told, holder: holder) { offset, isTold, wouldBeTold in
                 guard let (table, operation) = changes.fact(at: offset) else { return }
-                let book = found[table] ?? ShiftBook(holder, changes.tables[table], before, after, examples: examples)
+                let book = found[table] ?? AccessDiff(holder, changes.tables[table], before, after, examples: examples)
                 found[table] = book
                 book.note(offset, operation, isTold: isTold, wouldBeTold: wouldBeTold)
             }

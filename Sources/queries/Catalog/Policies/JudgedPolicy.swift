@@ -27,7 +27,7 @@ public final class JudgedPolicy: Sendable {
 }
 
 /// Role and claims for which PostgreSQL evaluates a policy.
-public final class Claimant: Sendable {
+public final class PolicySubject: Sendable {
     public let role: String
     /// Value of the setting `request.jwt.claims`, as PostgreSQL writes it.
     public let claims: String
@@ -47,9 +47,9 @@ public struct PolicyQuestion: Sendable {
     /// Texts of the rows' columns; nil means NULL.
     public var rows: [[String?]]
     /// Claimants, all with the policy's role.
-    public var claimants: [Claimant]
+    public var claimants: [PolicySubject]
 
-    public init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [Claimant]) {
+    public init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [PolicySubject]) {
         precondition(rows.allSatisfy { $0.count == policy.row.columns.count }, "a row has a text for each column")
         precondition(claimants.allSatisfy { $0.role == policy.role }, "a policy is asked for holders of its role")
         self.policy = policy

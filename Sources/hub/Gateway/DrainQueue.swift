@@ -3,7 +3,7 @@ import Net
 
 /// Schedule by which clients are sent away when the hub stops. Clients leave in random order and evenly over time, so
 /// that they do not all reconnect at the same moment.
-struct Farewells {
+struct DrainQueue {
     /// Clients not sent away yet, in reverse order.
     private var waiting: [ConnectionID]
     private let total: Int

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Reporter of failures to query PostgreSQL, for operators. A repeated failure is logged only now and then. An
 /// unreachable database is logged once for all that share the `Reachability`.
-public final class TroubleTeller: Sendable {
+public final class OutageReporter: Sendable {
     private struct State {
         var last = LastComplaint()
         /// Number of sessions lost since the last answer.

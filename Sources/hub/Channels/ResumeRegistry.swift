@@ -12,7 +12,7 @@ public struct LogMark: Hashable, Sendable {
 }
 
 /// Identity of a channel across sockets: channels of the same login with the same topic and bindings have the same key.
-public struct DepartureKey: Hashable, Sendable {
+public struct ResumeKey: Hashable, Sendable {
     let high: UInt64
     let low: UInt64
 
@@ -30,7 +30,7 @@ public struct DepartureKey: Hashable, Sendable {
 /// higher than a channel's last one may be the same client; a client that begins at one is another. Several clients of
 /// one login (windows of a browser) cannot be told apart for sure. A joining client then resumes from the lowest of
 /// their positions: some changes may come twice, and none is left out.
-public struct DepartureBook: Sendable {
+public struct ResumeRegistry: Sendable {
     /// Index of a channel's entry in the book, valid while the channel is here.
     public typealias Place = UInt32
 
@@ -77,7 +77,7 @@ public struct DepartureBook: Sendable {
         var loop: UInt16 = 0
         /// Highest number seen among the messages of the entry's client.
         var lastRef: UInt32 = 0
-        var key = DepartureKey(high: 0, low: 0)
+        var key = ResumeKey(high: 0, low: 0)
         var mark = LogMark(epoch: 0, offset: 0)
         /// Expiry in seconds on the clock of the book's owner, which never jumps.
         var expires: Int64 = 0
@@ -101,7 +101,7 @@ public struct DepartureBook: Sendable {
     private let maximum: Int
     var entries: [Entry] = []
     private var free: [UInt32] = []
-    private var firsts: [DepartureKey: UInt32] = [:]
+    private var firsts: [ResumeKey: UInt32] = [:]
     /// Entries that have gone, with their expiry, in order of expiry. Entries before `leavingHead` are done.
     private var leaving: [(place: UInt32, expires: Int64)] = []
     private var leavingHead = 0
@@ -134,7 +134,7 @@ public struct DepartureBook: Sendable {
 
     /// Adds an entry and returns its index; nil if there is no room. The client is then `unknown` when it comes back.
     public mutating func arrive(
-        _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
+        _ key: ResumeKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
         now: UInt64
     ) -> Place? {
         guard let place = takeFree(for: taker) else {
@@ -211,7 +211,7 @@ public struct DepartureBook: Sendable {
     ///
     /// - Parameter key: nil for a client that cannot be told from others, and so is not in the book.
     public mutating func arrival(
-        _ key: DepartureKey?, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
+        _ key: ResumeKey?, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
     ) -> Arrival {
         if let claim = key.flatMap({ claim($0, of: taker, firstRef: firstRef, on: loop, now: now) }) {
             return .goesOn(claim)
@@ -220,7 +220,7 @@ public struct DepartureBook: Sendable {
     }
 
     private mutating func claim(
-        _ key: DepartureKey, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
+        _ key: ResumeKey, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
     ) -> Claim? {
         var claimed: Stand?
         var closest: UInt32?
@@ -255,7 +255,7 @@ public struct DepartureBook: Sendable {
 
     /// True if the client's numbers continue those of an entry that is not in doubt. The client is then that one. A
     /// doubtful entry has most likely come back under another entry, and would put the client back by far.
-    private func hasPredecessor(of firstRef: UInt32, _ key: DepartureKey) -> Bool {
+    private func hasPredecessor(of firstRef: UInt32, _ key: ResumeKey) -> Bool {
         var isFound = false
         forEach(of: key) { _, entry in
             guard entry.lastRef < firstRef, !entry.isDoubtful, entry.succeeded == 0 else { return }
@@ -270,7 +270,7 @@ public struct DepartureBook: Sendable {
     /// Returns the entry to a client that left `place` and joins again on the same socket. If another client was taken
     /// for it meanwhile, adds a new entry.
     public mutating func comeBack(
-        to place: Place?, _ key: DepartureKey, of taker: Taker, on loop: Int, lastRef: UInt32, at stand: Stand,
+        to place: Place?, _ key: ResumeKey, of taker: Taker, on loop: Int, lastRef: UInt32, at stand: Stand,
         now: UInt64
     ) -> Place? {
         guard let place, entries[Int(place)].standing == .gone, entries[Int(place)].key == key,
@@ -285,7 +285,7 @@ public struct DepartureBook: Sendable {
     /// Gives an entry to a joining client. The book never knows less of this client than of the one that went, because
     /// the process may end at any moment.
     private mutating func takeOver(
-        _ place: Place, from stand: Stand, _ key: DepartureKey, of taker: Taker, _ firstRef: UInt32,
+        _ place: Place, from stand: Stand, _ key: ResumeKey, of taker: Taker, _ firstRef: UInt32,
         _ loop: Int, _ now: UInt64
     ) -> Place? {
         guard entries[Int(place)].standing == .gone else {
@@ -321,7 +321,7 @@ public struct DepartureBook: Sendable {
         return doubted.filter { Int(entries[Int($0)].loop) == loop }.sorted()
     }
 
-    private func forEach(of key: DepartureKey, _ body: (UInt32, Entry) -> Void) {
+    private func forEach(of key: ResumeKey, _ body: (UInt32, Entry) -> Void) {
         guard var place = firsts[key] else { return }
         while true {
             let entry = entries[Int(place)]

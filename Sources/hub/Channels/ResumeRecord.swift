@@ -1,8 +1,8 @@
 import Bytes
 
-/// Stored form of a departure book: records of one size. Each record is whole or does not count, so that the process
+/// Stored form of a resume registry: records of one size. Each record is whole or does not count, so that the process
 /// may end at any moment.
-extension DepartureBook {
+extension ResumeRegistry {
     public static let recordBytes = 64
     /// Number of records before the entries: the secret for the keys, then the loops' marks.
     static let headRecords = 256
@@ -61,7 +61,7 @@ extension DepartureBook {
         Record(words: [magic, secret.first, secret.second]).bytes
     }
 
-    /// Returns the secret of a file; nil if the file is not a departure book.
+    /// Returns the secret of a file; nil if the file is not a resume registry.
     public static func secret(in file: RawSpan) -> Secret? {
         guard let head = Record(file, 0), head.words[0] == magic else { return nil }
         return Secret(first: head.words[1], second: head.words[2])
@@ -99,8 +99,8 @@ extension DepartureBook {
         }
 
         init?(_ file: RawSpan, _ number: Int) {
-            let start = number * DepartureBook.recordBytes
-            guard start + DepartureBook.recordBytes <= file.byteCount else { return nil }
+            let start = number * ResumeRegistry.recordBytes
+            guard start + ResumeRegistry.recordBytes <= file.byteCount else { return nil }
             let words = (0..<8).map { word in
                 // SAFETY: the record lies in the span; any bit pattern is a valid integer.
                 unsafe file.unsafeLoadUnaligned(fromByteOffset: start + word * 8, as: UInt64.self).littleEndian
@@ -124,9 +124,9 @@ extension DepartureBook {
             return Entry(
                 standing: standing, hasOwnMark: words[0] >> 8 & 1 == 1, owesLoss: words[0] >> 8 & 2 == 2,
                 loop: UInt16(truncatingIfNeeded: words[0] >> 16), lastRef: UInt32(truncatingIfNeeded: words[0] >> 32),
-                key: DepartureKey(high: words[1], low: words[2]), mark: LogMark(epoch: words[3], offset: words[4]),
+                key: ResumeKey(high: words[1], low: words[2]), mark: LogMark(epoch: words[3], offset: words[4]),
                 expires: Int64(bitPattern: words[5]),
-                taker: DepartureBook.Taker(
+                taker: ResumeRegistry.Taker(
                     address: UInt32(truncatingIfNeeded: words[6] >> 32), socket: UInt32(truncatingIfNeeded: words[6])),
                 outlivedRestart: words[0] >> 8 & 4 == 4,
                 isDoubtful: words[0] >> 8 & 8 == 8)

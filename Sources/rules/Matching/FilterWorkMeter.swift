@@ -3,7 +3,7 @@
 /// The work that a change usually takes is free. Work beyond that comes out of a reserve for all accounts, which
 /// refills with time. If the reserve is empty, filters whose account has taken much of the current change are skipped.
 /// The others go on.
-struct Ledger: ~Copyable {
+struct FilterWorkMeter: ~Copyable {
     private let allowance: Allowance
     private var purse: Int
     private var filledAt: UInt64 = 0

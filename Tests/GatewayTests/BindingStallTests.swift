@@ -4,12 +4,12 @@ import Testing
 
 @testable import Gateway
 
-@Suite(.within(minutes: 1)) struct HoldUpTests {
+@Suite(.within(minutes: 1)) struct BindingStallTests {
     private static func seconds(_ count: UInt64) -> UInt64 { 1_000_000_000 * (100 + count) }
 
     /// The second in which the log goes on, where so many are missing and the catalog is there in each second.
     private func end(_ states: (UInt64) -> (missing: Int, isPlaceable: Bool)) -> UInt64? {
-        var holdUp = HoldUp(of: states(0).missing, since: Self.seconds(0))
+        var holdUp = BindingStall(of: states(0).missing, since: Self.seconds(0))
         return (0...200).first { second in
             let state = states(second)
             return holdUp.hasLastedTooLong(

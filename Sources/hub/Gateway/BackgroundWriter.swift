@@ -4,7 +4,7 @@ import System
 
 /// Thread that writes changed state, so that other threads do not wait for a disk. The thread calls `write` after each
 /// wake-up, and once at the end.
-final class Scribe: Sendable {
+final class BackgroundWriter: Sendable {
     private let name: String
     private let pulse = Pulse()
     private let isEnding = Atomic<Bool>(false)

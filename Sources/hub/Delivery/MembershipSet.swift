@@ -31,7 +31,7 @@ public struct MembershipFilling: Hashable, Sendable {
 /// transaction.
 ///
 /// The set counts rows, so that a key stays for as long as one row gives it.
-public final class LiveSet {
+public final class MembershipSet {
     public enum State: Equatable {
         /// PostgreSQL has not said yet which rows there are: no decision may use the set.
         case filling
@@ -43,7 +43,7 @@ public final class LiveSet {
     }
 
     public let held: HeldMembership
-    public let claimant: Claimant
+    public let claimant: PolicySubject
     /// Table of the membership, as the catalog had it.
     public let table: CatalogTable
     /// Index of this set in `LiveMemberships`.
@@ -110,7 +110,7 @@ public final class LiveSet {
     }
 
     public init(
-        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, number: UInt32 = 0,
+        _ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, number: UInt32 = 0,
         filling: MembershipFilling? = nil, passed: Int = 0, followedSince: UInt64 = 0,
         unknownPast: UnknownPast = .none
     ) {
@@ -134,11 +134,11 @@ public final class LiveSet {
     }
 
     /// Columns that the set reads of its table, as the catalog had them.
-    var columns: [CatalogColumn] { LiveSet.columns(held, of: table) }
+    var columns: [CatalogColumn] { MembershipSet.columns(held, of: table) }
 
     /// True if the table, as the catalog has it now, gives the same keys.
     public func stands(on other: CatalogTable) -> Bool {
-        table === other || table.oid == other.oid && columns == LiveSet.columns(held, of: other)
+        table === other || table.oid == other.oid && columns == MembershipSet.columns(held, of: other)
     }
 
     static func columns(_ held: HeldMembership, of table: CatalogTable) -> [CatalogColumn] {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Gateway
 
-@Suite(.within(minutes: 1)) struct FarewellsTests {
+@Suite(.within(minutes: 1)) struct DrainQueueTests {
     private static let second: UInt64 = 1_000_000_000
 
     private static func connections(_ count: Int) -> [ConnectionID] {
@@ -12,11 +12,11 @@ import Testing
     }
 
     private final class Stage {
-        var farewells: Farewells
+        var farewells: DrainQueue
 
         init(_ count: Int, within time: Duration, seed: UInt64 = 1) {
             var chance = SeededRandom(seed: seed)
-            farewells = Farewells(FarewellsTests.connections(count), within: time, from: 50, using: &chance)
+            farewells = DrainQueue(DrainQueueTests.connections(count), within: time, from: 50, using: &chance)
         }
 
         func due(after nanoseconds: UInt64) -> [ConnectionID] { farewells.takeDue(50 + nanoseconds) }

@@ -8,58 +8,58 @@ import Testing
 @testable import Gateway
 
 /// Book of clients' places, kept in a directory.
-@Suite(.within(minutes: 1)) struct DeparturesTests {
+@Suite(.within(minutes: 1)) struct ResumeStoreTests {
     private let directory = MemoryDirectory()
-    private let key = DepartureKey(high: 1, low: 2)
-    private let taker = DepartureBook.Taker(address: 1, socket: 1)
+    private let key = ResumeKey(high: 1, low: 2)
+    private let taker = ResumeRegistry.Taker(address: 1, socket: 1)
 
-    private func begin(_ time: any TimeSource, grace: Duration = .seconds(120)) throws -> Departures {
-        try Departures(loops: 1, scope: .sessions, grace: grace, in: directory, time: time)
+    private func begin(_ time: any TimeSource, grace: Duration = .seconds(120)) throws -> ResumeStore {
+        try ResumeStore(loops: 1, scope: .sessions, grace: grace, in: directory, time: time)
     }
 
     /// True if the hub recognises the returning client by its message number.
-    private func comesBack(to departures: Departures) -> Bool {
-        if case .goesOn = departures.arrival(key, of: taker, firstRef: 9, on: 0, now: 0) { true } else { false }
+    private func comesBack(to store: ResumeStore) -> Bool {
+        if case .goesOn = store.arrival(key, of: taker, firstRef: 9, on: 0, now: 0) { true } else { false }
     }
 
-    private func leave(_ departures: Departures, at time: SteppedTime) throws {
+    private func leave(_ store: ResumeStore, at time: SteppedTime) throws {
         let mark = LogMark(epoch: 1, offset: 7)
         let place = try #require(
-            departures.arrive(
+            store.arrive(
                 key, of: taker, on: 0, lastRef: 3, at: mark, owesLoss: false, now: time.monotonicNanoseconds()))
-        departures.depart(
+        store.depart(
             place, at: mark, lastRef: 3, owesLoss: false, heard: 0, now: time.monotonicNanoseconds())
     }
 
     @Test func `a client that a new directory does not know is not taken for one that begins`() throws {
-        let departures = try begin(SteppedTime())
-        #expect(departures.arrival(key, of: taker, firstRef: 7, on: 0, now: 0) == .unknown)
-        #expect(departures.arrival(key, of: taker, firstRef: 1, on: 0, now: 0) == .begins)
-        #expect(departures.arrival(nil, of: taker, firstRef: 7, on: 0, now: 0) == .unknown)
-        #expect(departures.arrival(nil, of: taker, firstRef: 1, on: 0, now: 0) == .begins)
+        let store = try begin(SteppedTime())
+        #expect(store.arrival(key, of: taker, firstRef: 7, on: 0, now: 0) == .unknown)
+        #expect(store.arrival(key, of: taker, firstRef: 1, on: 0, now: 0) == .begins)
+        #expect(store.arrival(nil, of: taker, firstRef: 7, on: 0, now: 0) == .unknown)
+        #expect(store.arrival(nil, of: taker, firstRef: 1, on: 0, now: 0) == .begins)
     }
 
     @Test(arguments: [86_400, -86_400]) func `a step of the wall clock takes nobody's grace period`(
         seconds: Int64
     ) throws {
         let time = SteppedTime()
-        let departures = try begin(time)
-        try leave(departures, at: time)
+        let store = try begin(time)
+        try leave(store, at: time)
         time.unix += seconds
         time.monotonic += 5
-        _ = departures.update(
+        _ = store.update(
             LogMark(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
-        #expect(comesBack(to: departures))
+        #expect(comesBack(to: store))
     }
 
     @Test func `the grace period ends, and the client is unknown then`() throws {
         let time = SteppedTime()
-        let departures = try begin(time)
-        try leave(departures, at: time)
+        let store = try begin(time)
+        try leave(store, at: time)
         time.monotonic += 121
-        _ = departures.update(
+        _ = store.update(
             LogMark(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
-        #expect(!comesBack(to: departures))
+        #expect(!comesBack(to: store))
     }
 
     @Test func `a restart knows who was there, on a monotonic clock that begins anew`() throws {

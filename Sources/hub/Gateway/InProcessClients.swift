@@ -9,7 +9,7 @@ import System
 /// All code between log and outbox is the hub's own, and so is the handling of client messages. Only the bytes for the
 /// kernel go to a witness instead. A benchmark can also hold the loops back, and then measure how fast they read the
 /// changes committed meanwhile.
-public final class Rehearsal: Sendable {
+public final class InProcessClients: Sendable {
     public typealias Order = @Sendable (RehearsalLoop) -> Void
 
     private struct Orders {
@@ -45,14 +45,14 @@ public final class Rehearsal: Sendable {
 
 /// Loop with simulated clients. Only the loop's own thread may use a RehearsalLoop.
 public final class RehearsalLoop: SocketApplication {
-    private let rehearsal: Rehearsal
+    private let inProcessClients: InProcessClients
     private let clients: ClientLoop
     private var loop: SocketLoop!
     /// True while the loop reads no changes from the log.
     public var isHolding = false
 
-    init(_ rehearsal: Rehearsal, _ clients: ClientLoop) {
-        self.rehearsal = rehearsal
+    init(_ inProcessClients: InProcessClients, _ clients: ClientLoop) {
+        self.inProcessClients = inProcessClients
         self.clients = clients
     }
 
@@ -72,11 +72,11 @@ public final class RehearsalLoop: SocketApplication {
     public func started(on loop: SocketLoop) {
         self.loop = loop
         clients.started(on: loop)
-        rehearsal.attach(loop.bell)
+        inProcessClients.attach(loop.bell)
     }
 
     public func rung() {
-        for order in rehearsal.take() { order(self) }
+        for order in inProcessClients.take() { order(self) }
         clients.rung()
     }
 

@@ -10,7 +10,7 @@ import WebSocket
 
 extension Channel {
     /// Data kept about a channel, so that its returning client can resume.
-    struct Departure {
+    struct ResumeEntry {
         enum Reach {
             /// Everything before this offset.
             case offset(UInt64)
@@ -18,8 +18,8 @@ extension Channel {
             case socket
         }
 
-        let key: DepartureKey
-        var place: DepartureBook.Place?
+        let key: ResumeKey
+        var place: ResumeRegistry.Place?
         /// Offset acknowledged by the client, if it differs from the socket's receipt. `pinged` is the extent that the
         /// current ping asks about.
         var own: UInt64?
@@ -39,7 +39,7 @@ extension Channel {
         /// Position that the client had acknowledged.
         let got: LogMark
         let knowsRepublishedUpTo: UInt64
-        let departure: Departure?
+        let resumeEntry: ResumeEntry?
     }
 }
 
@@ -54,21 +54,21 @@ extension ProjectLoop {
     func resumeFromKnownPosition(_ channel: Channel) {
         let session = channel.session
         guard session.feed == nil else { return }
-        let departures = project.settings.departures
-        let past = departures.map { session.ended.take($0.socketKey(of: channel)) } ?? session.ended.ofAnything
+        let resumeStore = project.settings.resumeStore
+        let past = resumeStore.map { session.ended.take($0.socketKey(of: channel)) } ?? session.ended.ofAnything
         if case .kept(let ended) = past { return goOn(channel, behind: ended) }
-        let key = departures?.key(of: channel)
-        channel.departure = key.map { Channel.Departure(key: $0) }
+        let key = resumeStore?.key(of: channel)
+        channel.resumeEntry = key.map { Channel.ResumeEntry(key: $0) }
         if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
         let arrival =
-            departures?.arrival(
+            resumeStore?.arrival(
                 key, of: taker(channel), firstRef: session.firstRef, on: clients.number,
                 now: loop.time.monotonicNanoseconds()) ?? (session.firstRef > 1 ? .unknown : .begins)
         switch arrival {
         case .begins: break
         case .goesOn(let claim):
             session.joinedTopics.remember((), for: channel.topic)
-            channel.departure?.place = claim.place
+            channel.resumeEntry?.place = claim.place
             channel.knowsRepublishedUpTo = 0
             goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
         case .unknown:
@@ -97,11 +97,11 @@ extension ProjectLoop {
     func hasEverything(_ channel: Channel) -> Bool { channel.wantsSnapshot && !channel.conversation.isPrivate }
 
     /// Returns the address and socket against which the entries of a channel's client count.
-    private func taker(_ channel: Channel) -> DepartureBook.Taker {
+    private func taker(_ channel: Channel) -> ResumeRegistry.Taker {
         let connection = channel.session.connection
         var socket = KeyHash(seed: UInt64(clients.number))
         socket.combine(UInt64(connection.seat) << 32 | UInt64(connection.generation))
-        return DepartureBook.Taker(
+        return ResumeRegistry.Taker(
             address: channel.session.peer.subscriber, socket: UInt32(truncatingIfNeeded: socket.value))
     }
 
@@ -116,13 +116,13 @@ extension ProjectLoop {
 
     /// Resumes a channel that joins again on the same socket, after the hub ended it or without a leave.
     private func goOn(_ channel: Channel, behind ended: Channel.Ended) {
-        if let departures = project.settings.departures, let key = departures.key(of: channel) {
-            let loss = ended.departure?.loss ?? .none
-            let place = departures.comeBack(
-                to: ended.departure?.place, key, of: taker(channel), on: clients.number,
+        if let resumeStore = project.settings.resumeStore, let key = resumeStore.key(of: channel) {
+            let loss = ended.resumeEntry?.loss ?? .none
+            let place = resumeStore.comeBack(
+                to: ended.resumeEntry?.place, key, of: taker(channel), on: clients.number,
                 lastRef: channel.session.lastRef,
                 at: (ended.got, ended.owesLoss || loss != .none), now: loop.time.monotonicNanoseconds())
-            channel.departure = Channel.Departure(key: key, place: place, own: ended.got.offset, loss: loss)
+            channel.resumeEntry = Channel.ResumeEntry(key: key, place: place, own: ended.got.offset, loss: loss)
         }
         channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo
         goOn(channel, from: ended.sent, owesLoss: ended.owesLoss)
@@ -130,14 +130,14 @@ extension ProjectLoop {
 
     /// Starts tracking the acknowledged offset of a channel that has just been joined.
     func expectBack(_ channel: Channel) {
-        guard channel.departure != nil else { return }
+        guard channel.resumeEntry != nil else { return }
         let begins = channel.since ?? live.pipeline.frontier
         // A channel that joined again on its socket may still be receiving what was sent before.
-        let got = channel.departure?.own ?? begins
-        channel.departure?.own = min(got, begins)
+        let got = channel.resumeEntry?.own ?? begins
+        channel.resumeEntry?.own = min(got, begins)
         if mark == nil { mark = begins }
-        apart.insert(channel.place)
-        restated.insert(channel.place)
+        individuallyTracked.insert(channel.place)
+        positionsToRewrite.insert(channel.place)
         enter(channel)
         clients.watchReceipts()
     }
@@ -145,27 +145,27 @@ extension ProjectLoop {
     /// Registers the client under a new key, because its token was replaced. The client will come back with the new
     /// token.
     func knowAgain(_ channel: Channel) {
-        guard let departures = project.settings.departures, let departure = channel.departure else { return }
-        let key = departures.key(of: channel)
-        guard key != departure.key else { return }
-        let stood = stood(channel)
-        if let place = departure.place { departures.leave(place) }
-        channel.departure = key.map { Channel.Departure(key: $0, own: stood, loss: departure.loss) }
+        guard let resumeStore = project.settings.resumeStore, let resumeEntry = channel.resumeEntry else { return }
+        let key = resumeStore.key(of: channel)
+        guard key != resumeEntry.key else { return }
+        let stood = acknowledgedOffset(of: channel)
+        if let place = resumeEntry.place { resumeStore.leave(place) }
+        channel.resumeEntry = key.map { Channel.ResumeEntry(key: $0, own: stood, loss: resumeEntry.loss) }
         guard key != nil else { return }
-        apart.insert(channel.place)
+        individuallyTracked.insert(channel.place)
         enter(channel)
     }
 
-    /// Enters the channel into the departure book, if the log has begun and there is room.
+    /// Enters the channel into the resumeEntry book, if the log has begun and there is room.
     private func enter(_ channel: Channel) {
-        guard let departure = channel.departure, departure.place == nil, let own = departure.own,
-            let departures = project.settings.departures, let mark = logMark(own, channel)
+        guard let resumeEntry = channel.resumeEntry, resumeEntry.place == nil, let own = resumeEntry.own,
+            let resumeStore = project.settings.resumeStore, let mark = logMark(own, channel)
         else { return }
-        let place = departures.arrive(
-            departure.key, of: taker(channel), on: clients.number, lastRef: channel.session.lastRef, at: mark,
+        let place = resumeStore.arrive(
+            resumeEntry.key, of: taker(channel), on: clients.number, lastRef: channel.session.lastRef, at: mark,
             owesLoss: channel.owesLoss,
             now: loop.time.monotonicNanoseconds())
-        channel.departure?.place = place
+        channel.resumeEntry?.place = place
     }
 
     private func logMark(_ offset: UInt64, _ channel: Channel) -> LogMark? {
@@ -178,70 +178,71 @@ extension ProjectLoop {
         logMark(offset, channel) ?? LogMark(epoch: 0, offset: 0)
     }
 
-    // MARK: Departure
+    // MARK: Leaving
 
     func hasEnded(_ channel: Channel, comesBack: Bool) {
-        apart.remove(channel.place)
-        restated.remove(channel.place)
+        individuallyTracked.remove(channel.place)
+        positionsToRewrite.remove(channel.place)
         // The client was not told of the loss yet. The hub reports the loss when the client joins again.
         if comesBack, channel.missesUntilBound != nil { channel.session.joinedTopics.take(channel.topic) }
-        guard let departures = project.settings.departures else {
+        guard let resumeStore = project.settings.resumeStore else {
             if comesBack, channel.isOpen { channel.session.ended.forget() }
             return
         }
         guard comesBack else {
-            if let place = channel.departure?.place { departures.leave(place) }
+            if let place = channel.resumeEntry?.place { resumeStore.leave(place) }
             return
         }
-        depart(channel, departures)
-        if !channel.session.hasGone { remember(channel, departures) }
+        depart(channel, resumeStore)
+        if !channel.session.hasGone { remember(channel, resumeStore) }
     }
 
     /// Marks the channel as departed: its client may come back with another socket.
-    private func depart(_ channel: Channel, _ departures: Departures) {
-        guard let departure = channel.departure else { return }
+    private func depart(_ channel: Channel, _ resumeStore: ResumeStore) {
+        guard let resumeEntry = channel.resumeEntry else { return }
         let session = channel.session
         // A join that was not opened still has the position from which it was to resume, or a refusal not told yet.
-        let unopened = departure.own ?? channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
-        let offset = channel.isOpen ? stood(channel) : unopened
+        let unopened =
+            resumeEntry.own ?? channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
+        let offset = channel.isOpen ? acknowledgedOffset(of: channel) : unopened
         guard let offset,
             case let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? lastMark(offset, channel),
-            let place = departure.place
-                ?? departures.arrive(
-                    departure.key, of: taker(channel), on: clients.number, lastRef: session.lastRef, at: mark,
+            let place = resumeEntry.place
+                ?? resumeStore.arrive(
+                    resumeEntry.key, of: taker(channel), on: clients.number, lastRef: session.lastRef, at: mark,
                     owesLoss: channel.owesLoss,
                     now: loop.time.monotonicNanoseconds())
         else {
-            if let place = departure.place { departures.leave(place) }
+            if let place = resumeEntry.place { resumeStore.leave(place) }
             return
         }
-        departures.depart(
+        resumeStore.depart(
             place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
             heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
     /// Remembers the channel on its session: its client may join again on the same socket.
-    private func remember(_ channel: Channel, _ departures: Departures) {
+    private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard channel.session.feed == nil else { return }
-        guard let sent = sent(channel) else { return }
+        guard let sent = sentOffset(of: channel) else { return }
         let epoch = lastMark(sent, channel).epoch
-        let got = min(stood(channel) ?? sent, sent)
+        let got = min(acknowledgedOffset(of: channel) ?? sent, sent)
         channel.session.ended.remember(
             Channel.Ended(
                 sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.hasUntold,
                 got: LogMark(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
-                departure: channel.departure),
-            for: departures.socketKey(of: channel))
+                resumeEntry: channel.resumeEntry),
+            for: resumeStore.socketKey(of: channel))
     }
 
     /// Returns the offset up to which everything was sent to the client; nil if nothing was sent yet.
-    func sent(_ channel: Channel) -> UInt64? {
+    func sentOffset(of channel: Channel) -> UInt64? {
         if let sent = channel.sentAtEnd { return sent }
         guard channel.isOpen else { return channel.recovery.offset }
         switch reach(channel) {
         case .offset(let offset): return offset
         case .socket: return (channel.follower ?? live).pipeline.frontier
-        case nil: return stood(channel).map { max($0, channel.since ?? 0) }
+        case nil: return acknowledgedOffset(of: channel).map { max($0, channel.since ?? 0) }
         }
     }
 
@@ -249,64 +250,64 @@ extension ProjectLoop {
     /// not sent.
     func keepWhereItStands(_ session: Session) {
         for channel in session.channels.compactMap({ $0.flatMap { channels[$0] } }) {
-            channel.sentAtEnd = sent(channel)
+            channel.sentAtEnd = sentOffset(of: channel)
         }
     }
 
     /// Returns the offset up to which the client has acknowledged everything.
-    func stood(_ channel: Channel) -> UInt64? {
-        channel.departure?.own ?? channel.session.receipt.since ?? mark
+    func acknowledgedOffset(of channel: Channel) -> UInt64? {
+        channel.resumeEntry?.own ?? channel.session.receipt.since ?? mark
     }
 
     /// Records that the client was told of a loss. The client's next acknowledgement shows that the report has arrived.
     func isToldOfLoss(_ channel: Channel) {
-        guard channel.departure != nil else { return }
-        channel.departure?.loss = .told
-        restated.insert(channel.place)
+        guard channel.resumeEntry != nil else { return }
+        channel.resumeEntry?.loss = .told
+        positionsToRewrite.insert(channel.place)
     }
 
     // MARK: Acknowledged offsets
 
     /// Begins to track the positions of channels that wait for PostgreSQL individually, before clients are asked: such
     /// channels have received less than the others.
-    func setApartWhoWaits() {
-        guard project.settings.departures != nil, live.pipeline.holdsAnybody else { return }
+    func trackWaitingChannels() {
+        guard project.settings.resumeStore != nil, live.pipeline.holdsAnybody else { return }
         for place in channels.indices {
-            guard let channel = channels[place], channel.isOpen, let departure = channel.departure,
-                departure.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
+            guard let channel = channels[place], channel.isOpen, let resumeEntry = channel.resumeEntry,
+                resumeEntry.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
             else { continue }
-            setApart(channel)
+            trackIndividually(channel)
         }
     }
 
     /// Tracks the channel individually: from here on, of its socket's acknowledgements, only the one for the current
     /// ping applies to the channel.
-    func setApart(_ channel: Channel) {
-        guard let departure = channel.departure else { return }
+    func trackIndividually(_ channel: Channel) {
+        guard let resumeEntry = channel.resumeEntry else { return }
         if let asked = channel.session.receipt.asked {
-            let isOfSocket = if case .socket = departure.pinged { true } else { departure.own == nil }
-            if isOfSocket { channel.departure?.pinged = .offset(asked) }
+            let isOfSocket = if case .socket = resumeEntry.pinged { true } else { resumeEntry.own == nil }
+            if isOfSocket { channel.resumeEntry?.pinged = .offset(asked) }
         }
-        guard departure.own == nil else { return }
-        let own = stood(channel)
-        channel.departure?.own = own
-        apart.insert(channel.place)
-        restated.insert(channel.place)
+        guard resumeEntry.own == nil else { return }
+        let own = acknowledgedOffset(of: channel)
+        channel.resumeEntry?.own = own
+        individuallyTracked.insert(channel.place)
+        positionsToRewrite.insert(channel.place)
     }
 
     /// Asks a client to acknowledge what it was sent. At most one ping is under way.
     func ping(_ session: Session) {
         guard let mark, let epoch = live.pipeline.epoch else { return }
-        let places = session.channels.compactMap(\.self).filter { channels[$0]?.departure != nil }
+        let places = session.channels.compactMap(\.self).filter { channels[$0]?.resumeEntry != nil }
         guard !places.isEmpty else { return }
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
         for place in places {
             guard let channel = channels[place] else { continue }
             let hasItAll = !channel.isSnapshotDue && channel.seen == nil
-            if channel.departure?.loss == .told, hasItAll { channel.departure?.loss = .asked }
+            if channel.resumeEntry?.loss == .told, hasItAll { channel.resumeEntry?.loss = .asked }
             let reached = reach(channel)
-            if channel.departure?.own != nil { channel.departure?.pinged = reached }
-            restated.insert(place)
+            if channel.resumeEntry?.own != nil { channel.resumeEntry?.pinged = reached }
+            positionsToRewrite.insert(place)
         }
         clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
     }
@@ -320,16 +321,16 @@ extension ProjectLoop {
         case .more: clients.pingsDue.append(session.connection)
         }
         for case let place? in session.channels {
-            guard let channel = channels[place], let departure = channel.departure else { continue }
-            if departure.own != nil { settle(channel, departure.pinged) }
-            channel.departure?.pinged = nil
-            if departure.loss == .asked { channel.departure?.loss = .none }
-            restated.insert(place)
+            guard let channel = channels[place], let resumeEntry = channel.resumeEntry else { continue }
+            if resumeEntry.own != nil { settle(channel, resumeEntry.pinged) }
+            channel.resumeEntry?.pinged = nil
+            if resumeEntry.loss == .asked { channel.resumeEntry?.loss = .none }
+            positionsToRewrite.insert(place)
         }
     }
 
     /// Returns the extent of what the client was sent by now; nil while something is on its way to it.
-    private func reach(_ channel: Channel) -> Channel.Departure.Reach? {
+    private func reach(_ channel: Channel) -> Channel.ResumeEntry.Reach? {
         guard channel.isOpen else { return nil }
         // A parked channel was sent everything before its position.
         guard let follower = channel.follower else { return channel.since.map { .offset($0) } }
@@ -341,52 +342,53 @@ extension ProjectLoop {
         return follower.isAtEnd && frontier >= since ? .socket : .offset(max(since, frontier))
     }
 
-    private func settle(_ channel: Channel, _ reach: Channel.Departure.Reach?) {
+    private func settle(_ channel: Channel, _ reach: Channel.ResumeEntry.Reach?) {
         switch reach {
         case nil: return
         case .offset(let offset):
-            let before = channel.departure?.own ?? 0
-            channel.departure?.own = max(offset, before)
+            let before = channel.resumeEntry?.own ?? 0
+            channel.resumeEntry?.own = max(offset, before)
         case .socket:
-            channel.departure?.own = nil
-            apart.remove(channel.place)
+            channel.resumeEntry?.own = nil
+            individuallyTracked.remove(channel.place)
         }
-        restated.insert(channel.place)
+        positionsToRewrite.insert(channel.place)
     }
 
     /// Writes the acknowledged offsets down, after clients were asked.
     func writeReceipts() {
         forgetSnapshots()
-        guard let departures = project.settings.departures, live.pipeline.isOpen, let epoch = live.pipeline.epoch
+        guard let resumeStore = project.settings.resumeStore, live.pipeline.isOpen, let epoch = live.pipeline.epoch
         else { return }
         let now = LogMark(epoch: epoch, offset: live.pipeline.frontier)
-        for place in apart.sorted() {
+        for place in individuallyTracked.sorted() {
             guard let channel = channels[place] else { continue }
             // The client has received everything that it was sent.
             if channel.session.receipt.since == nil { settle(channel, reach(channel)) }
             enter(channel)
         }
         mark = now.offset
-        var stands: [Departures.Stand] = []
-        for channel in restated.sorted().compactMap({ channels[$0] }) {
+        var stands: [ResumeStore.Stand] = []
+        for channel in positionsToRewrite.sorted().compactMap({ channels[$0] }) {
             // A returning channel keeps its former mark until it is joined.
-            guard channel.isOpen, let departure = channel.departure, let place = departure.place else { continue }
-            let own = departure.own ?? channel.session.receipt.since
+            guard channel.isOpen, let resumeEntry = channel.resumeEntry, let place = resumeEntry.place else { continue }
+            let own = resumeEntry.own ?? channel.session.receipt.since
             stands.append(
-                Departures.Stand(
+                ResumeStore.Stand(
                     place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.lastRef,
                     owesLoss: channel.owesLoss, heard: loop.heardAfter(channel.session.connection)))
         }
-        restated = []
-        let doubted = departures.update(now, of: clients.number, stands, now: loop.time.monotonicNanoseconds(), metrics)
+        positionsToRewrite = []
+        let doubted = resumeStore.update(
+            now, of: clients.number, stands, now: loop.time.monotonicNanoseconds(), metrics)
         if !doubted.isEmpty { ask(Set(doubted)) }
     }
 
     /// Asks clients whether they are still connected, because another client has arrived that the hub took for one of
     /// them.
-    private func ask(_ doubted: Set<DepartureBook.Place>) {
+    private func ask(_ doubted: Set<ResumeRegistry.Place>) {
         for place in channels.indices {
-            guard let channel = channels[place], let entered = channel.departure?.place, doubted.contains(entered)
+            guard let channel = channels[place], let entered = channel.resumeEntry?.place, doubted.contains(entered)
             else {
                 continue
             }
@@ -412,7 +414,7 @@ extension ClientLoop {
     }
 
     func receiptsAreDue() {
-        for case let project? in projects { project.setApartWhoWaits() }
+        for case let project? in projects { project.trackWaitingChannels() }
         let due = pingsDue
         pingsDue = []
         for connection in loop.takeSent() + due {
@@ -447,7 +449,7 @@ extension Channel {
     }
 
     /// True if a loss was not reported, or if its report may not have arrived.
-    fileprivate var owesLoss: Bool { hasUntold || departure.map { $0.loss != .none } ?? false }
+    fileprivate var owesLoss: Bool { hasUntold || resumeEntry.map { $0.loss != .none } ?? false }
 }
 
 extension Channel.Recovery {

@@ -6,56 +6,56 @@ import Testing
 
 /// A book to write in where an expectation looks at what is answered.
 private final class Shelf {
-    var book: DepartureBook
+    var book: ResumeRegistry
     /// Client that arrives next.
-    var taker = DepartureBook.Taker(address: 1, socket: 1)
+    var taker = ResumeRegistry.Taker(address: 1, socket: 1)
 
-    init(_ book: DepartureBook) { self.book = book }
+    init(_ book: ResumeRegistry) { self.book = book }
 
     var count: Int { book.count }
     var goneCount: Int { book.goneCount }
 
     func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool = false, now: UInt64 = 0
-    ) -> DepartureBook.Place? {
+        _ key: ResumeKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool = false, now: UInt64 = 0
+    ) -> ResumeRegistry.Place? {
         book.arrive(key, of: taker, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
     }
-    func stand(_ place: DepartureBook.Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64 = 0) {
+    func stand(_ place: ResumeRegistry.Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64 = 0) {
         book.stand(place, at: mark, lastRef: lastRef, heard: heard)
     }
     func set(_ mark: LogMark, of loop: Int) { book.set(mark, of: loop) }
-    func leave(_ place: DepartureBook.Place) { book.leave(place) }
-    func depart(_ place: DepartureBook.Place, owesLoss: Bool, heard: UInt64, until: Int64) {
+    func leave(_ place: ResumeRegistry.Place) { book.leave(place) }
+    func depart(_ place: ResumeRegistry.Place, owesLoss: Bool, heard: UInt64, until: Int64) {
         book.depart(place, owesLoss: owesLoss, heard: heard, until: until)
     }
-    func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
+    func claim(_ key: ResumeKey, firstRef: UInt32, now: UInt64) -> ResumeRegistry.Claim? {
         guard case .goesOn(let claim) = book.arrival(key, of: taker, firstRef: firstRef, on: 0, now: now) else {
             return nil
         }
         return claim
     }
-    func comeBack(to place: DepartureBook.Place?, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
-        book.comeBack(to: place, DepartureBookTests.key, of: taker, on: 0, lastRef: lastRef, at: (mark, false), now: 0)
+    func comeBack(to place: ResumeRegistry.Place?, lastRef: UInt32, at mark: LogMark) -> ResumeRegistry.Place? {
+        book.comeBack(to: place, ResumeRegistryTests.key, of: taker, on: 0, lastRef: lastRef, at: (mark, false), now: 0)
     }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
     /// Record by record: a process may end within a large write, too.
     func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         book.takeChanges().flatMap { bytes, at in
-            stride(from: 0, to: bytes.count, by: DepartureBook.recordBytes).map { start in
-                (Array(bytes[start..<start + DepartureBook.recordBytes]), at + UInt64(start))
+            stride(from: 0, to: bytes.count, by: ResumeRegistry.recordBytes).map { start in
+                (Array(bytes[start..<start + ResumeRegistry.recordBytes]), at + UInt64(start))
             }
         }
     }
 }
 
-@Suite(.within(minutes: 2)) struct DepartureBookTests {
-    fileprivate static let key = DepartureKey(high: 1, low: 2)
+@Suite(.within(minutes: 2)) struct ResumeRegistryTests {
+    fileprivate static let key = ResumeKey(high: 1, low: 2)
 
     private func mark(_ offset: UInt64) -> LogMark { LogMark(epoch: 7, offset: offset) }
 
     private func book(maximum: Int = 100) -> Shelf {
-        let book = Shelf(DepartureBook(maximum: maximum, loops: 2))
+        let book = Shelf(ResumeRegistry(maximum: maximum, loops: 2))
         book.set(mark(100), of: 0)
         book.set(mark(100), of: 1)
         return book
@@ -76,7 +76,7 @@ private final class Shelf {
         book.depart(place, owesLoss: false, heard: 0, until: 60)
         #expect(
             book.claim(Self.key, firstRef: 4, now: 1)
-                == DepartureBook.Claim(mark: mark(10), owesLoss: false, place: place))
+                == ResumeRegistry.Claim(mark: mark(10), owesLoss: false, place: place))
         #expect(book.goneCount == 0 && book.count == 1)
         #expect(book.claim(Self.key, firstRef: 4, now: 1) == nil)
     }
@@ -87,7 +87,7 @@ private final class Shelf {
         book.depart(place, owesLoss: true, heard: 0, until: 60)
         #expect(book.claim(Self.key, firstRef: 1, now: 1) == nil)
         #expect(book.claim(Self.key, firstRef: 3, now: 1) == nil)
-        #expect(book.claim(DepartureKey(high: 1, low: 3), firstRef: 4, now: 1) == nil)
+        #expect(book.claim(ResumeKey(high: 1, low: 3), firstRef: 4, now: 1) == nil)
         #expect(book.claim(Self.key, firstRef: 4, now: 1)?.owesLoss == true)
     }
 
@@ -134,7 +134,7 @@ private final class Shelf {
         let once = restored(written(book), until: 120)
         // The next process keeps them for a shorter time.
         let twice = restored(written(once), until: 5)
-        let other = try #require(twice.arrive(DepartureKey(high: 5, low: 6), on: 0, lastRef: 1, at: mark(20)))
+        let other = try #require(twice.arrive(ResumeKey(high: 5, low: 6), on: 0, lastRef: 1, at: mark(20)))
         twice.depart(other, owesLoss: false, heard: 0, until: 6)
         twice.expire(now: 6)
         #expect(twice.goneCount == 0)
@@ -225,7 +225,7 @@ private final class Shelf {
 
     @Test func `time takes them away`() throws {
         let book = book(maximum: 4)
-        let keys = (0..<2).map { DepartureKey(high: $0, low: 0) }
+        let keys = (0..<2).map { ResumeKey(high: $0, low: 0) }
         for (number, key) in keys.enumerated() {
             let place = try #require(book.arrive(key, on: 0, lastRef: 1, at: mark(UInt64(number))))
             book.depart(place, owesLoss: false, heard: 0, until: 60 + Int64(number))
@@ -237,15 +237,15 @@ private final class Shelf {
         #expect(book.book.arrival(keys[0], of: book.taker, firstRef: 2, on: 0, now: 1) == .unknown)
     }
 
-    private func socket(_ number: UInt32, at address: UInt32 = 1) -> DepartureBook.Taker {
-        DepartureBook.Taker(address: address, socket: number)
+    private func socket(_ number: UInt32, at address: UInt32 = 1) -> ResumeRegistry.Taker {
+        ResumeRegistry.Taker(address: address, socket: number)
     }
 
     /// Lets a client arrive and depart; false if there is no room.
     @discardableResult
-    private func pass(_ key: UInt64, of taker: DepartureBook.Taker, _ book: Shelf, until: Int64 = 60) -> Bool {
+    private func pass(_ key: UInt64, of taker: ResumeRegistry.Taker, _ book: Shelf, until: Int64 = 60) -> Bool {
         book.taker = taker
-        guard let place = book.arrive(DepartureKey(high: key, low: 9), on: 0, lastRef: 1, at: mark(5)) else {
+        guard let place = book.arrive(ResumeKey(high: key, low: 9), on: 0, lastRef: 1, at: mark(5)) else {
             return false
         }
         book.depart(place, owesLoss: false, heard: 0, until: until)
@@ -253,7 +253,7 @@ private final class Shelf {
     }
 
     private func isKnown(_ key: UInt64, _ book: Shelf) -> Bool {
-        book.claim(DepartureKey(high: key, low: 9), firstRef: 2, now: 1) != nil
+        book.claim(ResumeKey(high: key, low: 9), firstRef: 2, now: 1) != nil
     }
 
     @Test func `sockets with many channels push each other out, and nobody else`() {
@@ -274,7 +274,7 @@ private final class Shelf {
     @Test func `an address whose channels all stay leaves room for others`() throws {
         let book = book(maximum: 100)
         book.taker = socket(1)
-        let places = (0..<100).map { book.arrive(DepartureKey(high: $0, low: 1), on: 0, lastRef: 1, at: mark(1)) }
+        let places = (0..<100).map { book.arrive(ResumeKey(high: $0, low: 1), on: 0, lastRef: 1, at: mark(1)) }
         #expect(places.filter { $0 == nil }.count == 25)
         for victim in 0..<25 { #expect(pass(UInt64(victim), of: socket(2, at: 2), book)) }
         #expect((0..<25).allSatisfy { isKnown(UInt64($0), book) })
@@ -283,7 +283,7 @@ private final class Shelf {
     /// Keeps the book small while clients come and go. The only answers are the place that a client left and `unknown`.
     @Test(arguments: 0..<100) func `whoever the book has dropped is unknown, and not new`(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
-        let book = Shelf(DepartureBook(maximum: 16, loops: 1))
+        let book = Shelf(ResumeRegistry(maximum: 16, loops: 1))
         book.set(mark(1), of: 0)
         var refs: [UInt64: UInt32] = [:]
         for step in 0..<400 {
@@ -291,15 +291,15 @@ private final class Shelf {
             book.taker = socket(UInt32.random(in: 0..<8, using: &random), at: UInt32.random(in: 0..<3, using: &random))
             let ref = refs[key, default: 0] + 1
             let arrival = book.book.arrival(
-                DepartureKey(high: key, low: 9), of: book.taker, firstRef: ref, on: 0, now: UInt64(step))
+                ResumeKey(high: key, low: 9), of: book.taker, firstRef: ref, on: 0, now: UInt64(step))
             #expect((arrival == .begins) == (ref == 1))
-            var place: DepartureBook.Place?
+            var place: ResumeRegistry.Place?
             if case .goesOn(let claim) = arrival {
                 #expect(claim.mark == mark(UInt64(ref - 1)), "it goes on where it was")
                 place = claim.place
             } else {
                 place = book.arrive(
-                    DepartureKey(high: key, low: 9), on: 0, lastRef: ref, at: mark(UInt64(ref)), now: UInt64(step))
+                    ResumeKey(high: key, low: 9), on: 0, lastRef: ref, at: mark(UInt64(ref)), now: UInt64(step))
             }
             if let place {
                 book.stand(place, at: mark(UInt64(ref)), lastRef: ref)
@@ -315,11 +315,11 @@ private final class Shelf {
     /// where it stood.
     @Test(arguments: 0..<200) func `whoever of one login comes back misses nothing`(seed: Int) throws {
         var random = SeededRandom(seed: UInt64(seed))
-        let book = Shelf(DepartureBook(maximum: 64, loops: 1))
+        let book = Shelf(ResumeRegistry(maximum: 64, loops: 1))
         struct Window {
             var ref: UInt32 = 0
             var stood: UInt64 = 0
-            var place: DepartureBook.Place?
+            var place: ResumeRegistry.Place?
         }
         var windows = Array(repeating: Window(), count: 3)
         var end: UInt64 = 1
@@ -367,7 +367,7 @@ private final class Shelf {
     // MARK: Written down
 
     private func written(_ book: Shelf, over file: [UInt8] = []) -> [UInt8] {
-        applying(book.takeChanges()[...], to: file.isEmpty ? DepartureBook.head(.init(first: 3, second: 4)) : file)
+        applying(book.takeChanges()[...], to: file.isEmpty ? ResumeRegistry.head(.init(first: 3, second: 4)) : file)
     }
 
     private func applying(_ changes: ArraySlice<(bytes: [UInt8], at: UInt64)>, to file: [UInt8]) -> [UInt8] {
@@ -381,7 +381,7 @@ private final class Shelf {
     }
 
     private func restored(_ file: [UInt8], now: Int64 = 1, until: Int64 = 99) -> Shelf {
-        let book = Shelf(DepartureBook(maximum: 100, loops: 2))
+        let book = Shelf(ResumeRegistry(maximum: 100, loops: 2))
         book.book.restore(file.span.bytes, now: now, until: until)
         return book
     }
@@ -391,17 +391,17 @@ private final class Shelf {
         seed: Int
     ) throws {
         var random = SeededRandom(seed: UInt64(seed))
-        let book = Shelf(DepartureBook(maximum: 64, loops: 1))
+        let book = Shelf(ResumeRegistry(maximum: 64, loops: 1))
         var end: UInt64 = 10
         book.set(mark(end), of: 0)
         struct Client {
             var own: UInt64?
-            let key: DepartureKey
-            let place: DepartureBook.Place
+            let key: ResumeKey
+            let place: ResumeRegistry.Place
         }
         var clients: [Client] = []
         for number in 0..<UInt64(Int.random(in: 1...6, using: &random)) {
-            let key = DepartureKey(high: number, low: 1)
+            let key = ResumeKey(high: number, low: 1)
             let place = try #require(book.arrive(key, on: 0, lastRef: 1, at: mark(end)))
             clients.append(Client(own: end, key: key, place: place))
         }
@@ -439,7 +439,7 @@ private final class Shelf {
         let file = written(book)
         #expect(book.claim(Self.key, firstRef: 9, now: 50)?.place != place)
         book.depart(place, owesLoss: false, heard: 0, until: 60)
-        #expect(book.arrive(DepartureKey(high: 5, low: 5), on: 0, lastRef: 1, at: mark(40)) == place)
+        #expect(book.arrive(ResumeKey(high: 5, low: 5), on: 0, lastRef: 1, at: mark(40)) == place)
         let changed = book.book
         for count in 0...book.takeChanges().count {
             let once = Shelf(changed)
@@ -458,8 +458,8 @@ private final class Shelf {
     @Test func `what was written down is there after a restart, and all have gone`() throws {
         let book = book()
         let here = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
-        let shared = try #require(book.arrive(DepartureKey(high: 5, low: 5), on: 1, lastRef: 3, at: mark(10)))
-        let left = try #require(book.arrive(DepartureKey(high: 6, low: 5), on: 1, lastRef: 3, at: mark(10)))
+        let shared = try #require(book.arrive(ResumeKey(high: 5, low: 5), on: 1, lastRef: 3, at: mark(10)))
+        let left = try #require(book.arrive(ResumeKey(high: 6, low: 5), on: 1, lastRef: 3, at: mark(10)))
         var file = written(book)
         book.stand(here, at: mark(17), lastRef: 8)
         book.stand(shared, at: nil, lastRef: 3)
@@ -467,12 +467,12 @@ private final class Shelf {
         book.leave(left)
         file = written(book, over: file)
         #expect(book.takeChanges().isEmpty)
-        #expect(DepartureBook.secret(in: file.span.bytes) == .init(first: 3, second: 4))
+        #expect(ResumeRegistry.secret(in: file.span.bytes) == .init(first: 3, second: 4))
         let again = restored(file)
         #expect(again.goneCount == 2)
         #expect(again.claim(Self.key, firstRef: 8, now: 1) == nil)
         #expect(again.claim(Self.key, firstRef: 9, now: 1)?.mark == mark(17))
-        #expect(again.claim(DepartureKey(high: 5, low: 5), firstRef: 9, now: 1)?.mark == mark(130))
+        #expect(again.claim(ResumeKey(high: 5, low: 5), firstRef: 9, now: 1)?.mark == mark(130))
         #expect(again.goneCount == 0)
         let never = restored(file)
         never.expire(now: 99)
@@ -484,7 +484,7 @@ private final class Shelf {
         // One client, whose former socket the hub believes in, and its new one; and another.
         _ = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
         _ = try #require(book.claim(Self.key, firstRef: 4, now: 1)?.place)
-        let other = DepartureKey(high: 5, low: 5)
+        let other = ResumeKey(high: 5, low: 5)
         _ = try #require(book.arrive(other, on: 0, lastRef: 3, at: mark(10)))
         let first = restored(written(book), until: 60)
         let place = try #require(first.claim(Self.key, firstRef: 5, now: 1)?.place)
@@ -502,7 +502,7 @@ private final class Shelf {
         var random = SeededRandom(seed: UInt64(seed))
         let book = book()
         for number in 0..<20 {
-            _ = book.arrive(DepartureKey(high: UInt64(number), low: 1), on: 0, lastRef: 1, at: mark(UInt64(number)))
+            _ = book.arrive(ResumeKey(high: UInt64(number), low: 1), on: 0, lastRef: 1, at: mark(UInt64(number)))
         }
         var file = written(book)
         for _ in 0..<5 {
@@ -511,7 +511,7 @@ private final class Shelf {
         if Bool.random(using: &random) { file.removeLast(Int.random(in: 0..<file.count, using: &random)) }
         let again = restored(file)
         for number in 0..<20 {
-            let claim = again.claim(DepartureKey(high: UInt64(number), low: 1), firstRef: 2, now: 1)
+            let claim = again.claim(ResumeKey(high: UInt64(number), low: 1), firstRef: 2, now: 1)
             #expect(claim == nil || claim?.mark == mark(UInt64(number)))
         }
     }

@@ -23,7 +23,7 @@ public struct CatalogRecording: Sendable {
 
 /// Writer of catalog records. Keeps the current catalog in the log after each change, for as long as the log has
 /// changes that were decided by it. The catalog's thread owns the writer.
-final class CatalogScribe {
+final class CatalogRecorder {
     private let recording: CatalogRecording?
     private let publication: String
     private let adoptions: CatalogAdoptions

@@ -4,7 +4,7 @@ import History
 import Protocol
 
 /// Reason why a ruling shows a row to a holder, or hides it.
-public enum Ground: Sendable, Hashable {
+public enum RulingReason: Sendable, Hashable {
     /// Each of these policies shows the row. For a hidden row: these restrictive policies hide it.
     case policies([String])
     /// No policy shows the row.
@@ -52,7 +52,7 @@ struct RuledChanges {
         }
 
         /// Returns the reason why the holder is told of a change, or not.
-        func ground(_ operation: Operation, _ shown: UInt32, isTold: Bool) -> Ground {
+        func ground(_ operation: Operation, _ shown: UInt32, isTold: Bool) -> RulingReason {
             guard let pair else { return isPublished ? .unreadable : .unpublished }
             guard pair.table.operations.contains(RowOperations(operation)) else { return .unpublished }
             if !isTold, pair.bindings != nil, shown >> UInt32(pair.partOfAll) & 1 == 1 { return .notAskedFor }

@@ -8,41 +8,41 @@ import Synchronization
 import System
 
 /// Acknowledged positions of a project's channels, and of departed clients that may return. All loops share one
-/// Departures, which survives restarts.
+/// ResumeStore, which survives restarts.
 ///
 /// Loops update the positions once a second, and when a channel comes or goes. A thread writes the changes, so that no
 /// loop waits for a disk.
-public final class Departures: Sendable {
-    private let book: Mutex<DepartureBook>
+public final class ResumeStore: Sendable {
+    private let book: Mutex<ResumeRegistry>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
     /// Clock of the book: Unix seconds at the start of the process, continued by the monotonic clock.
     private let clock: SteadySeconds
-    private let secret: DepartureBook.Secret
+    private let secret: ResumeRegistry.Secret
     /// File of the positions; nil if they are kept in memory only.
     private let file: (any StorageFile)?
-    private let scribe = Scribe("departures")
+    private let writer = BackgroundWriter("departures")
     private let hasFailed = Atomic<Bool>(false)
 
     static let fileName = "departures"
-    private static let newName = "departures.new"
+    private static let newName = "resumeStore.new"
 
     /// Restores the positions that an earlier process wrote. All of that process's clients have departed.
     public init(
         loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?,
         time: any TimeSource, maximum: Int = Limits.maximumDepartures,
-        secret: DepartureBook.Secret = DepartureBook.Secret(
+        secret: ResumeRegistry.Secret = ResumeRegistry.Secret(
             first: .random(in: 0 ... .max), second: .random(in: 0 ... .max))
     ) throws(SystemError) {
         self.scope = scope
         graceSeconds = grace.components.seconds
         clock = SteadySeconds(time)
-        var book = DepartureBook(maximum: maximum, loops: loops)
-        var kept: DepartureBook.Secret?
+        var book = ResumeRegistry(maximum: maximum, loops: loops)
+        var kept: ResumeRegistry.Secret?
         if let directory, let bytes = try Self.read(directory) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
             let span = unsafe bytes.span.bytes
-            kept = DepartureBook.secret(in: span)
+            kept = ResumeRegistry.secret(in: span)
             if kept != nil {
                 let now = clock.seconds(at: time.monotonicNanoseconds())
                 book.restore(span, now: now, until: now + grace.components.seconds)
@@ -50,7 +50,7 @@ public final class Departures: Sendable {
         }
         let known = kept ?? secret
         self.secret = known
-        let head = DepartureBook.head(known)
+        let head = ResumeRegistry.head(known)
         file = try directory.map { directory throws(SystemError) in try Self.begin(directory, head, &book) }
         self.book = Mutex(book)
     }
@@ -60,11 +60,11 @@ public final class Departures: Sendable {
         return try directory.open(fileName, for: .reading).contents(atMost: maximumBytes)
     }
 
-    private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * DepartureBook.recordBytes)
+    private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * ResumeRegistry.recordBytes)
 
     /// Writes a new file with the current state. The file replaces the former one when it is complete.
     private static func begin(
-        _ directory: any StorageDirectory, _ head: [UInt8], _ book: inout DepartureBook
+        _ directory: any StorageDirectory, _ head: [UInt8], _ book: inout ResumeRegistry
     ) throws(SystemError) -> any StorageFile {
         let file = try directory.open(newName, for: .creating)
         try write([(head, 0)] + book.takeChanges(), to: file)
@@ -85,15 +85,15 @@ public final class Departures: Sendable {
 
     /// Returns the key of a channel that joins again on its own socket. The key contains no identity, because a socket
     /// has only one client.
-    func socketKey(of channel: Channel) -> DepartureKey { hash([], channel) }
+    func socketKey(of channel: Channel) -> ResumeKey { hash([], channel) }
 
     /// Returns the key of a client that comes back with another socket; nil if it cannot be told from others.
-    func key(of channel: Channel) -> DepartureKey? {
+    func key(of channel: Channel) -> ResumeKey? {
         guard let identity = identity(of: channel) else { return nil }
         return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel)
     }
 
-    private func hash(_ identity: [[UInt8]], _ channel: Channel) -> DepartureKey {
+    private func hash(_ identity: [[UInt8]], _ channel: Channel) -> ResumeKey {
         var words = identity
         words.append(channel.claims.role.copied())
         words.append(channel.claims.subject.copied())
@@ -108,7 +108,7 @@ public final class Departures: Sendable {
             high.combine(bytes)
             low.combine(bytes)
         }
-        return DepartureKey(high: high.value, low: low.value)
+        return ResumeKey(high: high.value, low: low.value)
     }
 
     private func identity(of channel: Channel) -> (kind: String, name: String)? {
@@ -120,44 +120,44 @@ public final class Departures: Sendable {
     // MARK: Changes of the book
 
     func arrival(
-        _ key: DepartureKey?, of taker: DepartureBook.Taker, firstRef: UInt32, on loop: Int, now: UInt64
-    ) -> DepartureBook.Arrival {
+        _ key: ResumeKey?, of taker: ResumeRegistry.Taker, firstRef: UInt32, on loop: Int, now: UInt64
+    ) -> ResumeRegistry.Arrival {
         book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
     }
 
     /// Registers a client that joins again on the same socket. Returns its place in the book; nil if there is no room.
     func comeBack(
-        to place: DepartureBook.Place?, _ key: DepartureKey, of taker: DepartureBook.Taker, on loop: Int,
-        lastRef: UInt32, at stand: DepartureBook.Stand, now: UInt64
-    ) -> DepartureBook.Place? {
+        to place: ResumeRegistry.Place?, _ key: ResumeKey, of taker: ResumeRegistry.Taker, on loop: Int,
+        lastRef: UInt32, at stand: ResumeRegistry.Stand, now: UInt64
+    ) -> ResumeRegistry.Place? {
         book.withLock {
             $0.comeBack(to: place, key, of: taker, on: loop, lastRef: lastRef, at: stand, now: now)
         }
     }
 
     func arrive(
-        _ key: DepartureKey, of taker: DepartureBook.Taker, on loop: Int, lastRef: UInt32, at mark: LogMark,
+        _ key: ResumeKey, of taker: ResumeRegistry.Taker, on loop: Int, lastRef: UInt32, at mark: LogMark,
         owesLoss: Bool, now: UInt64
-    ) -> DepartureBook.Place? {
+    ) -> ResumeRegistry.Place? {
         book.withLock {
             $0.arrive(key, of: taker, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
         }
     }
 
-    func leave(_ place: DepartureBook.Place) { book.withLock { $0.leave(place) } }
+    func leave(_ place: ResumeRegistry.Place) { book.withLock { $0.leave(place) } }
 
     func depart(
-        _ place: DepartureBook.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: UInt64
+        _ place: ResumeRegistry.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: UInt64
     ) {
         book.withLock { book in
             book.stand(place, at: mark, lastRef: lastRef, owesLoss: owesLoss, heard: heard)
             book.depart(place, owesLoss: owesLoss, heard: heard, until: clock.seconds(at: now) + graceSeconds)
         }
-        scribe.wake()
+        writer.wake()
     }
 
     struct Stand {
-        let place: DepartureBook.Place
+        let place: ResumeRegistry.Place
         let mark: LogMark?
         let lastRef: UInt32
         let owesLoss: Bool
@@ -168,8 +168,8 @@ public final class Departures: Sendable {
     /// connected.
     func update(
         _ mark: LogMark, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
-    ) -> [DepartureBook.Place] {
-        defer { scribe.wake() }
+    ) -> [ResumeRegistry.Place] {
+        defer { writer.wake() }
         return book.withLock { book in
             for stand in stands {
                 book.stand(
@@ -186,11 +186,11 @@ public final class Departures: Sendable {
     // MARK: Writing to the disk
 
     public func start() throws(SystemError) {
-        if file != nil { try scribe.start { [self] in flush() } }
+        if file != nil { try writer.start { [self] in flush() } }
     }
 
     /// Stops the thread after a last write.
-    public func stop() { scribe.stop() }
+    public func stop() { writer.stop() }
 
     /// Writes the changes to the disk. After a failed write, the next change writes everything again.
     public func flush() {

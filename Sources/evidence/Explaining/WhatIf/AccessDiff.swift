@@ -2,7 +2,7 @@ import Change
 import History
 
 /// Counts of one holder's gains and losses in one table, between now and the proposal, grouped by reason.
-final class ShiftBook {
+final class AccessDiff {
     /// Facts that determine the reason: the operation, and which of several policies show the row.
     private struct Facts: Hashable {
         var operation: UInt8
@@ -13,8 +13,8 @@ final class ShiftBook {
 
     private struct Key: Hashable {
         var isGain: Bool
-        var shownBy: Ground
-        var keptBy: Ground
+        var shownBy: RulingReason
+        var keptBy: RulingReason
     }
 
     /// Maximum number of groups. Policies can combine in many ways; further changes are counted together as unknown.
