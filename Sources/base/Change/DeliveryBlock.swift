@@ -37,8 +37,7 @@ public enum DeliveryBlock {
 
     /// Returns the log regions of the changes in the block. Empty if the block cannot be read.
     public static func regions(of block: [UInt8]) -> [UInt64] {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the reader.
-        var reader = ByteReader(unsafe block.span.bytes)
+        var reader = ByteReader(block.rawBytes)
         return (try? regions(&reader)) ?? []
     }
 

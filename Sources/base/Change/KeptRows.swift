@@ -140,8 +140,7 @@ public enum KeptRowsCodec {
     }
 
     static func keys(ofSchema schema: [UInt8]) -> [UInt64] {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        guard let relation = try? RelationCodec.decode(unsafe schema.span.bytes) else { return [RowKey.kept] }
+        guard let relation = try? RelationCodec.decode(schema.rawBytes) else { return [RowKey.kept] }
         return [RowKey.kept, RowKey.kept(table: RowKey.table(schema: relation.schema, name: relation.name))]
     }
 }

@@ -54,8 +54,7 @@ public struct ExplainedHolder: Sendable {
         guard text.contains(MaskMark.sign) else { return (text, []) }
         var (kept, masked): ([String], [String]) = ([], [])
         do throws(ByteError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-            var scanner = JSONScanner(unsafe claims.span.bytes, maximumDepth: JSONScanner.deepest)
+            var scanner = JSONScanner(claims.rawBytes, maximumDepth: JSONScanner.deepest)
             guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
             while try scanner.next() == .name {
                 let (name, before) = (scanner.text, scanner.offset)
@@ -90,8 +89,7 @@ public struct ExplainedHolder: Sendable {
         var members: [String: String] = [:]
         let bytes = Array(claims.utf8)
         do throws(ByteError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-            var scanner = JSONScanner(unsafe bytes.span.bytes, maximumDepth: JSONScanner.deepest)
+            var scanner = JSONScanner(bytes.rawBytes, maximumDepth: JSONScanner.deepest)
             guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
             while try scanner.next() == .name {
                 let name = scanner.text

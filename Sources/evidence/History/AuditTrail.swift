@@ -152,8 +152,7 @@ public struct AuditTrail: Sendable {
     private static func sum(of line: ArraySlice<UInt8>) -> String? {
         guard line.count > sumBytes else { return nil }
         let body = Array(line.dropLast(sumBytes))
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let sum = hex(CRC32C.of(unsafe body.span.bytes))
+        let sum = hex(CRC32C.of(body.rawBytes))
         return line.suffix(sumBytes).elementsEqual(Array(",\"sum\":\"\(sum)\"}".utf8)) ? sum : nil
     }
 
@@ -182,8 +181,7 @@ public struct AuditTrail: Sendable {
 
     private static func decode(_ line: ArraySlice<UInt8>) -> (AuditNote, after: String)? {
         let bytes = Array(line)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-        var scanner = JSONScanner(unsafe bytes.span.bytes)
+        var scanner = JSONScanner(bytes.rawBytes)
         guard (try? scanner.next()) == .beginObject, let fields = try? ImportFields(&scanner),
             let time = try? fields.time("time"), let name = try? fields.text("action"),
             let action = AuditNote.Action(rawValue: name), let user = try? fields.text("user"),

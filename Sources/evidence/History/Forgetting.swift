@@ -86,8 +86,7 @@ public struct Forgetting: Sendable {
 
         func hold(for row: borrowing Tuple) throws(ByteError) -> Bool {
             for (column, value) in columns {
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                guard case .text(let text)? = try row.value(at: column), text.equals(unsafe value.span.bytes) else {
+                guard case .text(let text)? = try row.value(at: column), text.equals(value.rawBytes) else {
                     return false
                 }
             }
@@ -133,8 +132,7 @@ public struct Forgetting: Sendable {
             try KeptRowsCodec.visit(
                 payload,
                 { (note) throws(ByteError) in
-                    // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                    let known = conditions[RelationCodec.fingerprint(of: unsafe note.schema.span.bytes)]
+                    let known = conditions[RelationCodec.fingerprint(of: note.schema.rawBytes)]
                     current = known.flatMap {
                         wanted.contains(families.identity(of: $0.relation, in: entry.epoch)) ? $0 : nil
                     }

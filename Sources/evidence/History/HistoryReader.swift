@@ -164,11 +164,10 @@ public struct HistoryReader: ~Copyable {
     private mutating func readKept(_ entry: EventLogEntry) throws {
         for note in try KeptRowsCodec.decode(reader.payload)
         where window.contains(offset: entry.offset, time: note.time) {
-            // SAFETY: any byte is a valid UInt8, and the arrays outlive the calls; so below.
-            let relation = learn(try RecordedRelation(stored: unsafe note.schema.span.bytes))
+            let relation = learn(try RecordedRelation(stored: note.schema.rawBytes))
             guard relation.isWanted else { continue }
             for row in note.rows where !row.isForgotten {
-                let tuple = Tuple(unsafe row.image.span.bytes)
+                let tuple = Tuple(row.image.rawBytes)
                 if let rows, !relation.mayConcern(rows, tuple) { continue }
                 let place = TransactionInfo(xid: 0, commitLSN: note.lsn, endLSN: note.lsn, commitTime: note.time)
                 found.append(

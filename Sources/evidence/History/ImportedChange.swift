@@ -205,10 +205,9 @@ struct ImportedChange {
         let was = oldMark?.image(columns: width) ?? payload.bytes.extracting(old).copied()
         let now = newMark?.image(columns: width) ?? payload.bytes.extracting(new).copied()
         payload.truncate(to: start)
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         TransactionCodec.append(
-            operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: unsafe was.span.bytes,
-            new: unsafe now.span.bytes, options: options, isForgotten: isForgotten, to: &payload)
+            operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: was.rawBytes,
+            new: now.rawBytes, options: options, isForgotten: isForgotten, to: &payload)
     }
 
     /// Reads the member `forgotten`: `{"on":"2026-11-26","old":"…","new":"…"}`.

@@ -83,8 +83,7 @@ extension KeptRows {
 extension RowValue {
     /// Decodes a row image in the form that `Tuple` reads.
     static func row(_ image: [UInt8]) throws(ByteError) -> [RowValue] {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the tuple.
-        let tuple = Tuple(unsafe image.span.bytes)
+        let tuple = Tuple(image.rawBytes)
         var values: [RowValue] = []
         values.reserveCapacity(tuple.columnCount)
         var columns = tuple.columns()

@@ -19,8 +19,7 @@ public struct ListedBinding: Sendable, Hashable {
     static func all(in json: [UInt8]) -> [ListedBinding] {
         var bindings: [ListedBinding] = []
         do throws(ByteError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-            var scanner = JSONScanner(unsafe json.span.bytes)
+            var scanner = JSONScanner(json.rawBytes)
             guard try scanner.next() == .beginArray else { return [] }
             while try scanner.next() == .beginObject {
                 var binding = ListedBinding()

@@ -203,8 +203,7 @@ public struct LogExport: ~Copyable {
         line.append(entry.isContinued ? ",\"continued\":true" : ",\"continued\":false")
         appendPlace(entry)
         line.append(",\"payload\":\"")
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        Hex.append(unsafe payload.span.bytes, to: &line)
+        Hex.append(payload.rawBytes, to: &line)
         line.append("\"}")
         try flush(write)
     }
@@ -222,15 +221,14 @@ public struct LogExport: ~Copyable {
         var shown = ByteWriter(capacity: payload.count)
         do throws(ByteError) {
             switch entry.kind {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
             case .ledger:
-                let notes = try LedgerCodec.decode(unsafe payload.span.bytes)
+                let notes = try LedgerCodec.decode(payload.rawBytes)
                 LedgerCodec.encode(notes.map { $0.masked(by: masking) }, to: &shown)
             case .presence:
-                let marks = try PresenceCodec.decode(unsafe payload.span.bytes)
+                let marks = try PresenceCodec.decode(payload.rawBytes)
                 PresenceCodec.encode(marks.map { $0.masked(by: masking) }, to: &shown)
             case .keptRows:
-                let notes = try KeptRowsCodec.decode(unsafe payload.span.bytes)
+                let notes = try KeptRowsCodec.decode(payload.rawBytes)
                 KeptRowsCodec.encode(try notes.map { (note) throws(ByteError) in try masked(note) }, to: &shown)
             default: return nil
             }
@@ -241,8 +239,7 @@ public struct LogExport: ~Copyable {
     }
 
     private func masked(_ note: KeptRows) throws(ByteError) -> KeptRows {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let relation = try RelationCodec.decode(unsafe note.schema.span.bytes)
+        let relation = try RelationCodec.decode(note.schema.rawBytes)
         return try note.masked(by: MaskedRelation(relation, masking, alsoCalled: names[relation]))
     }
 
@@ -418,8 +415,7 @@ private func appendChange(
         line.append(",\"content\":")
         let prefix = change.messagePrefix.text
         let content = masking.shown(content: change.messageContent.copied(), prefix: prefix)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        appendText(unsafe content.span.bytes, to: &line)
+        appendText(content.rawBytes, to: &line)
     } else if let relation {
         line.append(",\"relation\":")
         line.append(quoted: Hex.text(change.relation))
@@ -447,8 +443,7 @@ private func appendMarks(_ change: borrowing Change, to line: inout ByteWriter) 
         line.append(",")
         line.append(quoted: name)
         line.append(":\"")
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        Hex.append(unsafe mark.key.span.bytes, to: &line)
+        Hex.append(mark.key.rawBytes, to: &line)
         line.append("\"")
     }
     line.append("}")
@@ -474,8 +469,7 @@ private func appendValue(
     if let masks, masks.mayHide(value, at: column) {
         switch masks.shown(RowValue(value), at: column) {
         case .masked(let tag): return line.append(quoted: MaskMark.text(tag))
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        case .text(let bytes): return appendText(unsafe bytes.span.bytes, to: &line)
+        case .text(let bytes): return appendText(bytes.rawBytes, to: &line)
         case .null, .unchanged, .binary: break
         }
     }

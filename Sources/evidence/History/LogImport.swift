@@ -191,14 +191,13 @@ public final class LogImport {
             throw Refused("expected hexadecimal digits")
         }
         let (place, changes): (EntryPlace, UInt32) = (try fields.place(), try fields.number("changes"))
-        // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
         if kind == .transaction {
-            try follow(unsafe bytes.span.bytes, changes: changes, place)
+            try follow(bytes.rawBytes, changes: changes, place)
             try open().giveUpKeys()
         }
         let keys: [UInt64]? =
             switch kind {
-            case .ledger: unsafe LedgerCodec.keys(of: bytes.span.bytes)
+            case .ledger: LedgerCodec.keys(of: bytes.rawBytes)
             case .catalogRecord, .catalogMark: [RowKey.catalog]
             case .operatorMark: [RowKey.marks]
             case .keptRows: unsafe KeptRowsCodec.keys(of: bytes.span.bytes)
@@ -238,8 +237,7 @@ public final class LogImport {
             guard let relation = relations[fingerprint] else { continue }
             try writer.append(
                 kind: .relation, continued: writer.isInsideTransaction, lsn: writer.appendedLSN, time: part.place.time,
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                payload: unsafe relation.encoded.span.bytes)
+                payload: relation.encoded.rawBytes)
             written.insert(fingerprint)
         }
     }

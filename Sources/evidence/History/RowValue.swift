@@ -40,8 +40,7 @@ public enum RowValue: Sendable, Hashable {
         case .masked(let tag): return "\"\(MaskMark.short(tag))\""
         case .text(let bytes):
             var writer = ByteWriter(capacity: bytes.count + 16)
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            rendering.append(unsafe bytes.span.bytes, to: &writer)
+            rendering.append(bytes.rawBytes, to: &writer)
             return writer.bytes.text
         case .binary(let bytes):
             var writer = ByteWriter(capacity: bytes.count * 2 + 2)
@@ -85,8 +84,7 @@ public final class RecordedRelation: Sendable {
         var hash = RowKey.row(table: tableKey)
         for column in keyColumns {
             guard column < row.count, case .text(let bytes) = row[column] else { return nil }
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            hash.combine(unsafe bytes.span.bytes)
+            hash.combine(bytes.rawBytes)
         }
         return hash.value
     }

@@ -207,8 +207,7 @@ private struct KeptParts: ~Copyable {
         _ reader: inout KeptRowsReader, _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>
     ) throws -> KeptPart? {
         while let (note, place) = try reader.next() {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let relation = try RecordedRelation(stored: unsafe note.schema.span.bytes)
+            let relation = try RecordedRelation(stored: note.schema.rawBytes)
             let identity = families.identity(of: relation, in: place.epoch)
             guard wanted.contains(identity) else { continue }
             return KeptPart(

@@ -1,3 +1,4 @@
+import Bytes
 import Change
 import EventLog
 
@@ -21,8 +22,7 @@ struct TableFamilies {
     init(_ log: HistoryLog, withKept: Bool = false) throws {
         let breaks = Set(
             try EventLogReader.gaps(in: log.directory).filter { gap in
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                let known = try? GapCodec.decode(unsafe gap.payload.span.bytes)
+                let known = try? GapCodec.decode(gap.payload.rawBytes)
                 return known?.reason.mayChangeDatabase ?? true
             }.map(\.epoch))
         var eras: [UInt64: Int] = [:]
@@ -44,8 +44,7 @@ struct TableFamilies {
         }
         if withKept {
             try KeptRowsReader.visitSchemas(log) { schema, epoch in
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                guard let relation = try? RecordedRelation(stored: unsafe schema.span.bytes) else { return }
+                guard let relation = try? RecordedRelation(stored: schema.rawBytes) else { return }
                 let era = eras[epoch] ?? 0
                 guard seen.insert([UInt64(era), relation.fingerprint]).inserted else { return }
                 found.append((relation, Identity(era: era, oid: relation.relation.oid)))

@@ -130,8 +130,7 @@ struct TableRows {
         guard emptied != gaps else { return }
         for (order, row) in part.note.rows.enumerated() {
             if row.isForgotten {
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                if let mark = ForgottenMark(Tuple(unsafe row.image.span.bytes)) { forgotten.insert(mark) }
+                if let mark = ForgottenMark(Tuple(row.image.rawBytes)) { forgotten.insert(mark) }
                 continue
             }
             let values = try RowValue.row(row.image)

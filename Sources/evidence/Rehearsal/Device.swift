@@ -243,8 +243,7 @@ final class Device: @unchecked Sendable {
         unread.removeFirst(offset)
         for payload in answers where !hasEnded {
             var frame = ByteWriter(capacity: 160)
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            unsafe ClientFrameEncoder.appendPong(payload.span.bytes, mask: Self.mask, to: &frame)
+            ClientFrameEncoder.appendPong(payload.rawBytes, mask: Self.mask, to: &frame)
             try send(frame.copied())
         }
     }

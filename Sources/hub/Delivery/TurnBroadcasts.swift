@@ -30,8 +30,7 @@ public final class TurnBroadcasts: Sendable {
     /// Calls `body` with one of the broadcasts.
     public func read(_ entry: Entry, _ body: (_ topic: RawSpan, _ broadcast: borrowing Broadcast) -> Void) {
         let bytes = bytes
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let all = unsafe bytes.span.bytes
+        let all = bytes.rawBytes
         var at = entry.start
         let topic = all.extracting(at..<at + entry.topicBytes)
         at += entry.topicBytes

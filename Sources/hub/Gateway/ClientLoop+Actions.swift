@@ -42,8 +42,7 @@ extension ClientLoop {
                     address.joinRef, to: &writer)
             }
         case .resume(let frame):
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            handle(unsafe frame.bytes.span.bytes, isBinary: frame.isBinary, session)
+            handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
         case .tooManyWaiting: say(.policyViolation, "too many messages before a channel was joined", to: session)
         case .startJoin, .startRefresh, .push: preconditionFailure("only a frame at hand starts this")
         }
@@ -71,48 +70,41 @@ extension ClientLoop {
 /// Encoder calls for addresses and texts that are arrays.
 extension MessageEncoder {
     func appendHeartbeatReply(ref: [UInt8], to writer: inout ByteWriter) {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        appendHeartbeatReply(ref: unsafe ref.span.bytes, to: &writer)
+        appendHeartbeatReply(ref: ref.rawBytes, to: &writer)
     }
 
     func appendReply(_ status: ReplyStatus, _ address: ChannelAddress, to writer: inout ByteWriter) {
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendReply(
-            status, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
-            ref: unsafe address.ref.span.bytes, to: &writer)
+            status, topic: address.topic.rawBytes, joinRef: address.joinRef.rawBytes,
+            ref: address.ref.rawBytes, to: &writer)
     }
 
     func appendErrorReply(_ reason: String, _ address: ChannelAddress, to writer: inout ByteWriter) {
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendErrorReply(
-            reason: reason, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
-            ref: unsafe address.ref.span.bytes, to: &writer)
+            reason: reason, topic: address.topic.rawBytes, joinRef: address.joinRef.rawBytes,
+            ref: address.ref.rawBytes, to: &writer)
     }
 
     func appendJoinReply(
         _ bindings: [ChangeBinding], _ standing: LogStanding?, _ address: ChannelAddress, to writer: inout ByteWriter
     ) {
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendJoinReply(
-            bindings, standing, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
-            ref: unsafe address.ref.span.bytes, to: &writer)
+            bindings, standing, topic: address.topic.rawBytes, joinRef: address.joinRef.rawBytes,
+            ref: address.ref.rawBytes, to: &writer)
     }
 
     func appendClose(_ address: ChannelAddress, to writer: inout ByteWriter) {
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendClose(
-            topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes, to: &writer)
+            topic: address.topic.rawBytes, joinRef: address.joinRef.rawBytes, to: &writer)
     }
 
     func appendDisconnectRequest(topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter) {
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
-        appendDisconnectRequest(topic: unsafe topic.span.bytes, joinRef: unsafe joinRef.span.bytes, to: &writer)
+        appendDisconnectRequest(topic: topic.rawBytes, joinRef: joinRef.rawBytes, to: &writer)
     }
 
     func appendChannelError(_ address: ChannelAddress, to writer: inout ByteWriter) {
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendChannelError(
-            topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes, to: &writer)
+            topic: address.topic.rawBytes, joinRef: address.joinRef.rawBytes, to: &writer)
     }
 
     func appendSystem(
@@ -120,12 +112,11 @@ extension MessageEncoder {
         rows: Int? = nil, topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter
     ) {
         let message = Array(message.utf8)
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
-        let bytes = unsafe topic.span.bytes
+        let bytes = topic.rawBytes
         appendSystem(
-            status, name, message: unsafe message.span.bytes, code: code, position: position, rows: rows,
+            status, name, message: message.rawBytes, code: code, position: position, rows: rows,
             channel: bytes.extracting(droppingFirst: 9),
-            topic: bytes, joinRef: unsafe joinRef.span.bytes, to: &writer)
+            topic: bytes, joinRef: joinRef.rawBytes, to: &writer)
     }
 }
 

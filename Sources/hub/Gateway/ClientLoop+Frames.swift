@@ -104,8 +104,7 @@ extension ClientLoop {
     func read(_ frame: WaitingFrame, _ session: Session, _ body: (borrowing ClientMessage) -> Void) {
         var decoder = MessageDecoder(
             maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let bytes = unsafe frame.bytes.span.bytes
+        let bytes = frame.bytes.rawBytes
         do throws(MessageError) {
             if frame.isBinary {
                 body(try decoder.decodeBinary(bytes, session.version))
@@ -143,8 +142,7 @@ extension ClientLoop {
         session.machine?.handle(
             ChannelFrame(
                 request, topic: message.topic, joinRef: message.joinRef, ref: message.ref,
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                token: unsafe text.span.bytes, whole: whole, isBinary: isBinary), into: &actions)
+                token: text.rawBytes, whole: whole, isBinary: isBinary), into: &actions)
         for action in actions {
             switch action {
             case .startJoin(let id): session.project?.startJoin(id, message.payload, session)

@@ -68,8 +68,7 @@ extension ClientLoop {
     ) {
         let request = incoming.request
         let bytes = incoming.body
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let body = unsafe bytes.span.bytes
+        let body = bytes.rawBytes
         let kind = SingleBroadcast(contentType: request.header("content-type"), body: body)
         switch kind {
         case .unsupportedMediaType: return answer(session, HTTPResponse(.unsupportedMediaType))
@@ -98,9 +97,8 @@ extension ClientLoop {
         // The reference treats a body of another media type as an empty object.
         let body = MediaType.isJSON(incoming.request.header("content-type")) ? incoming.body : Array("{}".utf8)
         do throws(BatchError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             let batch = try BroadcastBatch(
-                unsafe body.span.bytes, maximumMessages: Limits.maximumPostedMessages,
+                body.rawBytes, maximumMessages: Limits.maximumPostedMessages,
                 maximumPayloadBytes: limits.maximumPayloadBytes)
             post.messages = batch.messages.map {
                 Post.Message(

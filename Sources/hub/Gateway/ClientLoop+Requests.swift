@@ -59,8 +59,7 @@ extension ClientLoop {
         session.stage = .body
         guard request.expectsContinue else { return }
         let goAhead = HTTPResponse.continue
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        loop.send(unsafe goAhead.span.bytes, to: session.connection)
+        loop.send(goAhead.rawBytes, to: session.connection)
     }
 
     func receiveBody(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
@@ -410,8 +409,7 @@ extension ClientLoop {
                 session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
                 metrics.sessions.add(1)
             }
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            loop.send(unsafe response.span.bytes, to: session.connection)
+            loop.send(response.rawBytes, to: session.connection)
         }
     }
 }

@@ -22,8 +22,7 @@ extension ProjectLoop {
         guard let address = session.machine?.address(of: id) else { return }
         let began = LargeInput.isLarge(payload.byteCount) ? loop.time.monotonicNanoseconds() : nil
         defer { if let began { clients.largeInput.note(join: loop.time.monotonicNanoseconds() - began) } }
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
+        let subTopic = address.topic.rawBytes.extracting(droppingFirst: 9)
         var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
         join.inherit(session.options)
         for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
@@ -135,9 +134,8 @@ extension ProjectLoop {
             metrics.feeds.add(1)
         } else {
             let topic = channel.topic
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             channel.conversation.topic = topics.join(
-                unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
+                topic.rawBytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
             metrics.channels.add(1)
         }
         // While a private channel exists, a change of its rules matters.
@@ -224,8 +222,7 @@ extension ProjectLoop {
         let session = channel.session
         let token = channel.joinToken
         channel.joinToken = []
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        session.machine?.joinSucceeded(channel.id, token: unsafe token.span.bytes, into: &actions)
+        session.machine?.joinSucceeded(channel.id, token: token.rawBytes, into: &actions)
         clients.perform(actions, for: session)
     }
 
@@ -370,8 +367,7 @@ extension ProjectLoop {
     /// Verifies a token. A refusal is counted and logged.
     func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
         do throws(TokenError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let claims = unsafe try tokens.verify(token.span.bytes, at: now)
+            let claims = try tokens.verify(token.rawBytes, at: now)
             try checkRole(of: claims)
             return claims
         } catch {
@@ -419,8 +415,7 @@ extension ProjectLoop {
             guard session.machine?.refreshSucceeded(id, number: number) == true,
                 let place = session.channel(id), let channel = channels[place]
             else { return }
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            if channel.claims.areFrom(unsafe token.span.bytes) { return }
+            if channel.claims.areFrom(token.rawBytes) { return }
             if channel.conversation.isPrivate {
                 askReadRights(channel, .refresh(claims))
             } else {

@@ -183,8 +183,7 @@ extension Session {
     fileprivate func joinOnly(_ topic: [UInt8]) -> ChannelID? {
         var actions: [ChannelAction] = []
         let none: [UInt8] = []
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
-        let (name, empty) = unsafe (topic.span.bytes, none.span.bytes)
+        let (name, empty) = (topic.rawBytes, none.rawBytes)
         machine?.handle(ChannelFrame(.join, topic: name, joinRef: empty, ref: empty, whole: empty), into: &actions)
         if case .startJoin(let id)? = actions.first { return id }
         return nil

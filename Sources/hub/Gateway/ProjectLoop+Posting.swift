@@ -49,11 +49,10 @@ extension ProjectLoop {
 
     private func say(_ message: Post.Message, of post: Post) {
         let payloads = post.payloads
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
-        let payload = unsafe payloads.span.bytes.extracting(message.payload)
-        let broadcast = unsafe Broadcast(
-            message.form, event: message.event.span.bytes, payload: payload, id: message.id.span.bytes)
-        say(broadcast, unsafe message.topic.span.bytes, isPrivate: message.isPrivate, except: nil)
+        let payload = payloads.rawBytes.extracting(message.payload)
+        let broadcast = Broadcast(
+            message.form, event: message.event.rawBytes, payload: payload, id: message.id.rawBytes)
+        say(broadcast, message.topic.rawBytes, isPrivate: message.isPrivate, except: nil)
     }
 }
 

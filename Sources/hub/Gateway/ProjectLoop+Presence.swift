@@ -82,9 +82,8 @@ extension ProjectLoop {
         if details.presenceKey.isEmpty { details.presenceKey = Array(UUIDText.random().utf8) }
         let ref = presenceRefs.next(at: UInt64(loop.time.unixMicroseconds() / 1000))
         do throws(PresenceRefusal) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             let change = try presenceBook.track(
-                tracker, in: topics.name(of: topic), key: unsafe details.presenceKey.span.bytes, payload: payload,
+                tracker, in: topics.name(of: topic), key: details.presenceKey.rawBytes, payload: payload,
                 ref: ref)
             if let change { note(change) }
             giveRoomBack(details.presenceBytes - bytes, details, channel.session)
@@ -191,9 +190,8 @@ extension ProjectLoop {
         presenceBook.appendState(of: topics.name(of: topic), to: &state)
         let (name, joinRef) = (channel.topic, channel.joinRef)
         clients.send(channel.session) { encoder, writer in
-            // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
             encoder.appendPresenceState(
-                state.bytes, topic: unsafe name.span.bytes, joinRef: unsafe joinRef.span.bytes,
+                state.bytes, topic: name.rawBytes, joinRef: joinRef.rawBytes,
                 to: &writer)
         }
     }

@@ -68,11 +68,10 @@ extension ProjectLoop {
             case .json(let bytes): (.json, bytes)
             case .binary(let bytes): (.binary, bytes)
             }
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
-        let broadcast = unsafe Broadcast(
-            form, event: event.span.bytes, payload: payload.span.bytes, id: id.span.bytes, isReplayed: isReplayed)
-        let isSent = unsafe desk.deliver(
-            broadcast, to: hearer, of: topic.span.bytes, joinRef: joinRef.span.bytes, on: loop)
+        let broadcast = Broadcast(
+            form, event: event.rawBytes, payload: payload.rawBytes, id: id.rawBytes, isReplayed: isReplayed)
+        let isSent = desk.deliver(
+            broadcast, to: hearer, of: topic.rawBytes, joinRef: joinRef.rawBytes, on: loop)
         guard isSent else { return }
         metrics.broadcastDeliveries.add()
         if let offset = message.offset { recordSent(message: offset, to: CollectionOfOne(hearer.channel)) }

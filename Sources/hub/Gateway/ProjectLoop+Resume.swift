@@ -430,8 +430,7 @@ extension ClientLoop {
     func ping(_ text: String, _ session: Session) {
         let payload = Array(text.utf8)
         writer.removeAll()
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        FrameEncoder.appendPing(unsafe payload.span.bytes, to: &writer)
+        FrameEncoder.appendPing(payload.rawBytes, to: &writer)
         Self.send(writer, to: session, on: loop)
     }
 

@@ -256,8 +256,7 @@ extension ProjectLoop {
     private func handleAgain(_ pending: PendingWrites) {
         let session = pending.channel.session
         for frame in pending.frames {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            clients.handle(unsafe frame.bytes.span.bytes, isBinary: frame.isBinary, session)
+            clients.handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
         }
     }
 

@@ -119,9 +119,8 @@ extension ProjectLoop {
     private func envelope(_ part: SnapshotPart, _ channel: Channel) -> ChangeEnvelope {
         if let feed = channel.session.feed { return ChangeEnvelope(feed.form).record() }
         let (version, topic) = (channel.session.version, channel.topic)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
-        if channel.isLegacy { return ChangeEnvelope(version, topic: unsafe topic.span.bytes, legacy: .insert) }
-        return ChangeEnvelope(version, topic: unsafe topic.span.bytes, ids: [channel.bindings[part.binding].id])
+        if channel.isLegacy { return ChangeEnvelope(version, topic: topic.rawBytes, legacy: .insert) }
+        return ChangeEnvelope(version, topic: topic.rawBytes, ids: [channel.bindings[part.binding].id])
     }
 
     // MARK: Telling

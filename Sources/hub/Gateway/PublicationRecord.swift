@@ -42,8 +42,7 @@ public final class PublicationRecord: Sendable {
     private static func read(_ directory: any StorageDirectory) throws -> Republications? {
         guard try directory.names().contains(fileName) else { return nil }
         let bytes = try directory.open(fileName, for: .reading).contents(atMost: maximumBytes)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        return try Republications(encoded: unsafe bytes.span.bytes)
+        return try Republications(encoded: bytes.rawBytes)
     }
 
     // MARK: What is known
@@ -104,8 +103,7 @@ public final class PublicationRecord: Sendable {
         do throws(SystemError) {
             let bytes = changed.encoded()
             let file = try directory.open(Self.newName, for: .creating)
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try file.write(unsafe bytes.span.bytes, at: 0)
+            try file.write(bytes.rawBytes, at: 0)
             try file.sync()
             try directory.rename(Self.newName, to: Self.fileName)
             try directory.sync()

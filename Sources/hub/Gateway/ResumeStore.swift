@@ -40,8 +40,7 @@ public final class ResumeStore: Sendable {
         var book = ResumeRegistry(maximum: maximum, loops: loops)
         var kept: ResumeRegistry.Secret?
         if let directory, let bytes = try Self.read(directory) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
-            let span = unsafe bytes.span.bytes
+            let span = bytes.rawBytes
             kept = ResumeRegistry.secret(in: span)
             if kept != nil {
                 let now = clock.seconds(at: time.monotonicNanoseconds())
@@ -76,8 +75,7 @@ public final class ResumeStore: Sendable {
 
     private static func write(_ changes: [(bytes: [UInt8], at: UInt64)], to file: any StorageFile) throws(SystemError) {
         for (bytes, place) in changes {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try file.write(unsafe bytes.span.bytes, at: place)
+            try file.write(bytes.rawBytes, at: place)
         }
     }
 
@@ -103,8 +101,7 @@ public final class ResumeStore: Sendable {
         var high = KeyHash(seed: secret.first)
         var low = KeyHash(seed: secret.second)
         for word in words {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
-            let bytes = unsafe word.span.bytes
+            let bytes = word.rawBytes
             high.combine(bytes)
             low.combine(bytes)
         }

@@ -52,8 +52,7 @@ enum BackfillBody {
 
     /// Returns the name of the rows' table.
     static func table(of rows: KeptRows) -> String {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        (try? RelationCodec.decode(unsafe rows.schema.span.bytes))?.description ?? ""
+        (try? RelationCodec.decode(rows.schema.rawBytes))?.description ?? ""
     }
 
     private static func relation(_ table: JSONObject?) throws(OperatorSignal.Refusal) -> Relation {

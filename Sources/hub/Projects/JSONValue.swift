@@ -61,8 +61,7 @@ struct JSONObject: Sendable, Equatable {
 extension JSONValue {
     /// Returns the single value that the bytes contain.
     static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-        var scanner = unsafe JSONScanner(bytes.span.bytes, maximumDepth: maximumDepth)
+        var scanner = JSONScanner(bytes.rawBytes, maximumDepth: maximumDepth)
         let value = try JSONValue(try scanner.next(), of: &scanner)
         _ = try scanner.next()
         return value

@@ -98,9 +98,8 @@ struct ProjectField {
 extension JWKSet {
     /// Parses a key set within the hub's limits.
     static func parse(limited bytes: [UInt8]) throws(JWKSetError) -> JWKSet {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        unsafe try parse(
-            bytes.span.bytes, maximumBytes: Limits.maximumKeySetBytes, maximumKeys: Limits.maximumKeysInSet)
+        try parse(
+            bytes.rawBytes, maximumBytes: Limits.maximumKeySetBytes, maximumKeys: Limits.maximumKeysInSet)
     }
 }
 

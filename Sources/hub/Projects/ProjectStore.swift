@@ -280,8 +280,7 @@ extension StorageDirectory {
     /// Replaces the file as a whole: a crash leaves the old file or the new one.
     fileprivate func replace(_ name: String, with bytes: [UInt8], through unfinished: String) throws(SystemError) {
         let file = try open(unfinished, for: .creating)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try file.write(unsafe bytes.span.bytes, at: 0)
+        try file.write(bytes.rawBytes, at: 0)
         try file.sync()
         try rename(unfinished, to: name)
         try sync()

@@ -60,8 +60,7 @@ private struct OperatorKey: Sendable {
 
     func admits(_ token: [UInt8], for concern: OperatorGate.Concern, at now: Int64) -> Bool {
         do throws(TokenError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let role = unsafe try verifier.authenticatedRole(token.span.bytes, endingWithin: longest, at: now)
+            let role = try verifier.authenticatedRole(token.rawBytes, endingWithin: longest, at: now)
             guard isOfClients, concern == .everything, let role else { return true }
             return OperatorGate.roles.contains(role)
         } catch {

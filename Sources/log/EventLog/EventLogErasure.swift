@@ -189,8 +189,7 @@ struct ErasurePlan: Sendable, Equatable {
         let bytes = try reading { () throws(SystemError) in
             try directory.open(LogFile.erasure, for: .reading).contents(atMost: UInt64(Int32.max))
         }
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        guard let plan = try? decode(unsafe bytes.span.bytes) else {
+        guard let plan = try? decode(bytes.rawBytes) else {
             throw .damaged(
                 EventLogDamage(
                     path: directory.path + "/" + LogFile.erasure, position: 0,
@@ -291,8 +290,7 @@ struct ErasurePlan: Sendable, Equatable {
         let start = patch.entry + UInt64(EntryHeader.byteCount) + UInt64(patch.at)
         let end = start + UInt64(patch.byteCount)
         guard end <= size else { return }
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try copy.write(unsafe patch.bytes.span.bytes, at: start)
+        try copy.write(patch.bytes.rawBytes, at: start)
         try copy.writeZeros(from: start + UInt64(patch.bytes.count), to: end)
     }
 

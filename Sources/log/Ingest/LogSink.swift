@@ -235,8 +235,7 @@ public final class LogSink: TransactionSink {
             let encoded = schema.encoded
             try writer.append(
                 kind: .relation, continued: writer.isInsideTransaction, lsn: position.rawValue, time: time,
-                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                payload: unsafe encoded.span.bytes)
+                payload: encoded.rawBytes)
             written.insert(schema.fingerprint)
         }
     }

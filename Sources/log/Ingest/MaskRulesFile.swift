@@ -1,3 +1,4 @@
+import Bytes
 import Glibc
 import System
 
@@ -35,8 +36,7 @@ public enum MaskRulesFile {
             .open(path.split(separator: "/").last.map(String.init) ?? path, for: .reading).contents(atMost: mostBytes)
         guard try read(in: directory) != text else { return }
         let file = try directory.open(unfinished, for: .creating)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try file.write(unsafe text.span.bytes, at: 0)
+        try file.write(text.rawBytes, at: 0)
         try file.sync()
         try directory.rename(unfinished, to: name)
         try directory.sync()

@@ -35,8 +35,7 @@ public final class MembershipRecord: Sendable {
         do {
             guard try directory.names().contains(name) else { return .unknown }
             let bytes = try directory.open(name, for: .reading).contents(atMost: maximumBytes)
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            if let notes = MembershipNotes(encoded: unsafe bytes.span.bytes) { return notes }
+            if let notes = MembershipNotes(encoded: bytes.rawBytes) { return notes }
             warn("it is damaged")
         } catch {
             warn("\(error)")

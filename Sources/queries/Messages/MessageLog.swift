@@ -264,8 +264,7 @@ struct MessageLog {
     }
 
     private static func topic(_ query: ReplayQuery) -> UInt64 {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        MessageIndex.topic(unsafe query.topic.span.bytes, isPrivate: query.isPrivate)
+        MessageIndex.topic(query.topic.rawBytes, isPrivate: query.isPrivate)
     }
 
     // MARK: - Reading

@@ -132,14 +132,12 @@ final class MessageTableReader {
 
     private static func time(_ text: String) -> Int64? {
         let bytes = Array(text.utf8)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        return MessageTime.parse(unsafe bytes.span.bytes)
+        return MessageTime.parse(bytes.rawBytes)
     }
 
     private static func binary(_ text: [UInt8]) -> [UInt8]? {
         var bytes = ByteWriter(capacity: text.count / 2)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        guard BinaryText.append(unsafe text.span.bytes, to: &bytes) else { return nil }
+        guard BinaryText.append(text.rawBytes, to: &bytes) else { return nil }
         return bytes.copied()
     }
 }

@@ -140,8 +140,7 @@ struct NodeStore: ~Copyable {
         guard node.access == .settled else { return predicates[node.predicate].isOf(wish) }
         let key = wish.keys[0]
         guard let group = group(of: key, in: wish.table) else { return false }
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        return keys.isKey(of: node.place, group: group, unsafe key.bytes.span.bytes)
+        return keys.isKey(of: node.place, group: group, key.bytes.rawBytes)
     }
 
     private mutating func insert(_ wish: Wish, _ identity: UInt32, _ account: UInt32) -> UInt32 {
@@ -256,8 +255,7 @@ struct NodeStore: ~Copyable {
 
     private mutating func link(_ number: UInt32, _ key: EqualityKey, in table: UInt32) {
         let group = group(of: key, in: table) ?? addGroup(of: key, in: table)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
-        let bytes = unsafe key.bytes.span.bytes
+        let bytes = key.bytes.rawBytes
         let before = keys.count
         nodes[number].place = keys.link(
             number, nodes[number], group: group, hash: groups[group].hash(bytes), bytes)
@@ -355,8 +353,7 @@ struct Wish {
         if access == .settled {
             let key = keys[0]
             hash.combine(UInt64(key.slot) << 8 | UInt64(key.form.rawValue))
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            hash.combine(unsafe key.bytes.span.bytes)
+            hash.combine(key.bytes.rawBytes)
         } else {
             predicate.combine(into: &hash)
         }

@@ -1,3 +1,5 @@
+import Bytes
+
 /// Keys or range by which an index finds a predicate.
 struct Reach {
     var access: Access
@@ -63,8 +65,7 @@ struct Reach {
     private static func range(
         _ slot: Int, _ comparator: Comparator, _ constant: [UInt8], isBelow: Bool
     ) -> ValueRange? {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        guard let form = comparator.orderForm, let bound = form.number(unsafe constant.span.bytes) else { return nil }
+        guard let form = comparator.orderForm, let bound = form.number(constant.rawBytes) else { return nil }
         return isBelow
             ? ValueRange(slot: slot, form: form, high: bound) : ValueRange(slot: slot, form: form, low: bound)
     }

@@ -73,8 +73,7 @@ public struct MessageEncoder: Sendable {
         reason: String, topic: RawSpan, joinRef: RawSpan, ref: RawSpan, to writer: inout ByteWriter
     ) {
         let bytes = Array(reason.utf8)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        appendErrorReply(reason: unsafe bytes.span.bytes, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
+        appendErrorReply(reason: bytes.rawBytes, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
     }
 
     /// Appends the reply for a channel that is not joined, or for a topic that cannot be joined.

@@ -91,8 +91,7 @@ struct PresenceWatch {
     private mutating func change(_ kind: Kind, _ bytes: RawSpan) -> View? {
         for place in understood.indices.reversed() where understood[place].bytes.count == bytes.byteCount {
             let known = understood[place].bytes
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let isSame = unsafe known.span.bytes.equals(bytes)
+            let isSame = known.rawBytes.equals(bytes)
             if isSame, understood[place].kind == kind { return understood[place].change }
         }
         do throws(ByteError) {

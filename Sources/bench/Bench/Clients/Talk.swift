@@ -134,8 +134,7 @@ struct Talk {
         writer.append(",\"text\":\"")
         let room = order.bytes - (writer.count - payload) - 2
         if room > 0 {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            writer.append(unsafe filler.span.bytes.extracting(0..<room))
+            writer.append(filler.rawBytes.extracting(0..<room))
         }
         writer.append("\"}")
     }
@@ -182,8 +181,7 @@ struct Talk {
 
     private func isFiller(_ bytes: RawSpan) -> Bool {
         guard bytes.byteCount <= filler.count else { return false }
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        return unsafe filler.span.bytes.extracting(0..<bytes.byteCount).equals(bytes)
+        return filler.rawBytes.extracting(0..<bytes.byteCount).equals(bytes)
     }
 
     /// Returns the message, and the ranges of its topic and its text.

@@ -45,8 +45,7 @@ struct LogAppender: Appender {
     mutating func append(batch: Int) throws {
         for _ in 0..<batch {
             lsn += 1
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let bytes = unsafe payload.span.bytes
+            let bytes = payload.rawBytes
             try writer.append(kind: .transaction, changeCount: 1, lsn: lsn, time: 0, payload: bytes)
         }
         try writer.flush()
@@ -63,8 +62,7 @@ struct SQLiteAppender: Appender {
     }
 
     mutating func append(batch: Int) throws {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try log.append(unsafe payload.span.bytes, count: batch)
+        try log.append(payload.rawBytes, count: batch)
     }
 }
 
@@ -80,8 +78,7 @@ struct DiskAppender: Appender {
         bytes = [UInt8](repeating: 7, count: batch * (payloadBytes + EntryHeader.byteCount))
         let zeros = [UInt8](repeating: 0, count: 1 << 20)
         for start in stride(from: 0, to: Self.fileBytes, by: zeros.count) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try file.write(unsafe zeros.span.bytes, at: start)
+            try file.write(zeros.rawBytes, at: start)
         }
         try file.sync()
     }

@@ -44,8 +44,7 @@ struct IndexRunner: ~Copyable {
         var deliveries = Deliveries()
         var change = 0
         for bytes in parts {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
-            var part = try TransactionPart(unsafe bytes.span.bytes)
+            var part = try TransactionPart(bytes.rawBytes)
             try run(&part, &change, &deliveries)
         }
         return deliveries
@@ -81,8 +80,7 @@ extension ChangeRunner {
         var deliveries = Deliveries()
         var change = 0
         for bytes in parts {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
-            var part = try TransactionPart(unsafe bytes.span.bytes)
+            var part = try TransactionPart(bytes.rawBytes)
             while let next = try part.next() {
                 try judge(next, change, &deliveries)
                 change += 1

@@ -68,10 +68,9 @@ struct MatchShape {
         let nothing: [UInt8] = []
         for row in rows {
             let image = image(row.number, score: row.score)
-            // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
             TransactionCodec.append(
-                .insert, relation: fingerprint, oldImage: .none, old: unsafe nothing.span.bytes,
-                new: unsafe image.span.bytes, to: &writer)
+                .insert, relation: fingerprint, oldImage: .none, old: nothing.rawBytes,
+                new: image.rawBytes, to: &writer)
         }
         TransactionCodec.finish(endLSN: .zero, changeCount: UInt32(rows.count), in: &writer)
         return writer.bytes.copied()

@@ -54,8 +54,7 @@ final class PlayedClients: Sendable {
     private static func frame(_ text: String) -> [UInt8] {
         let payload = Array(text.utf8)
         var frame = ByteWriter(capacity: payload.count + 16)
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        ClientFrameEncoder.append(.text, unsafe payload.span.bytes, mask: 0x5a3c_96f1, to: &frame)
+        ClientFrameEncoder.append(.text, payload.rawBytes, mask: 0x5a3c_96f1, to: &frame)
         return frame.copied()
     }
 

@@ -255,8 +255,7 @@ private struct OwnClientLoop: ~Copyable {
         let payload = input.bytes.extracting(frame.payload).copied()
         switch frame.kind {
         case .message:
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            let (note, trouble) = unsafe clients[index].hear(payload.span.bytes, now: now)
+            let (note, trouble) = clients[index].hear(payload.rawBytes, now: now)
             if let note { notebook.add(number, now, note) }
             if let trouble {
                 notebook.add(

@@ -102,8 +102,7 @@ private final class ArchiveWriter {
     }
 
     private func append(_ bytes: [UInt8]) throws(SystemError) {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try file.write(unsafe bytes.span.bytes, at: at)
+        try file.write(bytes.rawBytes, at: at)
         at += UInt64(bytes.count)
     }
 

@@ -6,8 +6,7 @@ public struct BundleManifest: Sendable {
 
     /// Reads the manifest, up to the first part that cannot be read.
     public init(_ json: [UInt8]) {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-        var scanner = JSONScanner(unsafe json.span.bytes)
+        var scanner = JSONScanner(json.rawBytes)
         guard (try? scanner.next()) == .beginObject else { return }
         while (try? scanner.next()) == .name {
             let name = scanner.text

@@ -28,8 +28,7 @@ struct MaskedJSON: ~Copyable {
         var result = ByteWriter(capacity: json.count)
         var copied = 0
         do throws(ByteError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-            var scanner = JSONScanner(unsafe json.span.bytes, maximumDepth: JSONScanner.deepest)
+            var scanner = JSONScanner(json.rawBytes, maximumDepth: JSONScanner.deepest)
             var isHidden = false
             while true {
                 let start = scanner.offset
@@ -85,8 +84,7 @@ struct MaskedJSON: ~Copyable {
 
     /// True if the text begins like JSON that has names in it, or like a JSON string, which may contain such JSON.
     static func mayBe(_ text: [UInt8]) -> Bool {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        mayBe(unsafe text.span.bytes)
+        mayBe(text.rawBytes)
     }
 
     static func mayBe(_ text: RawSpan) -> Bool {

@@ -51,8 +51,7 @@ public final class Masking: Sendable {
     /// Returns a tag of the bytes; equal bytes have equal tags.
     public func tag(_ bytes: [UInt8]) -> UInt64 {
         // Only the user who gave the key has it, so a mark reveals nothing about a value.
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        key.hash(unsafe bytes.span.bytes)
+        key.hash(bytes.rawBytes)
     }
 
     /// Returns the mark that replaces a masked value.

@@ -203,13 +203,11 @@ private final class AnswerOutput {
         let room = Limits.maximumQuestionBytes - beginning.count
         if let spool, bytes.count > room, file == nil, most > Limits.maximumQuestionBytes {
             let (file, held) = (try spool.directory.open(name, for: .creating), beginning)
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try file.write(unsafe held.span.bytes, at: 0)
+            try file.write(held.rawBytes, at: 0)
             self.file = file
         }
         if let file {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try file.write(unsafe bytes.span.bytes, at: UInt64(count))
+            try file.write(bytes.rawBytes, at: UInt64(count))
         }
         beginning += bytes.prefix(room)
         count += bytes.count

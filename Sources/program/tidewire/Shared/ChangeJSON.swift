@@ -57,8 +57,7 @@ extension RecordedChange {
         line.add("content", text)
         if text == nil {
             var hex = ByteWriter()
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            Hex.append(unsafe content.span.bytes, to: &hex)
+            Hex.append(content.rawBytes, to: &hex)
             line.add("content_hex", hex.bytes.text)
         }
     }

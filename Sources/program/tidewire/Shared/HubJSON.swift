@@ -10,8 +10,7 @@ struct HubJSON {
 
     /// Parses an object; nil for other values.
     init?(_ bytes: [UInt8]) {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        guard let read = try? Self.read(unsafe bytes.span.bytes) else { return nil }
+        guard let read = try? Self.read(bytes.rawBytes) else { return nil }
         self = read
     }
 
