@@ -200,11 +200,11 @@ public final class LogImport {
             case .ledger: LedgerCodec.keys(of: bytes.rawBytes)
             case .catalogRecord, .catalogMark: [RowKey.catalog]
             case .operatorMark: [RowKey.marks]
-            case .keptRows: unsafe KeptRowsCodec.keys(of: bytes.span.bytes)
+            case .keptRows: KeptRowsCodec.keys(of: bytes.rawBytes)
             default: []
             }
         if keys == nil { try open().giveUpKeys() }
-        try append(kind, place, changes: changes, payload: unsafe bytes.span.bytes, keys: keys ?? [])
+        try append(kind, place, changes: changes, payload: bytes.rawBytes, keys: keys ?? [])
     }
 
     private func follow(_ payload: RawSpan, changes: UInt32, _ place: EntryPlace) throws(Refused) {
