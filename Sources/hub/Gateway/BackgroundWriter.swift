@@ -22,7 +22,11 @@ final class BackgroundWriter: Sendable {
             write()
         }
         let started = try BackgroundThread(name, writing)
-        thread.withLock { $0 = started }
+        thread.withLock { running in
+            let isFirst = running == nil
+            assert(isFirst, "a writer has one thread")
+            running = started
+        }
     }
 
     /// Tells the thread that there is something to write.

@@ -20,7 +20,10 @@ struct BroadcastFrames: ~Copyable {
         /// Bits of the forms that were written, or found impossible.
         private var known: UInt8 = 0
 
-        func has(_ form: Int) -> Bool { known & (1 << UInt8(form)) != 0 }
+        func has(_ form: Int) -> Bool {
+            assert((0..<TopicListener.forms).contains(form), "each form has a place of its own")
+            return known & (1 << UInt8(form)) != 0
+        }
 
         subscript(form: Int) -> Piece? {
             get {

@@ -150,6 +150,7 @@ final class Channel {
         _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest,
         at now: UInt64
     ) {
+        assert(topic.starts(with: "realtime:".utf8), "a channel's topic has the prefix that subTopic drops")
         self.id = id
         begun = now
         self.session = session

@@ -47,6 +47,8 @@ public struct ChannelCensus: Sendable {
                 census.loopsMissing += 1
                 continue
             }
+            assert(
+                part.entries.count == min(part.count, Limits.maximumCensusEntries), "a loop lists as many as are kept")
             census.count += part.count
             census.entries += part.entries
         }
@@ -131,7 +133,11 @@ public final class CensusSlip: Sendable {
 
     func put(_ entries: [ChannelCensus.Entry], of loop: Int) {
         let kept = ChannelCensus.furthestBehind(entries)
-        parts.withLock { $0[loop] = (entries.count, kept) }
+        parts.withLock { parts in
+            let isFirst = parts[loop] == nil
+            assert(isFirst, "a loop counts its channels once")
+            parts[loop] = (entries.count, kept)
+        }
         pulse.beat()
     }
 

@@ -83,6 +83,7 @@ struct LedgerNumbers {
 
     mutating func next(at microseconds: Int64) -> UInt64 {
         last = max(last + 1, UInt64(max(0, microseconds)))
+        assert(last <= UInt64.max >> LedgerNote.loopBits.nonzeroBitCount, "the moment leaves room for the loop")
         return last << LedgerNote.loopBits.nonzeroBitCount | loop
     }
 }

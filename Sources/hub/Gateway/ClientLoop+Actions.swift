@@ -59,6 +59,8 @@ extension ClientLoop {
         guard case .client = session.stage else { return }
         writer.removeAll()
         write(MessageEncoder(session.version), &writer)
+        let isWritten = !writer.isEmpty
+        assert(isWritten, "a message has bytes")
         frame.removeAll()
         FrameEncoder.append(.text, writer.bytes, to: &frame)
         Self.send(frame, to: session, on: loop)

@@ -126,6 +126,8 @@ extension ClientLoop {
         guard let standing = project.feedStanding(channel) else {
             return refuse(session, .unavailable("The event log has not begun: try again later"))
         }
+        let isFirst = if case .joining = feed.stage { true } else { false }
+        assert(isFirst, "an answer begins once")
         project.metrics.feedEvents[.begun].add()
         session.hasJoined = true
         feed.stage = .telling
@@ -141,6 +143,7 @@ extension ClientLoop {
 
     /// Writes the head of the answer. Returns true if the connection stays open after the answer.
     private func writeHead(_ session: Session, _ form: FeedForm) -> Bool {
+        assert(session.incoming != nil, "a head answers the request at hand")
         let keepAlive = stays(session, form)
         var head = HTTPResponse(.ok, contentType: form.format.contentType, body: [])
         // Proxies must neither cache nor buffer the answer.
@@ -225,6 +228,7 @@ extension ClientLoop {
     }
 
     private func end(_ feed: Feed, _ session: Session, _ ending: FeedEnding) {
+        assert(!feed.isAnswered, "an answer ends once")
         if let reason = ending.reason {
             session.metrics?.feedEvents[.cut].add()
             if feed.isPage {
@@ -277,6 +281,7 @@ extension ClientLoop {
 
     /// Returns a new session for the connection, as it was when the request came. The old session is released.
     private func release(_ session: Session) -> Session {
+        assert(sessions[Int(session.connection.seat)] === session, "a session is replaced in its own seat")
         forget(session)
         let next = Session(session.connection, from: session.peer)
         next.incoming = session.incoming
@@ -291,6 +296,7 @@ extension ClientLoop {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = nil
         leaveAll(session)
+        assert(session.channels.isEmpty && session.filterParts == 0, "a request that ended leaves no channel behind")
         session.machine = nil
         session.project?.project.hasEnded(session)
     }

@@ -13,9 +13,11 @@ extension ClientLoop {
         let heldBefore = frames.unfinishedBytes
         var hasFinished = false
         var at = 0
+        let shownBytes = bytes.byteCount
         reading: while true {
             let step = frames.next(in: &bytes, from: at, inflater: inflater)
             at += step.consumed
+            assert(at <= shownBytes, "a frame lies within the bytes that were shown")
             switch step.event {
             case .needMore(let total):
                 if total > 0 { loop.awaitBytes(total, for: session.connection) }

@@ -122,6 +122,8 @@ extension ClientLoop {
     /// Sends the messages. Public messages need no permission. For private ones the hub asks for the rights first, once
     /// per topic.
     private func send(_ post: Post, _ session: Session) {
+        assert(
+            post.messages.allSatisfy { $0.payload.upperBound <= post.payloads.count }, "a payload lies in its own post")
         if post.topicsToAsk.isEmpty {
             answer(session, post.project.finish(post))
         } else {

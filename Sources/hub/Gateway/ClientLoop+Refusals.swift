@@ -48,6 +48,7 @@ extension ClientLoop {
     }
 
     func refusalIsDue(_ place: UInt32) {
+        assert(refusals.contains(place), "a refusal waits until its timer ends")
         if let refusal = refusals.remove(place) { tell(refusal) }
     }
 
@@ -60,6 +61,7 @@ extension ClientLoop {
             perform(actions, for: session)
         case .surplus(let connection, let address, let reason):
             guard let session = session(connection) else { return }
+            assert(session.surplusJoins > 0, "a refusal is sent once for each surplus join")
             session.surplusJoins -= 1
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         }

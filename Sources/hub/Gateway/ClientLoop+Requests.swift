@@ -14,9 +14,11 @@ import WebSocket
 extension ClientLoop {
     func receiveRequest(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard case .request(let scanned) = session.stage else { return bytes.byteCount }
+        assert(session.incoming == nil, "a session serves one request at a time")
         switch HTTPRequestParser.parse(bytes.bytes, scanned: scanned, limits: shared.settings.requestLimits) {
-        case .needMore(let scanned):
-            session.stage = .request(scanned: scanned)
+        case .needMore(let searched):
+            assert(searched >= scanned, "a search for the head goes on where it stopped")
+            session.stage = .request(scanned: searched)
             return 0
         case .refuse(let refusal):
             metrics.refusals[.badRequest].add()
@@ -113,6 +115,7 @@ extension ClientLoop {
     }
 
     func answer(_ session: Session, _ response: HTTPResponse, keepAlive: Bool, toHead: Bool = false) {
+        assert(session.stage.takesAnswer, "an answer goes to a request that waits for one")
         var response = response
         if response.status == .serviceUnavailable, !response.headers.contains(where: { $0.name == "retry-after" }) {
             response.headers.append(.retryAfter)
@@ -368,6 +371,7 @@ extension ClientLoop {
             project.project.refused(.tooManyJoins, at: loop.now)
             return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
         }
+        assert(session.project == nil, "a session belongs to one project")
         session.version = version
         session.options = ExtensionOptions(parameters: request.queryItems.lazy.map { ($0.name, $0.value) })
         session.clientID = request.query("client_id").flatMap { $0.utf8.count <= Limits.clientIDBytes ? $0 : nil }
@@ -405,6 +409,8 @@ extension ClientLoop {
                 guard let limits = session.project?.limits.channelLimits else {
                     preconditionFailure("a client without a project")
                 }
+                let isFirst = session.machine == nil
+                assert(isFirst, "a connection becomes a WebSocket once")
                 if let project = session.project?.project { loop.bill(session.connection, to: project.budgets.input) }
                 session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
                 metrics.sessions.add(1)

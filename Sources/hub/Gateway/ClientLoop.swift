@@ -92,6 +92,7 @@ final class ClientLoop: SocketApplication {
     func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool) {
         let seat = Int(connection.seat)
         while sessions.count <= seat { sessions.append(nil) }
+        assert(sessions[seat] == nil, "a seat is given again when its client has gone")
         let session = Session(connection, from: peer)
         sessions[seat] = session
         session.timer = loop.after(
@@ -144,6 +145,8 @@ final class ClientLoop: SocketApplication {
         if session.feed != nil { return forget(session) }
         metrics.sessions.add(-1)
         leaveAll(session)
+        assert(session.channels.isEmpty, "a session that has gone has no channels")
+        assert(session.filterParts == 0 && session.presenceBytes == 0, "a session that has gone holds no room")
         session.machine = nil
         session.project?.project.hasEnded(session)
     }
@@ -209,6 +212,7 @@ final class ClientLoop: SocketApplication {
 
     /// Sends the close frame in `writer`. From here on nothing is matched or kept for the client.
     func sayFarewell(to session: Session) {
+        assert(session.stage.isWebSocket, "a close frame is the last one of a WebSocket")
         session.stage = .ending
         Self.send(writer, to: session, on: loop)
         loop.close(session.connection, afterFlushing: Limits.farewellLimit)
@@ -350,7 +354,11 @@ struct ChannelPlace: Equatable {
 
     static let channelBits: UInt32 = 22
 
-    var number: UInt32 { project << Self.channelBits | channel }
+    var number: UInt32 {
+        assert(channel < 1 << Self.channelBits, "a channel's place leaves room for its project")
+        assert(project < 1 << (UInt32.bitWidth - Int(Self.channelBits)), "a project's number has room beside a place")
+        return project << Self.channelBits | channel
+    }
 
     init(project: UInt32, channel: UInt32 = 0) {
         self.project = project

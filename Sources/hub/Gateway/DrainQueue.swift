@@ -31,6 +31,7 @@ struct DrainQueue {
     }
 
     mutating func takeDue(_ now: UInt64) -> [ConnectionID] {
+        assert(waiting.count <= total, "no client is sent away twice")
         let elapsed = now > began ? now - began : 0
         guard elapsed < span else {
             defer { waiting = [] }

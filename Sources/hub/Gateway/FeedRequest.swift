@@ -33,6 +33,7 @@ extension FeedRequest {
         after = reader.after
         isLive = reader.isLive ?? (format == .events)
         limit = try reader.limit(of: format)
+        assert(format != .page || limit != nil, "a page has an end")
     }
 
     /// Parser of the parameters, in their order. Parameters after a `table` apply to that table. Parameters before the

@@ -22,6 +22,8 @@ extension Follower {
     /// Binds the channel. Returns true if its bindings are in place or have failed for good, false if the catalog has
     /// to be asked first.
     func bind(_ place: UInt32, _ channel: Channel) -> Bool {
+        assert(channel.follower === self && channel.place == place, "a channel is bound where it follows the log")
+        assert(channel.heldBy.isEmpty, "a channel that waits for a commit is not bound")
         // Answers to earlier questions are ignored, because they may be about another role.
         channel.ticket = 0
         if channel.isResting {
@@ -179,7 +181,9 @@ extension Follower {
     private func apply(
         _ outcomes: [BindingOutcome], _ policies: [ObjectIdentifier: ActivePolicy], to channel: Channel
     ) {
-        for (request, outcome) in zip(channel.requests(), outcomes) {
+        let requests = channel.requests()
+        assert(requests.count == outcomes.count, "each binding has its outcome")
+        for (request, outcome) in zip(requests, outcomes) {
             switch outcome {
             case .tables(let tables):
                 if let refusal = refusal(of: tables, request.request) {
@@ -222,6 +226,8 @@ extension Follower {
     private func add(
         _ binding: TableBinding, _ policy: ActivePolicy?, _ index: Int, _ channel: Channel
     ) -> Placement {
+        assert(policy?.isRetired != true, "no binding begins under a policy that was replaced")
+        assert(policy.map { $0.predicate != nil } ?? true, "a policy's memberships are known before it binds")
         policy?.add(channel.place)
         project.catalog.addBindings(1)
         metrics.subscriptions.add(1)
@@ -277,6 +283,7 @@ extension Follower {
     }
 
     func unbind(_ channel: Channel) {
+        assert(channel.follower === self, "a channel is unbound where it was bound")
         channel.ticket = 0
         rebinding?.finished(channel.place)
         for index in channel.bindings.indices {
@@ -327,6 +334,7 @@ extension Follower {
         // An answer came from a newer catalog than the bindings. All bindings are checked before the log is read on.
         if pipeline.takeReplacement() { rebinding = Rebinding() }
         guard var work = rebinding.take() else { return .done }
+        assert(work.next <= places.upperBound, "no channel that is still to come is passed over")
         var left = Limits.rebindingsPerTurn
         while left > 0, work.next < places.upperBound {
             defer { work.next += 1 }

@@ -64,6 +64,7 @@ extension Follower {
     }
 
     private func held(_ policy: PolicyBinding, _ holder: Holder) -> Held {
+        assert(holders.holders[holder.number] === holder, "a holder belongs to this follower")
         if let known = holder.policies[ObjectIdentifier(policy)] {
             if known.sets.allSatisfy({ stands($0) }) { return .held(known) }
             letGo(of: known, of: holder)
@@ -92,6 +93,7 @@ extension Follower {
             }
         }
         let held = pipeline.hold(policy, residual, of: table, holder, sets)
+        assert(holder.policies[ObjectIdentifier(policy)] == nil, "a policy is let go before another replaces it")
         holder.policies[ObjectIdentifier(policy)] = held
         return held
     }
@@ -162,12 +164,14 @@ extension Follower {
     func release(_ holder: Holder, of channel: Channel) {
         holder.waiters.remove(channel.place)
         guard holders.release(holder) else { return }
+        assert(holder.waiters.isEmpty, "no channel waits for a holder that is gone")
         for held in holder.heldInOrder { letGo(of: held, of: holder) }
     }
 
     /// Removes the policy from its holder. Bindings that still use the policy are judged by it until they are placed
     /// anew.
     private func letGo(of held: ActivePolicy, of holder: Holder) {
+        assert(holder.policies[ObjectIdentifier(held.binding)] === held, "a holder lets its own policies go, once")
         holder.policies[ObjectIdentifier(held.binding)] = nil
         held.isRetired = true
         dropIfUnused(held)

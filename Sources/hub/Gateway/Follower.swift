@@ -34,6 +34,7 @@ final class Follower {
 
     /// - Parameter start: position at which the follower begins; nil for the log's end.
     init(of home: ProjectLoop, number: UInt32, from start: EventLogPosition? = nil) {
+        assert((number == 0) == (start == nil), "only the live follower begins at the log's end")
         self.home = home
         self.number = number
         pipeline = Pipeline(home.project.delivery, home.clients.deflater, from: start) { [mailbox = home.mailbox] in

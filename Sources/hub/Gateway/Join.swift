@@ -84,6 +84,7 @@ struct Join {
     }
 
     private mutating func go(to next: Stage, _ actions: Action...) -> [Action] {
+        assert(stage != .open && stage != .refused, "a join that is over stays so")
         stage = next
         return actions
     }

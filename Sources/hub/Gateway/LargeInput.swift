@@ -73,6 +73,7 @@ struct LargeInput {
             waiting.removeFirst(next)
             next = 0
         }
+        assert(next <= waiting.count && next < 1024, "connections that were read do not stay in the queue")
         admitted = connection
         return connection
     }

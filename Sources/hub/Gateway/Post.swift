@@ -38,7 +38,10 @@ final class Post {
 
     var topicsToAsk: Set<[UInt8]> { Set(messages.lazy.filter(\.isPrivate).map(\.topic)) }
 
-    func asks(_ count: Int) { unanswered = count }
+    func asks(_ count: Int) {
+        assert(count > 0 && unanswered == 0, "a post asks once, about some topic")
+        unanswered = count
+    }
 
     /// Records an answer. Returns true if it was the last one.
     func take(_ answer: ChannelAnswer, of topic: [UInt8]) -> Bool {
@@ -46,6 +49,7 @@ final class Post {
         case .rights(let broadcast, _): if broadcast { allowed.insert(topic) }
         case .failed(let error): failure = error
         }
+        assert(unanswered > 0, "each topic has one answer")
         unanswered -= 1
         return unanswered == 0
     }

@@ -237,13 +237,17 @@ public final class Project: Sendable {
     func hasEnded(_ session: Session) {
         guard session.isCounted else { return }
         session.isCounted = false
-        users.wrappingSubtract(1, ordering: .relaxed)
+        let left = users.wrappingSubtract(1, ordering: .relaxed).newValue
+        assert(left >= 0, "only a user that was counted ends")
     }
 
     // MARK: Leaving
 
     /// Records that a loop has sent the project's clients away and forgotten the project.
-    func hasLeft(loop: Int) { loopsLeft.wrappingAdd(1, ordering: .releasing) }
+    func hasLeft(loop: Int) {
+        let gone = loopsLeft.wrappingAdd(1, ordering: .releasing).newValue
+        assert(gone <= mailboxes.count, "each loop leaves once")
+    }
 
     func waitUntilLeft() {
         while loopsLeft.load(ordering: .acquiring) < mailboxes.count {
@@ -267,7 +271,10 @@ private final class MailedBytes: Sendable {
 
     var isFull: Bool { bytes.load(ordering: .relaxed) > Limits.maximumMailedBytes }
 
-    func subtract(_ count: Int) { bytes.wrappingSubtract(count, ordering: .relaxed) }
+    func subtract(_ count: Int) {
+        let left = bytes.wrappingSubtract(count, ordering: .relaxed).newValue
+        assert(left >= 0, "a loop takes only what was mailed")
+    }
 }
 
 /// Rates of the project's clients, with their limits.

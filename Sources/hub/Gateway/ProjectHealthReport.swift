@@ -74,6 +74,7 @@ public struct ProjectHealthReport: Sendable, Equatable {
     }
 
     private func append(_ others: Others, to writer: inout ByteWriter) {
+        assert(others.names.map { $0.count == others.notReady } ?? true, "each project that is not ready is named")
         writer.append(#","projects":"#)
         writer.append(decimal: UInt64(others.count))
         writer.append(#","projects_not_ready":"#)

@@ -154,6 +154,7 @@ extension ProjectLoop {
             guard let channel = channels[place], let at = channel.conversation.place,
                 channel.isServed(by: origin.follower)
             else { continue }
+            assert(channel.conversation.topic == topic, "a member gets the messages of its own topic")
             if topics[at].isCatchingUp {
                 channel.conversation.detailed().keep(broadcast, at: origin.offset)
                 continue
@@ -188,6 +189,7 @@ extension ProjectLoop {
     /// Followers that catch up do not decide: the message was admitted, and sent to the others, before.
     func heardOfDatabase(_ batch: TurnBroadcasts, from follower: Follower) {
         for entry in batch.entries {
+            assert(entry.offset != nil, "a message of the database has its offset")
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
                 metrics.drops[.tooLarge].add()
                 warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
@@ -243,6 +245,7 @@ extension ProjectLoop {
     func heard(_ batch: TurnBroadcasts) {
         project.hasTaken(batch, on: clients.number)
         for entry in batch.entries {
+            assert(entry.offset == nil, "each loop reads the database's messages by itself")
             batch.read(entry) { topic, broadcast in
                 deliver(broadcast, topic, isPrivate: entry.isPrivate, except: nil)
             }
@@ -263,6 +266,7 @@ extension ProjectLoop {
     func passOn() {
         if let batch = gathering.take() { project.post(batch, from: clients.number) }
         guard !presenceChanges.isEmpty else { return }
+        assert(project.mailboxes.count > 1, "changes are gathered only for other loops")
         project.post(presenceChanges, from: clients.number)
         presenceChanges = []
     }

@@ -102,11 +102,13 @@ extension ProjectLoop {
     private func startPass(from position: EventLogPosition) -> Follower {
         lastFollower = lastFollower &+ 1 & FollowerNumber.mask
         if lastFollower == live.number { lastFollower = 1 }
+        assert(self.follower(lastFollower) == nil, "no two followers have one number")
         let follower = Follower(of: self, number: lastFollower, from: position)
         follower.pipeline.unheardTables = heldTables.unheard
         follower.pipeline.openIfBegun(on: loop)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         behind.append(follower)
+        assert(behind.count <= Limits.maximumCatchUps, "there are no more passes than may be")
         watchStandings()
         metrics.catchUpPasses.add()
         return follower

@@ -126,6 +126,7 @@ extension ProjectLoop {
     /// Starts a join: first the rights, then past messages, then the bindings.
     func begin(_ channel: Channel) {
         let place = channels.add(channel)
+        assert(Int(place) < Limits.maximumChannelsPerLoop, "a timer has room for each place")
         channel.session.set(place, for: channel.id)
         clients.isInUse(channel.session)
         channel.place = place
@@ -216,6 +217,7 @@ extension ProjectLoop {
     }
 
     private func reply(to channel: Channel) {
+        assert(channel.join.stage == .answered, "a join is answered once")
         if let timer = channel.joinTimer { loop.cancel(timer) }
         channel.joinTimer = nil
         var actions: [ChannelAction] = []
@@ -239,6 +241,7 @@ extension ProjectLoop {
     func open(_ id: ChannelID, _ session: Session) {
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         join(.replied, channel)
+        assert(channel.isOpen, "a channel opens after its reply")
         noteJoin(channel)
         expectBack(channel)
         watchExpiry(channel)
@@ -288,6 +291,7 @@ extension ProjectLoop {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
+        assert(channel.id == id && channel.session === session, "a session stops its own channels")
         noteEnd(channel)
         hasEnded(channel, comesBack: comesBack)
         giveUpSnapshot(of: channel)
@@ -300,6 +304,7 @@ extension ProjectLoop {
         if let timer = channel.lackTimer { loop.cancel(timer) }
         if let timer = channel.readyTimer { loop.cancel(timer) }
         letGo(of: channel)
+        assert(channel.listener == nil && channel.holder == nil, "a channel that ended is bound nowhere")
         untrack(channel)
         project.budgets.filters.give(back: channel.filterParts, of: session.filterParts)
         session.filterParts -= channel.filterParts
@@ -315,6 +320,7 @@ extension ProjectLoop {
 
     func channel(_ place: UInt32, _ generation: UInt32) -> Channel? {
         guard let channel = channels[place], TimerToken.cut(channel.id.incarnation) == generation else { return nil }
+        assert(channel.place == place, "a channel lies at its place")
         return channel
     }
 
@@ -351,6 +357,7 @@ extension ProjectLoop {
     ) {
         closeExpired()
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
+        assert(channel.id == id && channel.isOpen, "only an open channel takes messages of its client")
         switch message.event {
         case .heartbeat:
             let reply = channel.address(ref: message.ref)

@@ -11,6 +11,8 @@ extension ProjectLoop {
     /// Begins a feed request. The hub finds the start in the log as for a channel that resumes.
     func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
         guard let claims = session.claims else { preconditionFailure("a feed of nobody") }
+        assert(session.feed == nil, "a session answers one request for changes at a time")
+        assert(!request.bindings.isEmpty, "a request for changes names a table")
         guard project.reserve(for: session) else { throw .tooMany("Too many connected users") }
         guard project.rates.joins.take(at: loop.now) else { throw .tooMany("Too many joins per second") }
         guard channels.count < Limits.maximumChannelsPerLoop else { throw .tooMany("Too many channels") }
@@ -63,6 +65,7 @@ extension ProjectLoop {
     /// Opens the feed's channel after the answer has begun.
     func open(_ feed: Feed, _ channel: Channel) {
         join(.replied, channel)
+        assert(channel.isOpen, "a channel opens after the answer has begun")
         // A page is noted at its end, with its result.
         if !feed.isPage { noteJoin(channel) }
         watchExpiry(channel)
@@ -118,7 +121,10 @@ extension ProjectLoop {
     /// Updates the feed's share after its channel received changes.
     func isFed(_ channel: Channel) {
         guard let feed = channel.session.feed, let listener = channel.listener else { return }
-        if let share = channel.follower?.pipeline.share(listener) { feed.share = share }
+        if let share = channel.follower?.pipeline.share(listener) {
+            assert(share.told >= feed.share.told, "a change that was sent stays sent")
+            feed.share = share
+        }
         if feed.share.isFull || feed.isPage { isDue(channel) }
     }
 
@@ -181,6 +187,8 @@ extension ProjectLoop {
 extension Session {
     /// Joins the topic as the machine's only channel. Returns nil if the machine has no room.
     fileprivate func joinOnly(_ topic: [UInt8]) -> ChannelID? {
+        let isFirst = machine?.channelCount == 0
+        assert(isFirst, "a request for changes has one channel")
         var actions: [ChannelAction] = []
         let none: [UInt8] = []
         let (name, empty) = (topic.rawBytes, none.rawBytes)

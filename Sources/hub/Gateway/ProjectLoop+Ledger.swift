@@ -105,6 +105,7 @@ extension ProjectLoop {
 
     func noteEnd(_ channel: Channel) {
         leaveSeat(of: channel)
+        assert(channel.ledgerSeat == nil, "deliveries are recorded before the end of their channel")
         if let feed = channel.session.feed, feed.isPage { return noteAnswer(to: channel, feed) }
         guard channel.isInLedger else { return }
         if channel.noted == nil { restate(channel) }
@@ -198,6 +199,8 @@ extension ProjectLoop {
 
     func ledgerNumber(of session: Session) -> UInt64 {
         if session.ledgerNumber == 0 { session.ledgerNumber = ledgerNumbers.next(at: loop.time.unixMicroseconds()) }
+        assert(
+            session.ledgerNumber & LedgerNote.loopBits == ledgerNumbers.loop, "a session's number names its own loop")
         return session.ledgerNumber
     }
 

@@ -128,6 +128,7 @@ extension ProjectLoop {
     /// Reports a pending loss at once, and then at most as often as clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
         guard let reason = channel.untoldLoss else { return }
+        assert(channel.join.isAnswered, "a loss is told to a client that knows of its channel")
         channel.untoldLoss = nil
         if let timer = channel.lossTimer { loop.cancel(timer) }
         // The cause may last. A client that joins again at each error would then do so without end, so the report is no

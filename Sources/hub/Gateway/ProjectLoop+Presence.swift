@@ -86,6 +86,8 @@ extension ProjectLoop {
                 tracker, in: topics.name(of: topic), key: details.presenceKey.rawBytes, payload: payload,
                 ref: ref)
             if let change { note(change) }
+            let isTracked = presenceBook.isTracking(tracker)
+            assert(isTracked, "a presence that takes room is tracked")
             giveRoomBack(details.presenceBytes - bytes, details, channel.session)
             answer(channel, reply)
         } catch {
@@ -102,12 +104,16 @@ extension ProjectLoop {
         try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.presenceBytes)
         session.presenceBytes += max(0, bytes - details.presenceBytes)
         details.presenceBytes = max(bytes, details.presenceBytes)
+        assert(session.presenceBytes >= details.presenceBytes, "a session counts the presence of all its channels")
     }
 
     private func giveRoomBack(_ bytes: Int, _ details: ConversationDetails, _ session: Session) {
         project.budgets.presence.give(back: bytes, of: session.presenceBytes)
         session.presenceBytes -= bytes
         details.presenceBytes -= bytes
+        assert(
+            details.presenceBytes >= 0 && details.presenceBytes <= session.presenceBytes,
+            "a channel gives back only what it has")
     }
 
     private func refuse(_ refusal: PresenceRefusal, _ channel: Channel, _ reply: ChannelAddress) {
@@ -199,7 +205,10 @@ extension ProjectLoop {
     /// Applies presence changes from other loops.
     func heard(_ changes: [PresenceChange]) {
         project.hasTaken(changes, on: clients.number)
-        for change in changes { presenceBook.apply(change) }
+        for change in changes {
+            assert(Int(change.tracker.loop) != clients.number, "a loop reports only its own channels to others")
+            presenceBook.apply(change)
+        }
     }
 
     /// Sends presence differences once a turn: one per topic, however many clients came and went.

@@ -34,6 +34,7 @@ extension ProjectLoop {
         guard let channel = replaysWaiting.removeValue(forKey: ticket), channels[channel.place] === channel else {
             return
         }
+        assert(channel.join.stage == .readingPast, "a join waits for its past messages")
         channel.replay = .none
         switch answer {
         case .failed: join(.refused(Self.failed), channel)

@@ -57,6 +57,7 @@ extension ProjectLoop {
         let resumeStore = project.settings.resumeStore
         let past = resumeStore.map { session.ended.take($0.socketKey(of: channel)) } ?? session.ended.ofAnything
         if case .kept(let ended) = past { return goOn(channel, behind: ended) }
+        assert(channel.follower == nil && channel.resumeEntry == nil, "a channel resumes before it is bound, once")
         let key = resumeStore?.key(of: channel)
         channel.resumeEntry = key.map { Channel.ResumeEntry(key: $0) }
         if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
@@ -181,6 +182,7 @@ extension ProjectLoop {
     // MARK: Leaving
 
     func hasEnded(_ channel: Channel, comesBack: Bool) {
+        assert(channels[channel.place] == nil, "a channel departs after it was removed")
         individuallyTracked.remove(channel.place)
         positionsToRewrite.remove(channel.place)
         // The client was not told of the loss yet. The hub reports the loss when the client joins again.

@@ -19,7 +19,10 @@ struct RightsReview {
     /// Number of failed attempts for each place.
     fileprivate var failures: [UInt32: Int] = [:]
 
-    mutating func isAnswered() { asked -= 1 }
+    mutating func isAnswered() {
+        assert(asked > 0, "each question of a review has one answer")
+        asked -= 1
+    }
 }
 
 /// Review of joined channels after the policies of `realtime.messages` changed.

@@ -81,6 +81,7 @@ extension ProjectLoop {
     }
 
     private func mayJoin(_ channel: Channel, _ answer: ChannelAnswer) {
+        assert(channel.join.stage == .askingRights, "rights come first in a join")
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
         switch answer {
         case .failed(let error): join(.refused(error.joinReason(topic: topic)), channel)
@@ -98,6 +99,7 @@ extension ProjectLoop {
 
     /// Applies the rights of a new token. A lost right closes the channel.
     private func mayStay(_ channel: Channel, _ claims: Claims, _ answer: ChannelAnswer) {
+        assert(channel.isOpen, "only an open channel gets another token")
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
         let details = channel.conversation.detailed()
         switch answer {
@@ -139,6 +141,7 @@ extension ProjectLoop {
 
     func setReads(_ channel: Channel, broadcast: Bool, presence: Bool?) {
         let details = channel.conversation.detailed()
+        assert(channel.conversation.isPrivate, "rights are asked for in private channels")
         details.readsBroadcasts = broadcast
         details.readsPresence = presence
         guard let place = channel.conversation.place else { return }
@@ -177,13 +180,16 @@ extension ProjectLoop {
             // The newest token does not apply yet.
             details.saidBefore?.isRenewed = false
             return
-        case .asked(let ticket): details.saidBefore = (ticket, isRenewed: false)
+        case .asked(let ticket):
+            assert(details.saidBefore == nil, "messages of one former token wait at a time")
+            details.saidBefore = (ticket, isRenewed: false)
         case .unknown, .known: break
         }
         details.writes = .held(PendingWrites(channel, ticket: 0))
     }
 
     private func askWriteRights(_ channel: Channel, _ details: ConversationDetails) -> PendingWrites {
+        assert(details.saidBefore == nil, "a new token is asked about when the former one is done")
         let ticket = nextTicket()
         details.writes = .asked(ticket: ticket)
         let pending = PendingWrites(channel, ticket: ticket)
@@ -242,6 +248,7 @@ extension ProjectLoop {
         _ pending: PendingWrites, before details: ConversationDetails, _ rights: (broadcast: Bool, presence: Bool),
         isRenewed: Bool
     ) {
+        assert(!details.saysWhatWasBefore, "messages of a former token are handled once")
         let since = details.writes
         details.saidBefore = nil
         details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)

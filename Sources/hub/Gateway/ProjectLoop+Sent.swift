@@ -38,6 +38,8 @@ extension ProjectLoop {
         guard let seat = channel.ledgerSeat else { return }
         recordSent()
         handSentRecordOver()
+        let isHandedOver = sentRecord.isEmpty
+        assert(isHandedOver, "a seat is free when its deliveries are handed over")
         sentRecord.leave(seat)
         channel.ledgerSeat = nil
     }
@@ -76,6 +78,8 @@ extension ProjectLoop {
                 .delivered, time: sentRecord.began, session: 0, channel: UInt32(ledgerNumbers.loop),
                 offset: offsets.lowerBound, received: offsets.upperBound + 1)
             note.deliveries = sentRecord.take()
+            let isTaken = sentRecord.isEmpty
+            assert(isTaken, "a delivery is handed over once")
             if !ledger.record(note) { unrecorded = unrecorded.map { $0.union(offsets) } ?? offsets }
         }
         noteUnrecorded(ledger)

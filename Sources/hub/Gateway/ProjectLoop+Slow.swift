@@ -55,6 +55,7 @@ extension ProjectLoop {
         channel.bindTimer = nil
         letGo(of: channel)
         channel.follower = nil
+        assert(channel.listener == nil && channel.nextHolder == nil, "a parked channel is bound nowhere")
         channel.since = offset
         let position = EventLogPosition(epoch: epoch, offset: offset)
         channel.recovery = .from(position)

@@ -70,6 +70,7 @@ extension ProjectLoop {
             park(channel, metrics.parked[.snapshot])
             guard channel.follower == nil else { throw .logNotBegun }
             channel.snapshot = .waiting(parts)
+            assert(!channel.session.snapshots.contains(channel.place), "a channel waits once for its snapshot")
             channel.session.snapshots.append(channel.place)
             if channel.session.snapshots.count == 1 { startSnapshot(of: channel) }
         } catch {
@@ -104,6 +105,7 @@ extension ProjectLoop {
 
     private func startSnapshot(of channel: Channel) {
         guard case .waiting(let parts) = channel.snapshot else { return }
+        assert(channel.session.snapshots.first == channel.place, "a session takes one snapshot at a time")
         guard let snapshots = project.services.snapshots else { return failSnapshot(of: channel, .databaseAway) }
         let request = SnapshotRequest(
             role: channel.claims.role.text, claims: channel.claims.json.text, parts.map(\.selection),
@@ -131,12 +133,15 @@ extension ProjectLoop {
         }
         switch event {
         case .begun(let start):
+            assert(telling.start == nil, "a snapshot begins once")
             telling.start = start
             channel.snapshot = .told(telling)
             goOnTelling(channel)
         case .page(let page):
             send(page, telling, to: channel)
             telling.rowCount += page.rows.count
+            let counted = telling.start?.rowCount ?? 0
+            assert(telling.rowCount <= counted, "no more rows are sent than were counted")
             channel.snapshot = .told(telling)
             goOnTelling(channel)
         case .complete: completeSnapshot(of: channel, telling)
@@ -219,6 +224,7 @@ extension ProjectLoop {
     /// Unparks the channel. The channel continues from the snapshot's position, or from where it was parked if no
     /// snapshot began.
     private func leave(_ channel: Channel, behind start: SnapshotStart?) {
+        assert(channel.follower == nil, "a channel is parked while it gets its rows")
         channel.snapshot = .none
         hasLeftLine(channel)
         if let start, case .from(let parked) = channel.recovery {

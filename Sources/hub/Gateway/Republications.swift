@@ -28,6 +28,8 @@ struct Republications: Equatable {
             marks[table.oid] = mark
         }
         latest = noticed.values.max() ?? 0
+        assert(latest <= end + 1, "nothing is noticed behind the log's end")
+        assert(noticed.count <= marks.count, "a table is known before its publication changes")
         guard marks.count > Self.most(of: tables.count) else { return }
         // Tables that are created and dropped all the time are not remembered without end.
         let present = Set(tables.map(\.oid))

@@ -24,6 +24,22 @@ final class Session {
         case feed(Feed)
         /// The hub has sent its farewell, and ignores further bytes from the client.
         case ending
+
+        /// True if an HTTP answer may be sent now.
+        var takesAnswer: Bool {
+            switch self {
+            case .request, .refused, .body, .answering: true
+            case .client, .echo, .feed, .ending: false
+            }
+        }
+
+        /// True if the connection is a WebSocket that is not closing.
+        var isWebSocket: Bool {
+            switch self {
+            case .client, .echo: true
+            case .request, .refused, .body, .answering, .feed, .ending: false
+            }
+        }
     }
 
     let connection: ConnectionID
@@ -111,6 +127,7 @@ final class Session {
         guard number > 0 else { return }
         if firstRef == 0 { firstRef = number }
         lastRef = max(lastRef, number)
+        assert(firstRef <= lastRef, "the highest number is not below the first")
     }
 
     func channel(_ id: ChannelID) -> UInt32? {
@@ -119,6 +136,7 @@ final class Session {
 
     func set(_ channel: UInt32?, for id: ChannelID) {
         while channels.count <= Int(id.slot) { channels.append(nil) }
+        assert(channel == nil || channels[Int(id.slot)] == nil, "a slot has one channel at a time")
         channels[Int(id.slot)] = channel
         while let last = channels.last, last == nil { channels.removeLast() }
     }

@@ -135,6 +135,7 @@ final class ConversationDetails {
     }
 
     func takeReplay(_ messages: [ArchivedMessage], upTo end: UInt64) {
+        assert(!hasReplayed, "past messages are looked up once")
         hasReplayed = true
         pastMessages = messages
         pastEnd = end
