@@ -46,6 +46,8 @@ struct ActiveSegment: ~Copyable {
         if batch.count > 0, batch.count + entry.byteCount > Limits.flushBatchBytes { try makeDurable() }
         index.add(entry, keys: keys)
         entry.append(payload: payload, seed: header.checksum, to: &batch)
+        let batchEnd = end
+        assert(batchEnd == index.all.bytes, "the batch ends where the index ends")
     }
 
     /// Marks that the keys of some entry are unknown.
@@ -67,6 +69,7 @@ struct ActiveSegment: ~Copyable {
         batch.removeAll()
         batch.shrink(to: 2 * Limits.flushBatchBytes)
         published = index.whole
+        assert(published.bytes <= batchStart, "only durable bytes are published")
     }
 
     /// Removes the entries appended since the last whole transaction.
@@ -79,6 +82,8 @@ struct ActiveSegment: ~Copyable {
             batch.removeAll()
             batchStart = kept
         }
+        let batchEnd = end
+        assert(batchEnd == kept, "the batch ends with the last whole transaction")
         if touchedEnd > kept { staleFrom = min(staleFrom ?? kept, kept) }
     }
 
@@ -87,6 +92,7 @@ struct ActiveSegment: ~Copyable {
     /// These would be three valid entries of a transaction that never existed.
     private mutating func clearStale() throws(EventLogFailure) {
         guard let from = staleFrom else { return }
+        assert(published.bytes <= from && from < touchedEnd, "leftovers lie behind everything that was published")
         let file = file
         let until = touchedEnd
         try storage { () throws(SystemError) in

@@ -151,6 +151,8 @@ extension EntryHeader {
         writer.reserve(byteCount)
         append(to: &writer)
         writer.append(payload)
+        let written = writer.count - start
+        assert(written == byteCount, "an entry is as long as its header says")
         let crc = Self.checksum(of: writer.bytes.extracting(start..<writer.count), seed: seed)
         writer.set(little: crc, at: start + 4)
     }
@@ -201,8 +203,11 @@ public struct SegmentHeader: Sendable, Equatable {
     }
 
     public func append(to writer: inout ByteWriter) {
+        let start = writer.count
         appendUnsealed(to: &writer)
         writer.append(little: checksum)
+        let written = writer.count - start
+        assert(written == Self.byteCount, "every segment header has the same length")
     }
 
     /// Returns the format version in the first bytes of a segment; nil if the bytes are no segment's. All versions

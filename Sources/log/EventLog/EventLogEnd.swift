@@ -57,6 +57,10 @@ public final class EventLogEnd: Sendable {
     func publish(_ state: State) {
         let wakers = shared.withLock { shared -> [(id: UInt64, wake: @Sendable () -> Void)] in
             guard shared.state != state else { return [] }
+            let before = shared.state
+            assert(
+                (before.segment, before.segmentBytes) < (state.segment, state.segmentBytes)
+                    && before.position.offset <= state.position.offset, "the end of the log only moves forward")
             shared.state = state
             return shared.wakers
         }

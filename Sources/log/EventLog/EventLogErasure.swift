@@ -287,6 +287,7 @@ struct ErasurePlan: Sendable, Equatable {
     }
 
     private static func apply(_ patch: EntryPatch, to copy: any StorageFile, _ size: UInt64) throws(SystemError) {
+        assert(patch.bytes.count <= Int(patch.byteCount), "a patch stays within the bytes that it replaces")
         let start = patch.entry + UInt64(EntryHeader.byteCount) + UInt64(patch.at)
         let end = start + UInt64(patch.byteCount)
         guard end <= size else { return }
@@ -336,6 +337,7 @@ private struct EntrySeal {
             sum = CRC32C.of(buffer.bytes(count, at: at), continuing: sum)
             at += UInt64(count)
         }
+        assert(at == end, "the checksum covers the entry and nothing behind it")
         self.position = position
         self.found = found
         // Zero means "not written yet".

@@ -285,6 +285,7 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     private func extent(of sequence: UInt64) throws(EventLogError) -> (isSealed: Bool, limit: UInt64) {
         guard let state = end?.state else { return (try files.open(sequence + 1) != nil, .max) }
+        assert(sequence <= state.segment, "a reader with an end enters only segments that the writer announced")
         return state.segment > sequence ? (true, .max) : (false, state.segmentBytes)
     }
 
@@ -298,6 +299,7 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     /// Looks for the next whole transaction in the files, without a writer's `end`: its last entry must be there.
     private mutating func findWholeTransaction() throws(EventLogError) -> WholeTransaction {
+        assert(end == nil && !isSealed, "only a reader without an end searches the segment that is being written")
         let start = scanner.nextPoint
         while true {
             let step: SegmentScanner.Step
@@ -310,6 +312,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             if step == .entry {
                 if scanner.entry.isContinued { continue }
                 wholeEnd = scanner.next
+                assert(wholeEnd > start.position, "a whole transaction ends behind its start")
                 if scanner.position == start.position { return .here }
                 scanner.move(to: start)
                 // The first parts may have been read before this transaction overwrote an abandoned one. The last part
@@ -373,6 +376,7 @@ public struct EventLogReader: ~Copyable, Sendable {
     private mutating func enterNextSegment(
         _ passes: Bool, _ isUseless: (SealedSegment) -> Bool
     ) throws(EventLogError) -> Entrance {
+        assert(isSealed, "a reader leaves a segment only after the writer")
         let file = scanner.file
         let size = try reading { () throws(SystemError) in try file.size() }
         guard scanner.next == size else {

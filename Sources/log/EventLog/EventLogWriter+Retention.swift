@@ -63,6 +63,7 @@ extension EventLogWriter {
     }
 
     private func delete(_ segment: SegmentSummary) throws(EventLogFailure) {
+        assert(segment.isSealed && segment.sequence < segmentSequence, "the active segment is never deleted")
         for name in LogFile.all(of: segment.sequence) {
             do throws(SystemError) {
                 try directory.remove(name)

@@ -114,6 +114,8 @@ public final class EventLogWriter {
         var entry = wanted
         entry.offset = active.index.all.endOffset
         entry.publishedBytes = active.published.bytes
+        let start = active.end
+        assert(entry.publishedBytes <= start, "an entry vouches only for bytes before it")
         try active.append(entry, payload: payload, keys: keys)
         return entry.offset
     }
@@ -133,6 +135,7 @@ public final class EventLogWriter {
         }
         defer { end.publish(Self.state(active.published)) }
         try active.makeDurable()
+        assert(active.pendingBytes == 0, "a flush leaves nothing in memory")
         if spare == nil, active.end > options.segmentBytes / 2 { prepareSpare() }
     }
 
@@ -188,14 +191,19 @@ public final class EventLogWriter {
             if self.epoch != epoch { source = before }
             throw error
         }
+        assert(self.epoch == epoch && !isAtSegmentStart, "an epoch begins with its gap")
     }
 
     private func replaceActive(
         epoch: UInt64, baseLSN: UInt64, firstEntry: consuming FirstEntry?
     ) throws(EventLogFailure) {
         try flush()
+        assert(!active.isInsideTransaction && active.pendingBytes == 0, "a sealed segment is whole and durable")
         try seal()
         let last = active.index.whole
+        assert(
+            sealed.last.map { $0.sequence + 1 == last.sequence && $0.endOffset == last.firstOffset } ?? true,
+            "each segment goes on where the segment before ends")
         let header = SegmentHeader(
             epoch: epoch, sequence: last.sequence + 1, baseOffset: last.endOffset, baseLSN: baseLSN,
             created: options.now(), source: source)
@@ -229,6 +237,7 @@ public final class EventLogWriter {
     /// spare. The time for that half shows whether the disk has time for zeros.
     private func prepareSpare() {
         guard options.preparesSegments else { return }
+        assert(spare == nil, "one spare is prepared at a time")
         let isCalm = Clock.monotonicNanoseconds() - segmentBegan > Limits.calmFill.wholeNanoseconds / 2
         spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: isCalm)
     }

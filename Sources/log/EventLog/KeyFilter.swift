@@ -48,7 +48,9 @@ struct KeyFilter: Sendable, Equatable {
     private func block(of key: UInt64) -> Int {
         // The upper half of the product spreads keys evenly over any number of blocks.
         let spread = (key &* 0x9e37_79b9_7f4a_7c15).multipliedFullWidth(by: UInt64(words.count / Self.wordsPerBlock))
-        return Int(spread.high) * Self.wordsPerBlock
+        let block = Int(spread.high) * Self.wordsPerBlock
+        assert(block + Self.wordsPerBlock <= words.count, "every block lies within the filter")
+        return block
     }
 
     private static func scramble(_ key: UInt64) -> UInt64 {
@@ -89,6 +91,7 @@ struct KeyCollector: Sendable {
         // Keys that were dropped within an abandoned transaction are lost. The filter stays correct but matches every
         // key.
         guard !isOverfull else { return }
+        assert(!mark.isOverfull && mark.count <= keys.count, "keys that were dropped do not come back")
         keys.removeSubrange(mark.count...)
     }
 

@@ -74,6 +74,7 @@ extension KeyStretches {
 extension SegmentMap {
     /// Writes the files beside a sealed segment, the index last: without an index no reader asks for the other file.
     func write(to directory: any StorageDirectory) throws(SystemError) {
+        assert(summary.isSealed, "only a sealed segment has an index beside it")
         var bytes = ByteWriter(capacity: 4096)
         if let stretches {
             stretches.encode(of: summary.header, to: &bytes)
@@ -143,6 +144,7 @@ struct WantedStretches: Sendable {
         asked = keys.count
         let isFirst = next == 0
         let wanted = isFirst && readsFirst ? 0 : stretches.first(from: next, havingAnyOf: likely)
+        assert((next...points.count).contains(wanted), "a detour leads forward")
         defer { next = wanted + 1 }
         guard wanted > next else { return nil }
         // Behind the last stretch there is nothing more to show.

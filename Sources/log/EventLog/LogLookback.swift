@@ -59,6 +59,7 @@ public struct LogLookback: ~Copyable {
         scanner.limit = end
         scanner.move(to: point)
         start = point.position
+        assert(start < end, "each stretch lies before the one that was entered last")
         bytesRead += end - start
         return true
     }

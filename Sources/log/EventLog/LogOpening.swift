@@ -127,6 +127,7 @@ struct LogOpening {
         var index = scan.index
         index.abandonTransaction()
         let writtenEnd = if case .torn(let end) = tail { end } else { scan.stoppedAt }
+        assert(index.whole.bytes <= writtenEnd, "only what follows the last whole transaction is cut off")
         if writtenEnd > index.whole.bytes {
             report.cutAt = index.whole.bytes
             report.cutBytes = writtenEnd - index.whole.bytes

@@ -57,6 +57,7 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
             setCapacity(usualCapacity)
         }
         let count = Int(min(UInt64(wanted), limit - position))
+        assert(count <= capacity, "the buffer has room for what is read")
         // SAFETY: `count` is not more than `capacity`.
         filled = unsafe try file.read(into: UnsafeMutableRawBufferPointer(start: base, count: count), at: position)
     }

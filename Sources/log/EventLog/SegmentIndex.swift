@@ -87,6 +87,7 @@ struct SegmentIndex: Sendable {
     /// Adds an entry with these keys. The entry begins at the end of the entries added so far.
     @inline(__always)
     mutating func add(_ entry: EntryHeader, keys added: Span<UInt64> = Span()) {
+        assert(entry.offset == all.endOffset && entry.lsn >= all.lastLSN, "an entry goes on where the one before ends")
         if !isInsideTransaction { beginTransaction() }
         if added.count > 0 { keys.add(added) }
         if entry.kind == .relation {
@@ -116,6 +117,9 @@ struct SegmentIndex: Sendable {
 
     /// Removes the entries added since the last whole transaction.
     mutating func abandonTransaction() {
+        assert(
+            whole.bytes <= all.bytes && wholeRelations <= relations.count,
+            "an unfinished transaction lies behind the last whole one")
         all = whole
         relations.removeSubrange(wholeRelations...)
         keys.returnTo(wholeKeys)
@@ -141,6 +145,7 @@ struct SegmentMap: Sendable {
 extension SegmentIndex {
     /// Returns the index in its stored form. Filters are made only for a sealed segment.
     func map(sealed: Bool, keyScheme: UInt32 = 0) -> SegmentMap {
+        assert(points.count == keysBefore.count, "the number of keys before each point is known")
         var summary = whole
         summary.isSealed = sealed
         return SegmentMap(

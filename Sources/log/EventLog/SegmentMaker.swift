@@ -20,6 +20,8 @@ struct SegmentMaker {
         header.append(to: &content)
         var index = SegmentIndex(header)
         if let gap = consume gap { add(gap, to: &index, &content) }
+        let written = UInt64(content.count)
+        assert(index.whole.bytes == written, "the index describes all of the new segment")
         do {
             let file = if let ready { ready } else { try emptyFile(withZeros: withZeros) }
             try file.write(content.bytes, at: 0)

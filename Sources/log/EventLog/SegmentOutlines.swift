@@ -66,6 +66,7 @@ public final class SegmentOutlines {
             knownBytes = outline.byteCount
         }
         known[header.checksum] = outline
+        assert(knownBytes >= outline.byteCount, "the cache counts all that it holds")
         return outline
     }
 

@@ -53,6 +53,7 @@ private struct WitnessSearch: ~Copyable {
             at += UInt64(stride)
         }
         guard let lastWritten else { return .clean }
+        assert((position..<size).contains(lastWritten), "a torn write lies behind the last entry")
         return .torn(end: lastWritten + 1)
     }
 
@@ -108,6 +109,9 @@ struct SegmentScan {
         while true {
             let step = try scanner.step()
             guard step == .entry else {
+                let stop = scanner.next
+                assert(index.all.bytes == stop, "the index describes all that was scanned")
+                assert(vouched <= stop, "entries vouch only for bytes before them")
                 return SegmentScan(index: index, stoppedAt: scanner.next, finding: step, vouchedBytes: vouched)
             }
             let entry = scanner.entry

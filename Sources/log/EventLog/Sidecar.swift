@@ -9,6 +9,7 @@ import System
 ///     u32 CRC-32C of all before
 enum Sidecar {
     static func encode(_ map: SegmentMap, to writer: inout ByteWriter) {
+        assert(!map.points.isEmpty, "an index has a point for the start of its segment")
         writer.append("TWINDEX1")
         writer.append(little: map.summary.header.checksum)
         writer.append(little: UInt32(map.points.count))
