@@ -79,8 +79,11 @@ struct LineageFile {
     }
 
     func write(_ lineage: Lineage) throws(SystemError) {
+        let text = Self.encode(lineage)
+        let byteCount = text.count
+        assert(byteCount <= Self.maximumBytes, "the file is small enough to be read whole")
         let file = try directory.open(Self.unfinished, for: .creating)
-        try file.write(Self.encode(lineage).bytes, at: 0)
+        try file.write(text.bytes, at: 0)
         try file.sync()
         try directory.rename(Self.unfinished, to: Self.name)
         try directory.sync()

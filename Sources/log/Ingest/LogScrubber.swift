@@ -54,6 +54,7 @@ final class LogScrubber: Sendable {
             let sealed = try? SegmentCheck.sealed(in: directory, before: active)
         else { return nil }
         let next = schedule.next(sealed, now: Clock.monotonicNanoseconds())
+        assert(next.map { $0 < active } ?? true, "the active segment is not checked")
         publish(schedule)
         return next
     }
@@ -93,6 +94,7 @@ final class LogScrubber: Sendable {
             let before = check.bytesRead
             isMore = try check.step(over: Self.stepBytes)
             let bytes = check.bytesRead - before
+            assert(!isMore || bytes >= Self.stepBytes, "only the last step reads less than its share")
             metrics.scrubbedBytes.add(bytes)
             if isStopping { return false }
             rest(bytes * 1_000_000_000 / UInt64(bytesPerSecond))
@@ -120,6 +122,7 @@ struct ScrubSchedule {
         damaged.formIntersection(present)
         let due = sealed.filter { segment in checked[segment].map { now - min($0, now) >= Self.interval } ?? true }
         dueCount = due.count
+        assert(damaged.count <= checked.count, "only a segment that was checked counts as damaged")
         return due.min { (checked[$0] ?? 0, $0) < (checked[$1] ?? 0, $1) }
     }
 

@@ -116,6 +116,7 @@ public final class LogSink: TransactionSink {
     }
 
     private func take(_ writer: EventLogWriter) {
+        assert(self.writer == nil, "a log is opened once")
         self.writer = writer
         position = LSN(writer.appendedLSN)
         writtenIn = writer.segmentSequence
@@ -147,6 +148,7 @@ public final class LogSink: TransactionSink {
     public func isBeginning(with slot: String) -> Bool { isNew && beginning == slot }
 
     public func prepare(for slot: String) throws {
+        assert(isNew, "only a new log begins with a new slot")
         do throws(SystemError) {
             try BeginningFile(directory: directory).write(slot)
         } catch {
@@ -156,6 +158,7 @@ public final class LogSink: TransactionSink {
     }
 
     public func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws {
+        assert(isNew, "a log begins once")
         if writer == nil {
             var options = options
             options.source = systemIdentifier
@@ -180,6 +183,7 @@ public final class LogSink: TransactionSink {
 
     public func append(_ part: borrowing StorablePart) throws {
         let writer = open()
+        assert(writer.appendedLSN == position.rawValue, "the sink stands where its log ends")
         try stalling {
             if !writer.isInsideTransaction { try roll(writer, adding: part.payload.byteCount) }
             try appendSchemas(part.schemas, writer, time: part.info.commitTime)
@@ -190,6 +194,7 @@ public final class LogSink: TransactionSink {
                 kind: .transaction, continued: !part.isLast, changeCount: part.changeCount, lsn: lsn.rawValue,
                 time: part.info.commitTime, payload: part.payload, keys: part.keys.span)
         }
+        assert(writer.segmentSequence == writtenIn, "schemas lie in the same segment as their changes")
         metrics.entriesAppended.add()
         metrics.bytesAppended.add(part.payload.byteCount)
         guard part.isLast else { return }
@@ -249,6 +254,7 @@ public final class LogSink: TransactionSink {
     public func advance(to position: LSN) throws {
         guard position > self.position else { return }
         let writer = open()
+        assert(!writer.isInsideTransaction, "the position moves only between transactions")
         _ = try stalling {
             try writer.append(
                 kind: .progress, lsn: position.rawValue, time: time.unixMicroseconds(), payload: RawSpan())
@@ -310,6 +316,7 @@ public final class LogSink: TransactionSink {
         _ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter, atMost most: Int = .max,
         ofBulk mostBulk: Int = .max
     ) throws -> (bytes: Int, bulk: Int) {
+        assert(!writer.isInsideTransaction, "notes lie between transactions")
         var (written, bulk) = (0, 0)
         while written - bulk < most, bulk < mostBulk {
             let notes = queue.next()
@@ -328,10 +335,12 @@ public final class LogSink: TransactionSink {
             written += bytes
             bulk += notes.reduce(0) { $0 + ($1.isBulk ? $1.byteCount : 0) }
         }
+        assert(bulk <= written, "bulk notes are a part of what was written")
         return (written, bulk)
     }
 
     private func noteDurable() {
+        assert((writer?.pendingBytes ?? 0) == 0, "what counts as durable was flushed")
         let now = time.unixMicroseconds()
         for time in waitingCommitTimes {
             metrics.commitToDurableSeconds.record(UInt64(max(0, now - time)) * 1000)
@@ -351,6 +360,7 @@ public final class LogSink: TransactionSink {
                 source: systemIdentifier, lsn: gap.to.rawValue, time: time.unixMicroseconds(), payload: payload.bytes)
         }
         position = gap.to
+        assert(writer.appendedLSN == position.rawValue && !writer.isInsideTransaction, "a gap leads to its end")
         // The gap is recorded. From here on, only a wait for its durability can fail.
         try stalling { try writer.flush() }
     }
@@ -404,6 +414,7 @@ public final class LogSink: TransactionSink {
             try writer.flush()
             if !writer.isAtSegmentStart { try writer.roll() }
         }
+        assert(writer.isAtSegmentStart, "all entries lie in sealed segments")
         noteDurable()
         upkeep.answer(wish)
     }

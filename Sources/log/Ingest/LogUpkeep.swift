@@ -32,6 +32,9 @@ final class LogUpkeep: Sendable {
     }
 
     func answer(_ wish: UInt64) {
+        assert(
+            done.load(ordering: .sequentiallyConsistent) < wish
+                && wish <= asked.load(ordering: .sequentiallyConsistent), "each request is answered once")
         done.store(wish, ordering: .sequentiallyConsistent)
         pulse.beat()
     }

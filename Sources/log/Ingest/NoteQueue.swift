@@ -58,6 +58,8 @@ final class NoteQueue<Note: LogNote>: Sendable {
         waiting.withLock { waiting in
             waiting.bytes -= waiting.notes.prefix(count).reduce(0) { $0 + $1.byteCount }
             waiting.notes.removeFirst(count)
+            let isCounted = waiting.notes.isEmpty ? waiting.bytes == 0 : waiting.bytes > 0
+            assert(isCounted, "the bytes are those of the notes that wait")
         }
     }
 }

@@ -20,6 +20,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
 
     /// Tries once. Throws an error that needs a fix before another attempt can succeed.
     func attempt(_ status: ReplicationStatus) throws {
+        assert(opened == nil, "nothing is opened twice")
         do {
             opened = try open()
         } catch {
