@@ -33,6 +33,7 @@ public struct CatalogMarks {
         } else {
             waiting = [0] + waiting.filter { $0 == CatalogMarks.everything }
         }
+        assert(waiting.count <= CatalogMarks.maximum + 1, "the number of waiting marks is bounded")
     }
 
     /// Adds a mark for everything, independent of the transactions that readers have seen.

@@ -29,6 +29,10 @@ struct LagClock {
             ahead = ahead.indices.filter { $0 % 2 == 0 }.map { ahead[$0] }
             distance = (now - min(now, first.at)) / UInt64(Self.maximum / 2)
         }
+        assert(ahead.count <= Self.maximum, "a long lag takes no more room")
+        assert(
+            ahead.count < 2 || ahead[ahead.count - 2].end < ahead[ahead.count - 1].end,
+            "each sample lies behind the one before")
         pass(position, at: now)
     }
 

@@ -82,6 +82,7 @@ public struct MembershipNotes: Sendable, Equatable {
             else { continue }
             followings[entry] = following
         }
+        assert(followings.count <= published.count, "only tables that are published now are followed")
     }
 
     /// True if the table is published as before. If it is in the hub's own publication, the stream must also have

@@ -19,6 +19,7 @@ struct PartBuilder: ~Copyable {
     var isFull: Bool { payload.count >= Limits.transactionPartTargetBytes }
 
     mutating func begin(_ info: TransactionInfo) {
+        assert(!isOpen, "a transaction begins after the end of the one before")
         nextIndex = 0
         open(info)
     }
@@ -92,8 +93,10 @@ struct PartBuilder: ~Copyable {
     }
 
     private mutating func count(_ changes: UInt32) {
+        assert(isOpen, "a change lies inside a transaction")
         changeCount += changes
         nextIndex += changes
+        assert(changeCount <= nextIndex, "a part has no more changes than its transaction")
     }
 
     /// Passes the part to `deliver`. If `deliver` throws, nothing has changed and the call can be repeated. After
@@ -102,6 +105,8 @@ struct PartBuilder: ~Copyable {
         isLast: Bool, endLSN: LSN, marks: [UInt32] = [], _ deliver: (borrowing StorablePart) throws -> Void
     ) throws {
         guard var info else { preconditionFailure("a part is handed over inside a transaction") }
+        assert(changeCount > 0, "no part is empty")
+        assert(!isLast || endLSN >= info.commitLSN, "a transaction ends behind the start of its commit record")
         info.endLSN = endLSN
         TransactionCodec.finish(endLSN: endLSN, changeCount: changeCount, in: &payload)
         try deliver(

@@ -29,6 +29,7 @@ public struct PublishedTables: Sendable, Equatable {
         where all.members[member] == nil && all.members.count < maximum {
             all.members[member] = row
         }
+        assert(all.members.count <= max(maximum, members.count), "removed members take only the room that is left")
         return all
     }
 }

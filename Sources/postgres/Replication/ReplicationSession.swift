@@ -61,8 +61,10 @@ struct ReplicationSession<Sink: TransactionSink> {
             throw StreamFailure(slotBusy: settings.slot, "slot \(settings.slot) is in use by server process \(user)")
         }
         switch decision {
-        case .goesOn: break
-        case .begins: try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)
+        case .goesOn: assert(!sink.isNew, "only a log that has begun goes on")
+        case .begins:
+            assert(sink.isNew, "a log begins once")
+            try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)
         case .needsSlot(let dropFirst, let gap):
             if dropFirst, settings.mayCreateSlot { try keeper.drop() }
             if sink.isNew, gap == nil { try sink.prepare(for: settings.slot) }
@@ -70,6 +72,7 @@ struct ReplicationSession<Sink: TransactionSink> {
             if let gap {
                 try record(gap, to: start, system)
             } else {
+                assert(sink.isNew, "only a new log gets another slot without a gap")
                 try sink.begin(systemIdentifier: system, at: start)
             }
         case .broken(let gap):
@@ -138,6 +141,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         } else {
             try sink.recordGap(gap, systemIdentifier: system)
         }
+        assert(!sink.isNew && sink.position == start, "history goes on behind the gap")
         settings.metrics.gaps.add()
         Log.shared.error(
             "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
@@ -149,6 +153,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func stream(
         _ keeper: SlotKeeper, _ replication: Connection, _ messages: MessagesPublication
     ) throws {
+        assert(!sink.isNew, "a log begins before its stream")
         var spool = TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions)
         try spool.removeAll()
         let sender = StatusSender(connection: replication)
@@ -308,6 +313,7 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     private func flush(_ pace: inout StreamPace, _ status: StatusSender) throws {
         try untilTaken(status) { try sink.flush() }
+        assert(sink.pendingBytes == 0, "a flush leaves nothing in memory")
         pace.hasWhole = false
         try confirm(&pace, status)
     }
@@ -325,6 +331,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     }
 
     private func confirm(_ pace: inout StreamPace, _ status: StatusSender) throws {
+        assert(sink.durablePosition <= sink.position, "only what was accepted is confirmed")
         try status.send(flushed: sink.durablePosition)
         pace.confirmed(sink.durablePosition)
         settings.metrics.confirmedLSN.set(sink.durablePosition.rawValue)
@@ -339,7 +346,9 @@ struct ReplicationSession<Sink: TransactionSink> {
         if !isInTransaction, sink.hasNotes, pace.notesAreDue { try flush(&pace, status) }
         guard pace.hasDuty else { return }
         if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
-            try untilTaken(status) { try sink.advance(to: pace.idlePosition) }
+            let end = pace.idlePosition
+            try untilTaken(status) { try sink.advance(to: end) }
+            assert(sink.position == end, "an idle log moves to the end of the WAL")
             return try flush(&pace, status)
         }
         if pace.statusIsDue { try confirm(&pace, status) }
@@ -385,6 +394,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         if isInTransaction { try sink.abandon() }
         if !isInTransaction, pace.idlePosition > sink.position { try sink.advance(to: pace.idlePosition) }
         try sink.flush()
+        assert(sink.pendingBytes == 0, "a stream that ends leaves nothing in memory")
         try? status.send(flushed: sink.durablePosition)
     }
 

@@ -182,6 +182,7 @@ public final class Replicator<Sink: TransactionSink> {
         let end = try SlotKeeper(settings: settings, catalog: catalog, interrupt: interrupt).advanceToEnd()
         let gap = Gap(reason: .publicationRecreated, from: sink.position, to: end)
         try sink.recordGap(gap, systemIdentifier: sink.systemIdentifier)
+        assert(sink.position == end, "history goes on behind the gap")
         settings.metrics.gaps.add()
         Log.shared.error(
             "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
@@ -229,10 +230,11 @@ public final class ReplicationStatus: Sendable {
     public var sessions: Int { state.withLock { $0.sessions } }
 
     func streamingBegan() {
-        state.withLock {
-            $0.isStreaming = true
-            $0.sessions += 1
-            $0.trouble = nil
+        state.withLock { state in
+            assert(!state.isStreaming, "a stream begins after the end of the one before")
+            state.isStreaming = true
+            state.sessions += 1
+            state.trouble = nil
         }
     }
 

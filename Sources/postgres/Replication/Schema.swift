@@ -40,6 +40,7 @@ struct RowPlan: BitwiseCopyable {
         unkeyedKey = RowKey.unkeyed(table: tableKey)
         width = relation.columns.count
         let columns = relation.keyColumns
+        assert(columns.allSatisfy { $0 < relation.columns.count }, "key columns are columns of the row")
         // Key columns beyond 64 are not indexed: such rows count as rows without a key.
         keyColumns = columns.allSatisfy { $0 < 64 } ? columns.reduce(0) { $0 | 1 << UInt64($1) } : 0
     }
@@ -101,6 +102,7 @@ struct SchemaBook {
     mutating func typeAnnounced(_ oid: UInt32, _ name: String) {
         guard typeNames.count < maximum || typeNames[oid] != nil else { return }
         typeNames[oid] = name
+        assert(typeNames.count <= maximum, "the number of stored type names is bounded")
     }
 
     mutating func announced(
@@ -120,6 +122,7 @@ struct SchemaBook {
         } else {
             schemas[message.oid] = announcement
         }
+        assert(count <= maximum, "the number of schemas is bounded")
     }
 
     private mutating func forgetLast() {
@@ -133,6 +136,7 @@ struct SchemaBook {
         if oid == lastOID, xid == lastStream, let last { return last }
         let announcement = xid.map { streamed[$0]?[oid] } ?? schemas[oid]
         guard let announcement else { throw .unknownRelation(oid) }
+        assert(announcement.schema.relation.oid == oid, "a schema is found by its own relation")
         lastOID = oid
         lastStream = xid
         last = announcement.schema
@@ -149,7 +153,10 @@ struct SchemaBook {
 
     mutating func streamCommitted(_ xid: UInt32) {
         guard let announced = streamed.removeValue(forKey: xid) else { return }
-        schemas.merge(announced) { $0.number > $1.number ? $0 : $1 }
+        schemas.merge(announced) { known, new in
+            assert(known.number != new.number, "each announcement has its own number")
+            return known.number > new.number ? known : new
+        }
         forgetLast()
     }
 

@@ -61,6 +61,7 @@ struct SlotOutlook {
             last.kept > first.kept
         else { return nil }
         let perSecond = Double(last.kept - first.kept) / (Double(last.at - first.at) / 1e9)
+        assert(perSecond > 0, "a forecast needs growth")
         let left = Double(max(0, limit - last.kept)) / perSecond
         return left < Double(Int64.max) ? Int64(left) : nil
     }

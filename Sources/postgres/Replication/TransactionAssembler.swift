@@ -145,6 +145,8 @@ public struct TransactionAssembler: ~Copyable {
         guard begun.commitLSN == commitLSN else { throw Refusal.unexpected("the Commit of another transaction") }
         try Self.expectOrder(commitLSN, endLSN)
         if isSkipping {
+            let changes = part.totalChanges
+            assert(changes == 0, "nothing of a skipped transaction is kept")
             part.forget()
             metrics.transactionsSkipped.add()
         } else {
@@ -163,6 +165,8 @@ public struct TransactionAssembler: ~Copyable {
             part.forget()
             try Self.retrying(whileStalled) { try sink.advance(to: endLSN) }
         }
+        let isOpen = part.isOpen
+        assert(!isOpen, "a finished transaction is closed")
     }
 
     /// Delivers a full part, but only before one more change is added. So the last part, which ends the transaction, is
@@ -176,6 +180,7 @@ public struct TransactionAssembler: ~Copyable {
     private mutating func hand(
         isLast: Bool, _ endLSN: LSN, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
     ) throws {
+        assert(streamedBlock == nil, "nothing is handed over inside a streamed block")
         while true {
             do {
                 try part.hand(isLast: isLast, endLSN: endLSN, marks: marks.waiting) { try sink.append($0) }
@@ -185,6 +190,8 @@ public struct TransactionAssembler: ~Copyable {
                 try whileStalled(stall)
             }
         }
+        let isOpen = part.isOpen
+        assert(isOpen != isLast, "the last part, and no other, closes the transaction")
         if !isLast { try betweenParts() }
     }
 
@@ -254,6 +261,7 @@ public struct TransactionAssembler: ~Copyable {
             throw Refusal.unexpected("the first block of a transaction in another place than the first")
         }
         streamedBlock = try spool.begin(xid)
+        assert(streamedBlock?.xid == xid, "a block belongs to its own transaction")
     }
 
     private mutating func spoolChange(
@@ -261,6 +269,8 @@ public struct TransactionAssembler: ~Copyable {
         _ subtransaction: UInt32, _ options: UInt8, _ whileStalled: (StorageStall) throws -> Void
     ) throws {
         guard let block = streamedBlock else { throw Refusal.unexpected("a streamed change outside a block") }
+        let isOpen = part.isOpen
+        assert(!isOpen, "no other transaction is open inside a streamed block")
         let schema = try schemas.schema(oid, inStream: block.xid)
         try Self.checkWidth(schema.rows, old, new)
         block.uses(schema)
@@ -317,6 +327,8 @@ public struct TransactionAssembler: ~Copyable {
             try store(transaction, info, sink, whileStalled)
         }
         try spool.end(info.xid)
+        let isLeft = spool.transaction(info.xid) != nil
+        assert(!isLeft, "a committed transaction leaves nothing in the spool")
     }
 
     private mutating func store(

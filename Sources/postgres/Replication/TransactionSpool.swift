@@ -37,7 +37,10 @@ final class SpooledTransaction {
         if origin.isEmpty { origin = name }
     }
 
-    func abort(_ subtransaction: UInt32) { aborted.insert(subtransaction) }
+    func abort(_ subtransaction: UInt32) {
+        assert(subtransaction != xid, "a transaction that is rolled back as a whole leaves the spool")
+        aborted.insert(subtransaction)
+    }
 
     func append(_ records: RawSpan) throws(SystemError) {
         try file.write(records, at: written)
@@ -117,6 +120,8 @@ struct TransactionSpool: ~Copyable {
     }
 
     mutating func begin(_ xid: UInt32) throws -> SpooledTransaction {
+        let isFlushed = buffer.isEmpty
+        assert(isFlushed, "a block begins after the changes of the one before are in their file")
         if let transaction = open[xid] { return transaction }
         guard open.count < maximum else { throw TooMany() }
         let transaction = SpooledTransaction(xid: xid, file: try directory.open("\(xid).spool", for: .creating))
@@ -127,6 +132,8 @@ struct TransactionSpool: ~Copyable {
     func transaction(_ xid: UInt32) -> SpooledTransaction? { open[xid] }
 
     mutating func end(_ xid: UInt32) throws(SystemError) {
+        let isFlushed = buffer.isEmpty
+        assert(isFlushed, "a transaction ends outside a block")
         guard open.removeValue(forKey: xid) != nil else { return }
         try directory.remove("\(xid).spool")
     }
@@ -142,7 +149,9 @@ struct TransactionSpool: ~Copyable {
         buffer.append(little: newKey)
         buffer.append(little: oldKey)
         write(&buffer)
-        buffer.set(little: UInt32(buffer.count - start - 4), at: start)
+        let length = buffer.count - start
+        assert(length >= 24 + TransactionCodec.changeHeadBytes, "a record holds a whole change")
+        buffer.set(little: UInt32(length - 4), at: start)
     }
 
     var isFull: Bool { buffer.count >= Limits.streamedTransactionBufferBytes }
@@ -150,6 +159,8 @@ struct TransactionSpool: ~Copyable {
     /// Writes the buffer to the file. After a failure of the disk, the call can be repeated.
     mutating func flush(_ transaction: SpooledTransaction) throws(StorageStall) {
         guard !buffer.isEmpty else { return }
+        let isOpen = open[transaction.xid] === transaction
+        assert(isOpen, "changes are written for a transaction of this spool")
         do throws(SystemError) {
             try transaction.append(buffer.bytes)
         } catch {
