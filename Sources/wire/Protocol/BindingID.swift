@@ -75,7 +75,10 @@ enum InspectedTerm {
         var scanner = JSONScanner(object, maximumDepth: JSONScanner.deepest)
         do throws(ByteError) {
             let text = try term(try scanner.next(), &scanner)
-            return text.utf8.count <= maximumBytes ? text : String(text.unicodeScalars.prefix(maximumBytes / 4)) + "..."
+            guard text.utf8.count > maximumBytes else { return text }
+            let cut = String(text.unicodeScalars.prefix(maximumBytes / 4)) + "..."
+            assert(cut.utf8.count <= maximumBytes + 3, "a text that was cut is no longer than allowed")
+            return cut
         } catch {
             return "%{}"
         }

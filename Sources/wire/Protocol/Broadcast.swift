@@ -123,6 +123,9 @@ extension MessageEncoder {
 
     /// Writes the part of the frame after the payload. `frame` is the kind that `appendHead` returned.
     public func appendTail(of broadcast: borrowing Broadcast, _ frame: BroadcastFrame, to writer: inout ByteWriter) {
+        let form = broadcast.form
+        assert(frame != .none, "a frame that was not begun has no end")
+        assert(form != .binary || frame == .binary, "opaque bytes are never part of a text frame")
         guard frame == .text else { return }
         if broadcast.form == .text { return end(ref: RawSpan(), to: &writer) }
         if broadcast.form == .batch {
@@ -142,6 +145,7 @@ extension MessageEncoder {
             let eventLength = UInt8(exactly: broadcast.event.byteCount),
             let metadataLength = UInt8(exactly: Self.metadataBytes(broadcast))
         else { return false }
+        let start = writer.count
         writer.append(UInt8(4))
         writer.append(topicLength)
         writer.append(eventLength)
@@ -150,6 +154,10 @@ extension MessageEncoder {
         writer.append(topic)
         writer.append(broadcast.event)
         if metadataLength > 0 { Self.appendMetadata(broadcast, to: &writer) }
+        let headBytes = writer.count - start
+        assert(
+            headBytes == 5 + Int(topicLength) + Int(eventLength) + Int(metadataLength),
+            "the head has the lengths that it states")
         return true
     }
 

@@ -36,6 +36,7 @@ public struct BroadcastBatch: Sendable, Hashable {
         if reader.isTooLong { throw .tooMany }
         guard reader.isValid else { throw .invalid(body: reader.errors) }
         messages = reader.messages
+        assert(!messages.isEmpty && messages.count <= maximumMessages, "a valid batch has messages, and not too many")
     }
 }
 
@@ -118,6 +119,7 @@ private struct BatchReader: ~Copyable {
     }
 
     private mutating func finish(_ draft: MessageDraft) {
+        assert(count < maximumMessages, "only messages that there is room for are read")
         if count > 0 { faults.append(UInt8(ascii: ",")) }
         count += 1
         let before = faults.count
@@ -127,6 +129,7 @@ private struct BatchReader: ~Copyable {
         } else if let message = draft.message {
             messages.append(message)
         }
+        assert(hasFaultyMessage || messages.count == count, "every message without an error is kept")
     }
 }
 

@@ -85,6 +85,7 @@ public struct ChangeBinding: Sendable {
         var members = BindingMembers()
         try members.read(object)
         parameters = members.parameters(of: object)
+        assert(id > 0 && id <= 0x7fff_ffff, "an id is positive and fits in 31 bits")
     }
 
     /// Reads a binding from a topic of the old form, `schema[:table[:filter]]`.
@@ -109,6 +110,7 @@ public struct ChangeBinding: Sendable {
 
     /// Makes a binding of a feed. No client sent it, so no reply repeats it.
     init(feed: BindingParameters, id: UInt32) {
+        assert(id > 0 && id <= 0x7fff_ffff, "an id of a feed is positive and fits in 31 bits")
         verbatim = []
         self.id = id
         parameters = .success(feed)
@@ -116,6 +118,7 @@ public struct ChangeBinding: Sendable {
 
     /// Writes the client's object with the id as its last member.
     public func appendReply(to writer: inout ByteWriter) {
+        assert(verbatim.last == UInt8(ascii: "}"), "a reply repeats an object that a client sent")
         // SAFETY: any byte is a valid UInt8, and the span lives as long as `verbatim`.
         let object = unsafe verbatim.span.bytes
         var end = object.byteCount - 1

@@ -47,6 +47,7 @@ public struct ChangeEncoder: Sendable {
         _ refusal: ChangeRefusal, of operation: Operation, _ view: borrowing ChangeView, commitTime: Int64,
         to writer: inout ByteWriter
     ) {
+        assert(operation == .insert || operation == .update, "only inserts and updates are refused")
         Self.appendHead(operation, view, commitTime, &writer)
         writer.append("[\"")
         writer.append(refusal.message)
@@ -63,7 +64,8 @@ public struct ChangeEncoder: Sendable {
         do throws(ByteError) {
             if try Self.appendDeparture(change, view, commitTime, limit: start + maximumBodyBytes, &writer) { return }
             writer.truncate(to: start)
-            _ = try Self.appendDeparture(change, view, commitTime, limit: nil, &writer)
+            let isComplete = try Self.appendDeparture(change, view, commitTime, limit: nil, &writer)
+            assert(isComplete, "a departure without a limit is written to its end")
         } catch {
             writer.truncate(to: start)
             throw error
@@ -101,7 +103,8 @@ public struct ChangeEncoder: Sendable {
                 return
             }
             writer.truncate(to: start)
-            _ = try Self.appendExisting(row, view, time, limit: nil, &writer)
+            let isComplete = try Self.appendExisting(row, view, time, limit: nil, &writer)
+            assert(isComplete, "a row without a limit is written to its end")
         } catch {
             writer.truncate(to: start)
             throw error
@@ -159,7 +162,8 @@ public struct ChangeEncoder: Sendable {
         writer.append("[\"Error 413: Payload Too Large\"],")
         // SAFETY: as above.
         writer.append(unsafe view.text.span.bytes.extracting(view.columnList))
-        _ = try appendRows(change, RowWriter(view, limit: .max, smallOnly: true), &writer)
+        let isComplete = try appendRows(change, RowWriter(view, limit: .max, smallOnly: true), &writer)
+        assert(isComplete, "rows without a limit are written to their end")
     }
 
     /// Writes the rows of a change. An insert has no old row, and a delete has no new one.
@@ -212,6 +216,8 @@ enum CommitTimestamp {
         let days = (time - (time < 0 ? 86_399_999 : 0)) / 86_400_000
         let rest = time - days * 86_400_000
         let (year, month, day) = civil(daysSince1970: days)
+        assert((0..<86_400_000).contains(rest), "a time of day lies within its day")
+        assert((1...12).contains(month) && (1...31).contains(day), "a date has a month and a day of the calendar")
         appendTwo(year / 100, to: &writer)
         appendTwo(year % 100, to: &writer)
         writer.append(UInt8(ascii: "-"))
@@ -232,6 +238,7 @@ enum CommitTimestamp {
 
     /// Writes a number as two digits.
     private static func appendTwo(_ number: Int64, to writer: inout ByteWriter) {
+        assert((0...99).contains(number), "a number of two digits is below 100")
         let tens = UInt16(truncatingIfNeeded: number / 10 % 10)
         let ones = UInt16(truncatingIfNeeded: number % 10)
         writer.append(little: 0x3030 + tens + ones << 8)

@@ -64,6 +64,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
     /// Returns this envelope with positions, for a channel that asked for them: the position after this change, and the
     /// position after the previous change of the channel. The old form has no place for them.
     public func standing(at position: String, behind previous: String) -> ChangeEnvelope {
+        assert(more.isEmpty, "an envelope gets its positions once")
         var envelope = self
         switch kind {
         case .message: envelope.more = Array(",\"position\":\"\(position)\",\"previous\":\"\(previous)\"".utf8)
@@ -77,6 +78,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
     /// a row.
     public func record() -> ChangeEnvelope {
         guard case .record(let form) = kind, form.format != .page else { preconditionFailure("rows go into streams") }
+        assert(more.isEmpty, "an envelope becomes that of a snapshot row once")
         var envelope = self
         envelope.more = Array((form.format == .events ? "}\n" : "}").utf8)
         return envelope
@@ -85,6 +87,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
     /// Returns the envelope of a change in a feed, with the position after that change.
     public func record(at position: String, isFirst: Bool) -> ChangeEnvelope {
         guard case .record(let form) = kind else { preconditionFailure("a socket has no records") }
+        assert(more.isEmpty, "an envelope of a feed gets its position once")
         var envelope = self
         switch form.format {
         case .page:

@@ -91,6 +91,10 @@ public struct ChangeView: Sendable {
         self.columns = columns
         self.structured = structured
         text = writer.copied()
+        assert(
+            heads.insert.upperBound <= heads.update.lowerBound && heads.update.upperBound <= heads.delete.lowerBound
+                && heads.delete.upperBound <= columnList.lowerBound && columnList.upperBound <= text.count,
+            "the texts of a view do not overlap")
     }
 
     /// Makes a view of a relation that has built-in types only. Every column is visible unless `columns` lists some by
@@ -108,6 +112,7 @@ public struct ChangeView: Sendable {
         _ seen: VisibleColumn, name: String, _ column: inout ViewColumn, _ structured: inout [ValueRendering],
         _ writer: inout ByteWriter
     ) {
+        assert(!column.isVisible, "a view shows each column once")
         column.isVisible = true
         column.nameStart = UInt32(writer.count)
         writer.append(UInt8(ascii: ","))

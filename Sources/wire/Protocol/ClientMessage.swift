@@ -59,6 +59,9 @@ public struct ClientMessage: ~Escapable {
 
     @_lifetime(copy text, copy payload)
     init(_ fields: MessageFields, text: RawSpan, payload: RawSpan) {
+        assert(
+            fields.userEvent.isEmpty || fields.form == .userJSON || fields.form == .userBinary,
+            "only a user's broadcast in a binary frame has an event of its own")
         form = fields.form
         topic = text.extracting(fields.topic)
         eventName = text.extracting(fields.event)

@@ -64,6 +64,7 @@ public struct ExtensionOptions: Sendable, Hashable {
         both.given |= wider.given
         both.values |= wider.values & ~given
         for name in wider.unknown { both.note(name) }
+        assert(both.values & ~both.given == 0, "only options that are given have a value")
         return both
     }
 
@@ -71,6 +72,7 @@ public struct ExtensionOptions: Sendable, Hashable {
         guard unknown.count < Self.maximumUnknown, !unknown.contains(name) else { return }
         let shown = name.prefix(Self.maximumShownCharacters)
         unknown.append(shown.count < name.count ? shown + "…" : name)
+        assert(unknown.count <= Self.maximumUnknown, "no more unknown options are kept than allowed")
     }
 
     /// Returns the message for a client that asked for an unknown option.

@@ -35,6 +35,7 @@ public struct FeedEncoder {
     }
 
     public func appendSystem(_ record: SystemRecord, to writer: inout ByteWriter) {
+        assert(format != .page, "a page has its messages at its end")
         begin("system", to: &writer)
         record.append(to: &writer)
         end(record.position, to: &writer)
@@ -44,6 +45,7 @@ public struct FeedEncoder {
     public func appendEnd(_ ending: FeedEnding, _ notes: [SystemRecord], to writer: inout ByteWriter) {
         switch format {
         case .page:
+            assert(ending.reason == nil || !notes.isEmpty, "a page that ends early has a message that says why")
             writer.append("],\"system\":[")
             for (index, note) in notes.enumerated() {
                 if index > 0 { writer.append(",") }

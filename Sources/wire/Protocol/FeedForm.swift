@@ -39,6 +39,7 @@ public struct FeedForm: Sendable, Hashable {
     /// Appends a body as one line, because clients separate records by line breaks. In JSON, a line break stands only
     /// between values, where a blank means the same. PostgreSQL keeps the line breaks of a `json` value.
     public static func appendOneLine(_ body: RawSpan, to writer: inout ByteWriter) {
+        let start = writer.count
         var at = 0
         for index in 0..<body.byteCount where body.byte(index) == 0x0a || body.byte(index) == 0x0d {
             writer.append(body.extracting(at..<index))
@@ -46,10 +47,13 @@ public struct FeedForm: Sendable, Hashable {
             at = index + 1
         }
         writer.append(body.extracting(at..<body.byteCount))
+        let (written, expected) = (writer.count - start, body.byteCount)
+        assert(written == expected, "a body on one line has the length of the body")
     }
 
     public func appendPieceHead(_ byteCount: Int, to writer: inout ByteWriter) {
         guard framing == .chunks else { return }
+        assert(byteCount > 0, "a chunk without bytes would end the answer")
         writer.append(String(byteCount, radix: 16))
         writer.append("\r\n")
     }

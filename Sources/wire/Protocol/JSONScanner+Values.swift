@@ -29,7 +29,12 @@ extension JSONScanner {
     }
 
     /// Returns the offset of the token that was just read.
-    func start(of token: JSONToken) -> Int { offset - length(of: token) }
+    func start(of token: JSONToken) -> Int {
+        assert(token != .name && token != .end, "only tokens of values end where the scanner is")
+        let start = offset - length(of: token)
+        assert(start >= 0, "a token lies within the text")
+        return start
+    }
 
     private func length(of token: JSONToken) -> Int {
         switch token {

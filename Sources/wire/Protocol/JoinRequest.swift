@@ -44,6 +44,8 @@ public struct JoinRequest: Sendable {
         }
         self = reader.request
         token = JoinToken(reader)
+        assert(!isLegacy || bindings.isEmpty, "a join of the old form lists no bindings")
+        assert(bindings.count <= maximumBindings, "a join keeps no more bindings than allowed")
         if isLegacy { bindings = [ChangeBinding(legacy: subTopic)] }
     }
 
@@ -273,6 +275,8 @@ struct JoinReader: ~Copyable {
 
     private mutating func readBinding(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
         let start = scanner.offset - 1
+        let first = payload.byte(start)
+        assert(first == UInt8(ascii: "{"), "a binding begins with the brace that was read last")
         try scanner.skip(.beginObject)
         guard request.bindings.count < maximumBindings else { return request.hasTooManyBindings = true }
         request.bindings.append(try ChangeBinding(payload.extracting(start..<scanner.offset)))

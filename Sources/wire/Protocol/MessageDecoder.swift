@@ -119,6 +119,7 @@ public struct MessageDecoder: ~Copyable {
     private mutating func read(
         _ part: MessagePart, _ token: JSONToken, _ scanner: inout JSONScanner, into fields: inout MessageFields
     ) throws(MessageError) {
+        assert(part != .metadata, "a text message has no metadata")
         switch part {
         case .topic: fields.topic = try string(part, token, scanner)
         case .event: fields.event = try string(part, token, scanner)
@@ -202,7 +203,9 @@ public struct MessageDecoder: ~Copyable {
     }
 
     private func piece(of frame: RawSpan, at offset: inout Int, _ length: UInt8) throws(MessageError) -> Range<Int> {
-        guard frame.byteCount - offset >= Int(length) else { throw .truncated }
+        let left = frame.byteCount - offset
+        assert(left >= 0, "the pieces before lie within the frame")
+        guard left >= Int(length) else { throw .truncated }
         defer { offset += Int(length) }
         return offset..<offset + Int(length)
     }

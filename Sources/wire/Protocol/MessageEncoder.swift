@@ -41,6 +41,8 @@ public struct MessageEncoder: Sendable {
         _ status: ReplyStatus, response: RawSpan, topic: RawSpan, joinRef: RawSpan, ref: RawSpan,
         to writer: inout ByteWriter
     ) {
+        let isObject = !response.isEmpty && response.byte(0) == UInt8(ascii: "{")
+        assert(isObject, "a response is an object")
         beginReply(status, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
         writer.append(response)
         endReply(ref: ref, to: &writer)
@@ -126,6 +128,8 @@ public struct MessageEncoder: Sendable {
     func appendPush(
         _ event: StaticString, payload: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
+        let isObject = !payload.isEmpty && payload.byte(0) == UInt8(ascii: "{")
+        assert(isObject, "the payload of a push of the hub is an object")
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append(UInt8(ascii: "\""))
         writer.append(event)

@@ -40,6 +40,8 @@ public enum PresenceRequest: Sendable, Hashable {
             if isEvent { request = event(token, scanner) }
             let range = try scanner.range(of: token)
             if isPayload { tracked = token == .beginObject ? range : nil }
+            let first = payload.byte(range.lowerBound)
+            assert(token != .beginObject || first == UInt8(ascii: "{"), "the range of an object begins with its brace")
         }
         guard case .track = request else { return request }
         return tracked.map { .track($0) } ?? .payloadNotAnObject

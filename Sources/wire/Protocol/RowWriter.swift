@@ -38,6 +38,7 @@ struct RowWriter: ~Escapable {
 
     @_lifetime(borrow view)
     init(_ view: borrowing ChangeView, limit: Int, smallOnly: Bool) {
+        assert(!smallOnly || limit == .max, "small values are written whatever the row's length")
         columns = view.columns.span
         structured = view.structured.span
         // SAFETY: any byte is a valid UInt8, and the span lives as long as the view's text.
@@ -117,6 +118,7 @@ struct RowWriter: ~Escapable {
 
     @inline(__always)
     private func appendName(_ column: ChangeView.ViewColumn, _ isFirst: inout Bool, _ writer: inout ByteWriter) {
+        assert(column.nameStart < column.nameEnd, "a visible column has a name in the view's text")
         // The first name has no comma.
         let start = Int(column.nameStart) &+ (isFirst ? 1 : 0)
         writer.append(text.extracting(start..<Int(column.nameEnd)))
