@@ -97,6 +97,8 @@ enum BackfillBody {
                 throw OperatorSignal.Refusal(reason: "a value is a text, null or {}, and of a key a text")
             }
         }
+        let columnCount = Tuple(image.bytes).columnCount
+        assert(columnCount == relation.columns.count, "an image has a value for each column of its relation")
         return image.copied()
     }
 }

@@ -28,6 +28,7 @@ struct JSONObject: Sendable, Equatable {
 
     init(_ members: [(String, JSONValue)] = []) {
         for (name, value) in members { self[name] = value }
+        assert(self.members.count <= members.count, "a member that comes twice is kept once")
     }
 
     /// Value of a member; setting nil removes the member.
@@ -63,7 +64,8 @@ extension JSONValue {
     static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
         var scanner = JSONScanner(bytes.rawBytes, maximumDepth: maximumDepth)
         let value = try JSONValue(try scanner.next(), of: &scanner)
-        _ = try scanner.next()
+        let end = try scanner.next()
+        assert(end == .end, "nothing follows the value")
         return value
     }
 

@@ -55,6 +55,7 @@ public struct OperatorSignal: Sendable, Equatable {
         duration = .seconds(seconds)
         rows = kind == .backfill ? try BackfillBody.rows(members) : nil
         database = kind == .backfill ? try BackfillBody.database(members) : nil
+        assert((rows == nil) == (database == nil), "rows come together with the database that they are from")
     }
 
     private static func members(of body: [UInt8], _ kind: Kind) throws(Refusal) -> JSONObject {
@@ -90,6 +91,7 @@ extension RunningProject {
             guard ingest.pause.finish() else { return .message(.conflict, "the stream is not paused") }
             Log.shared.info("an operator ended the pause", [.reason(text)])
         case .backfill:
+            assert(signal.rows != nil, "a backfill has rows")
             guard let followed = ingest.status.database, followed == signal.database else {
                 return ingest.status.database == nil
                     ? .message(.serviceUnavailable, "the database has not been reached yet")
@@ -108,6 +110,7 @@ extension RunningProject {
             if rows.isLast { Log.shared.info("an operator put a table's rows into the log", [.reason(text)]) }
         }
         let isMarked = signal.rows?.isLast ?? true
+        assert(isMarked || signal.kind == .backfill, "only a part of a backfill goes without a mark")
         let isTaken =
             !isMarked || ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
         // The pause begins after its mark in the log.

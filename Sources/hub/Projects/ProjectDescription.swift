@@ -47,6 +47,8 @@ public struct ProjectDescription: Sendable, Equatable {
             mistakes.add("jwt_secret", "either jwt_secret or jwt_jwks must be provided")
         }
         guard mistakes.isEmpty else { throw mistakes }
+        assert(!externalID.isEmpty, "a record without mistakes has a name")
+        assert(old == nil || old?.externalID == externalID, "a record replaces one of the same name")
         return ProjectRecord(
             id: old?.id ?? UUIDText.random(), externalID: externalID, insertedAt: old?.insertedAt ?? now,
             updatedAt: now, fields: fields, extensions: extensions, unknown: old?.unknown ?? JSONObject())

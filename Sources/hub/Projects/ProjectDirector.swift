@@ -29,6 +29,12 @@ public final class ProjectDirector: Operators {
         var failures: [String: Int] = [:]
         var free: [UInt32] = []
         var next: UInt32 = 0
+
+        /// Frees the number of a project that does not run any more.
+        mutating func release(_ number: UInt32) {
+            assert(number < next && !free.contains(number), "a number that was taken is freed once")
+            free.append(number)
+        }
     }
 
     let api: TenantsAPI
@@ -100,6 +106,8 @@ public final class ProjectDirector: Operators {
         while seen < names.count {
             seen = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + 3_600_000_000_000)
         }
+        let tried = ends.withLock { $0.count }
+        assert(tried == names.count, "each project was tried once")
         guard running.withLock({ $0.byName.isEmpty }) else { return }
         if store.record(named: own) == nil, let error = ends.withLock({ $0.first { $0.name == own } })?.error {
             throw error
@@ -152,6 +160,7 @@ public final class ProjectDirector: Operators {
     /// Returns the delay, which doubles from the shortest to the longest, with a small random part.
     static func delay(afterFailures count: Int) -> Duration {
         let doubled = Limits.shortestProjectRetry * (1 << min(max(0, count - 1), 16))
+        assert(doubled >= Limits.shortestProjectRetry, "a delay grows from the shortest")
         return min(doubled, Limits.longestProjectRetry) * Double.random(in: 0.8...1.0)
     }
 
@@ -171,9 +180,10 @@ public final class ProjectDirector: Operators {
         }
         do {
             let project = try LogScope.of(plan.name) { try RunningProject(plan, number: number, on: gateway) }
-            running.withLock { $0.byName[plan.name] = project }
+            let former = running.withLock { $0.byName.updateValue(project, forKey: plan.name) }
+            assert(former == nil, "a project runs once")
         } catch {
-            running.withLock { $0.free.append(number) }
+            running.withLock { $0.release(number) }
             throw error
         }
     }
@@ -182,7 +192,7 @@ public final class ProjectDirector: Operators {
     private func stop(_ name: String) {
         guard let project = running.withLock({ $0.byName.removeValue(forKey: name) }) else { return }
         LogScope.of(name) { project.stop() }
-        running.withLock { $0.free.append(project.project.number) }
+        running.withLock { $0.release(project.project.number) }
     }
 
     // MARK: Operations
@@ -250,6 +260,7 @@ public final class ProjectDirector: Operators {
             let (record, old) = try store.apply(
                 description, configured: configured, planner.configuration.projectDefaults, at: Self.now,
                 check: planner.checkSlot)
+            assert(store.record(named: record.externalID) != nil, "a project that was described is stored")
             gateway.announce([record.externalID], .starting)
             Log.shared.info("a project was described", [.project(record.externalID)])
             if let failure = take(record, old) { return TenantsAPI.failed(failure) }
@@ -328,6 +339,9 @@ public final class ProjectDirector: Operators {
             Log.shared.info("a project was deleted; its event log stays", [.project(name), .path(directory)])
             return TenantsAPI.done
         }
+        assert(
+            directory.hasPrefix(planner.configuration.dataDirectory + "/projects/"),
+            "a deleted project takes no directory but its own with it")
         do throws(SystemError) {
             try Directories.removeAll(directory)
             Log.shared.info("a project was deleted, and its event log too", [.project(name), .path(directory)])

@@ -55,6 +55,8 @@ extension ProjectExtension {
             }
         }
         guard mistakes.isEmpty else { throw mistakes }
+        let missing = ProjectField.requiredSettings.first { settings[$0.name] == nil }
+        assert(hasURL || missing == nil, "settings without mistakes have every setting that is required")
         return settings
     }
 

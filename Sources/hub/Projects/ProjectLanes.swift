@@ -65,7 +65,11 @@ final class ProjectLanes: Sendable {
                     _ = state.take(name, planned.work)
                 }
                 let names = state.lanes.filter { !$0.value.hasThread }.map(\.key)
-                for name in names { state.lanes[name]?.hasThread = true }
+                for name in names {
+                    assert(state.lanes[name]?.waiting.isEmpty == false, "a lane without a thread has work")
+                    state.lanes[name]?.hasThread = true
+                }
+                assert(!state.isClosed || state.later.isEmpty, "nothing is scheduled after the end")
                 let next = state.later.values.map(\.at).min() ?? now + 3_600_000_000_000
                 return (names, next, state.isClosed && state.lanes.isEmpty)
             }
@@ -87,6 +91,7 @@ final class ProjectLanes: Sendable {
     private func work(_ name: String, isGivenUp: Bool = false) {
         while true {
             let (work, isClosed) = state.withLock { state in
+                assert(state.lanes[name]?.hasThread == true, "work runs on the thread of its lane")
                 let next = state.lanes[name].flatMap { $0.waiting.isEmpty ? nil : $0.waiting[0] }
                 if next == nil { state.lanes[name] = nil } else { state.lanes[name]?.waiting.removeFirst() }
                 return (next, state.isClosed)
@@ -105,6 +110,7 @@ extension ProjectLanes.State {
             lanes[name, default: .init()].waiting.count < Limits.maximumWaitingOperations
         else { return false }
         lanes[name, default: .init()].waiting.append(work)
+        assert(lanes.count <= Limits.maximumProjects, "there are no more lanes than projects")
         return true
     }
 }

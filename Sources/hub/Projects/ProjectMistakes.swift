@@ -15,6 +15,7 @@ public struct ProjectMistakes: Error, Equatable {
     /// Adds one object for each element of a list; the object is empty if the element has no mistakes.
     mutating func add(_ field: String, each elements: [ProjectMistakes]) {
         guard elements.contains(where: { !$0.isEmpty }) else { return }
+        assert(errors[field] == nil, "mistakes of a list do not replace others of its field")
         errors[field] = .array(elements.map { .object($0.errors) })
     }
 

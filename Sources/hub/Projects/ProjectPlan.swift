@@ -72,6 +72,9 @@ public struct ProjectPlanner: Sendable {
             }
             plan.verifier = verifier
         }
+        assert(
+            isConfigured == (plan.ingest.dataDirectory == configuration.dataDirectory),
+            "only the project of the settings has its log in the data directory itself")
         return plan
     }
 
@@ -111,6 +114,7 @@ public struct ProjectPlanner: Sendable {
     }
 
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
+        assert(record.externalID != configuration.projectName, "the project of the settings keeps its log and slot")
         plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
         plan.ingest.replication.slot = slot(of: record)
         // The database was prepared when the project was made.

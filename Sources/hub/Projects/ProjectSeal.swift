@@ -12,8 +12,10 @@ struct ProjectSeal: Sendable {
     }
 
     func seal(_ text: String, of id: String, _ field: String) -> String {
-        let sealed = key.seal(Array(text.utf8).span, for: Self.place(id, field).span)
-        return Self.beginning + Base64URL.encode(sealed.span)
+        let bytes = key.seal(Array(text.utf8).span, for: Self.place(id, field).span)
+        let sealed = Self.beginning + Base64URL.encode(bytes.span)
+        assert(open(sealed, of: id, field) == text, "a text that was sealed can be opened again")
+        return sealed
     }
 
     /// Returns the plain text; nil if the text was not sealed by this key, for this project and field.
@@ -35,6 +37,8 @@ extension ProjectRecord {
     func told(_ seal: ProjectSeal) -> JSONValue {
         var members = JSONObject([("id", .string(id)), ("external_id", .string(externalID))])
         for name in Self.toldFields { members[name] = fields[name] ?? .null }
+        let secret = ProjectField.all.first { $0.isSecret && members[$0.name] != nil }
+        assert(secret == nil, "an answer has no secret field")
         members["inserted_at"] = .string(TimeText.write(insertedAt))
         members["extensions"] = .array(extensions.map { $0.told(seal, id) })
         return .object(members)
@@ -58,7 +62,10 @@ extension ProjectRecord {
         members["inserted_at"] = .number(Int(insertedAt))
         members["updated_at"] = .number(Int(updatedAt))
         members["extensions"] = .array(extensions.map { $0.stored(seal, id) })
-        for (name, value) in unknown.members { members[name] = value }
+        for (name, value) in unknown.members {
+            assert(members[name] == nil, "an unknown member of a project replaces no known one")
+            members[name] = value
+        }
         return .object(members)
     }
 
@@ -118,7 +125,10 @@ extension ProjectExtension {
             ("type", .string(type)), ("inserted_at", .number(Int(insertedAt))),
             ("updated_at", .number(Int(updatedAt))), ("settings", .object(sealedSettings(seal, id))),
         ])
-        for (name, value) in unknown.members { members[name] = value }
+        for (name, value) in unknown.members {
+            assert(members[name] == nil, "an unknown member of an extension replaces no known one")
+            members[name] = value
+        }
         return .object(members)
     }
 

@@ -72,7 +72,10 @@ private final class ServicesStarting {
     private var stops: [() -> Void] = []
     var isComplete = false
 
-    func note(_ stop: @escaping () -> Void) { stops.append(stop) }
+    func note(_ stop: @escaping () -> Void) {
+        assert(!isComplete, "no service starts after all have started")
+        stops.append(stop)
+    }
 
     func end() {
         if !isComplete { for stop in stops.reversed() { stop() } }

@@ -93,9 +93,13 @@ public final class ProjectStore: Sendable {
             } catch {
                 throw .mistakes(error)
             }
+            assert(old == nil || old?.id == record.id, "a project keeps its id")
             if let index {
+                assert(new.records[index].isNamed(record.externalID), "a record replaces one of its own name")
                 new.records[index] = record
             } else {
+                let namesake = new.records.first { $0.isNamed(record.externalID) }
+                assert(namesake == nil, "a name is added once")
                 guard new.records.count < Limits.maximumProjects else {
                     throw .store(ProjectStoreError("there are \(Limits.maximumProjects) projects already"))
                 }
@@ -155,7 +159,10 @@ extension ProjectStore {
             ("projects", .array(state.records.map { $0.stored(seal) })),
         ])
         if !state.deleted.isEmpty { members["deleted"] = .array(state.deleted.map { .string($0) }) }
-        for (name, value) in state.unknown.members { members[name] = value }
+        for (name, value) in state.unknown.members {
+            assert(members[name] == nil, "an unknown member of the file replaces no known one")
+            members[name] = value
+        }
         return JSONValue.object(members).bytes + [UInt8(ascii: "\n")]
     }
 
@@ -241,6 +248,7 @@ struct ProjectKey: Sendable {
     /// Writes a new key to its file. Files are made for their owner alone.
     func keep(in directory: any StorageDirectory) throws(SystemError) {
         guard !isKept, try directory.contents(of: Self.fileName, maximumBytes: 1 << 10) == nil else { return }
+        assert(secret.count == Self.randomBytes, "a key that the hub made has its length")
         let text = Base64URL.encode(secret.span) + "\n"
         try directory.replace(Self.fileName, with: Array(text.utf8), through: Self.unfinished)
     }

@@ -115,6 +115,7 @@ public struct TenantsAPI: Sendable {
         }
         do throws(ProjectBodyError) {
             let description = try ProjectDescription.read(body, named: name)
+            assert(name == nil || description.externalID == name, "a description is of the project in the path")
             // The code that carries this out checks again, at a time when nobody else changes anything.
             try mistakes(in: description, at: now)
             return .operation(.upsert(description))
@@ -150,6 +151,7 @@ public struct TenantsAPI: Sendable {
             mistakes.add("log", "is that of the project of the hub's settings, and stays")
         }
         guard let fate, mistakes.isEmpty else { return .response(Self.refused(mistakes)) }
+        assert(fate == .keep || !isConfigured, "the log of the settings' own project stays")
         return .operation(.delete(name, log: fate))
     }
 

@@ -36,7 +36,11 @@ struct AnswerSpool {
 
     init(besideLog path: String) throws(SystemError) { directory = try DiskDirectory(Directories.parent(of: path)) }
 
-    static func name(at now: Int64) -> String { "\(start)\(now)-\(UUIDText.random())" }
+    static func name(at now: Int64) -> String {
+        let name = "\(start)\(now)-\(UUIDText.random())"
+        assert(isName(name), "an answer has a name by which its parts can be asked for")
+        return name
+    }
 
     static func isName(_ text: String) -> Bool {
         text.hasPrefix(start) && text.utf8.count < 100
@@ -64,6 +68,7 @@ struct AnswerSpool {
         }
         guard part.start < size else { return .message(.badRequest, "the answer has \(size) bytes") }
         let count = Int(min(size - part.start, UInt64(Limits.maximumQuestionBytes)))
+        assert(count > 0 && count <= Limits.maximumQuestionBytes, "a part has bytes, and fits into a response")
         guard let bytes = try? file.bytes(at: part.start, count: count), bytes.count == count else {
             return TenantsAPI.failed("the answer cannot be read")
         }

@@ -102,6 +102,7 @@ public struct LogQuestion: Sendable, Equatable {
         self.form = form
         self.isInParts = isInParts
         words = try options + ["--"] + Self.given(wanted, operands, command)
+        assert(form != .bundle || command == "bundle", "only a bundle is a file")
     }
 
     /// Returns the question how much the log has of a row or, with `isGo`, the order to remove the row's values. The
@@ -128,7 +129,10 @@ public struct LogQuestion: Sendable, Equatable {
     }
 
     /// Returns this question with another option.
-    func with(_ option: String) -> LogQuestion { LogQuestion(command, form, [option] + words) }
+    func with(_ option: String) -> LogQuestion {
+        assert(option.hasPrefix("--") && option != "--", "an option stands before the operands")
+        return LogQuestion(command, form, [option] + words)
+    }
 
     /// True if the command is below `tidewire log`.
     var isOfLog: Bool { Self.ofLog.contains(command) || command == "forget" }
@@ -146,6 +150,7 @@ public struct LogQuestion: Sendable, Equatable {
             }
             given += values
         }
+        assert(given.count >= wanted.count, "each operand has a value")
         return given
     }
 }

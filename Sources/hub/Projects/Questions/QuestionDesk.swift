@@ -79,5 +79,7 @@ final class QuestionDesk: Sendable {
         state.withLock { $0.isClosed = true }
         pulse.beat()
         for thread in threads.withLock({ $0 }) { thread.join() }
+        let isDone = state.withLock { $0.waiting.isEmpty }
+        assert(isDone, "every question is answered before the desk closes")
     }
 }

@@ -25,6 +25,8 @@ extension ProjectPlanner {
         }
         if let publication = record?.publication { variables[Setting(\.publication).environmentName] = publication }
         variables["ON_BEHALF_OF"] = "operators' API"
+        let policyLogin = Setting(\.policyDatabaseURL).environmentName
+        assert(isOfSettings || variables[policyLogin] == nil, "a stored project does not get the settings' login")
         let place = isOfSettings ? configuration.dataDirectory : directory
         return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
     }

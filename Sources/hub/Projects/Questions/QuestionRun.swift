@@ -71,6 +71,7 @@ struct QuestionRun {
         guard size <= UInt64(limit) else { return refusal(.tooMuch(limit)) }
         let first = min(size, UInt64(Limits.maximumQuestionBytes))
         let body = isFile ? try file?.bytes(at: 0, count: Int(first)) ?? [] : output.beginning
+        assert(isFile || UInt64(body.count) == first, "a response has the whole answer or its first part")
         var response = HTTPResponse(.ok, contentType: question.form.contentType, body: body)
         response.headers.append(HTTPHeader("tidewire-exit-code", "\(code)"))
         response.headers.append(HTTPHeader("cache-control", "no-store"))
@@ -211,5 +212,9 @@ private final class AnswerOutput {
         }
         beginning += bytes.prefix(room)
         count += bytes.count
+        assert(beginning.count == min(count, Limits.maximumQuestionBytes), "the beginning is what one response takes")
+        assert(
+            file != nil || spool == nil || count <= Limits.maximumQuestionBytes || most <= Limits.maximumQuestionBytes,
+            "an answer in parts that is too large for one response is in a file")
     }
 }
