@@ -12,6 +12,7 @@ enum Awaiting {
     static func answer<Value: Sendable>(
         within limit: Duration, _ ask: (@escaping @Sendable (Value) -> Void) -> Void
     ) -> Value? {
+        assert(limit > .zero, "an answer gets time to come")
         let box = Box<Value>()
         ask { value in
             box.value.withLock { $0 = value }

@@ -51,6 +51,7 @@ struct ExplainedRow {
                 bytes += text
             }
         }
+        assert(places.count == values.count, "each slot of the table has a place")
         // SAFETY: any byte is a valid UInt8, and both arrays outlive the image.
         let image = RowImage(
             bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(moment))

@@ -70,6 +70,7 @@ extension Explainer {
 
     /// Returns the part of the old row that an update shows to the client.
     private func oldRecord(_ change: RecordedChange, isVisible: Bool) -> Explanation.OldRecord {
+        assert(change.operation == .update && change.oldImage != .none, "only an update with an old image shows of it")
         if isVisible { return change.oldImage == .full ? .whole : .keys }
         return settings.deletesAreStrict ? .none : .keys
     }
@@ -91,7 +92,9 @@ extension Explainer {
         var membershipsAreOf = MembershipTime.now
 
         func keys(_ residual: Residual) -> [MembershipKeys] {
-            residual.memberships.map { memberships[$0]?.keys ?? Held.unknown }
+            let unfilled = residual.memberships.first { memberships[$0] == nil }
+            assert(unfilled == nil, "each membership of the holder was filled before the row is judged")
+            return residual.memberships.map { memberships[$0]?.keys ?? Held.unknown }
         }
 
         static let unknown = MembershipKeys(keys: [], hasNull: false, hasRows: false, isUnknown: true)
@@ -162,6 +165,7 @@ extension Explainer {
     private func fillFromLog(_ held: inout Held, _ wanted: [HeldMembership], _ change: RecordedChange) {
         held.membershipsAreOf = .then
         let logged = logged(wanted, change)
+        assert(logged == nil || logged?.count == wanted.count, "the log is asked about each membership")
         let rows = rows(of: change, in: held.policy.table)
         for (index, membership) in wanted.enumerated() {
             guard let logged, let keys = keys(membership, logged[index], held, rows) else {
@@ -316,6 +320,7 @@ extension Explainer {
         _ held: Held, _ row: ExplainedRow, _ table: CatalogTable, _ image: inout Explanation.Image,
         _ withoutPostgres: inout String?
     ) {
+        assert(held.parts.count == held.policy.parts.count, "each policy has its parts")
         let settings = FilterCheck.Settings.ofPolicies(snapshot)
         let value = { (residual: Residual) in
             ExplainedTruth(row.read { residual.value(on: $0, keys: held.keys(residual), settings: settings) })

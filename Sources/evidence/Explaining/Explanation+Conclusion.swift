@@ -12,6 +12,8 @@ extension Explanation {
             return result
         }
         let (isTold, reason) = verdict(question)
+        assert(!isTold || publication.hasOperation && wantsOperation, "only a change that was asked for is told")
+        assert(!isTold || image?.isMatch == true, "a change that is told passes the filter and the policies")
         result.isTold = isTold
         result.sentence = "\(holder) \(isTold ? Self.wouldHaveBeen : "was NOT") told: \(reason)"
         return result
@@ -110,10 +112,12 @@ extension Explanation.Policy {
 
     /// Smallest part that decided the result. The search descends as long as a part below has the same result.
     private var decisive: Explanation.Part {
+        assert(!parts.isEmpty, "the first part of a policy is the policy itself")
         var place = 0
         while let below = children(of: place).first(where: {
             parts[$0].isCondition && parts[$0].truth == parts[place].truth
         }) {
+            assert(below > place, "the search only descends")
             place = below
         }
         return parts[place]

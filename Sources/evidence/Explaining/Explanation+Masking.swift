@@ -33,6 +33,7 @@ extension Explanation.Part {
         var shown = self
         shown.hub = masked(hub, discretion)
         shown.postgres = postgres.map { masked($0, discretion) }
+        assert(!isCondition || shown.truth.isTrue == truth.isTrue, "masking does not change whether a condition holds")
         return shown
     }
 

@@ -65,6 +65,8 @@ public struct PastCatalogs {
     /// Record by which the change was judged. A loop that reads a mark waits for a catalog that includes the marked
     /// transaction, and judges later changes by that catalog, however late it comes.
     private var chosen: CatalogRecord? {
+        assert(self.last.map { $0.since <= offset } ?? true, "the last record counts at the change")
+        assert(self.next.map { $0.since > offset } ?? true, "the next record counts after the change")
         guard let next else { return last.flatMap { isStillToCome(after: $0) ? nil : $0 } }
         return marks.contains { next.awaited.contains($0.xid) } ? next : last
     }

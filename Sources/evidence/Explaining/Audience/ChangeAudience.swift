@@ -97,6 +97,7 @@ public struct ChangeAudience {
             client.nameAnswer()
             clients.append(client)
         }
+        assert(clients.count + left == concerned.count, "each client that a change concerns is examined or counted")
         try verdicts.checkThatSomebodyAnswered()
     }
 
@@ -106,6 +107,7 @@ public struct ChangeAudience {
     }
 
     static func outcome(_ reach: Attendance.Reach, isMatch: Bool) -> Client.Outcome {
+        assert(reach != .notYet, "a change does not concern a client that came later")
         guard isMatch else { return .notMatched }
         switch reach {
         case .sent(let isReceived): return isReceived ? .received : .sent
@@ -191,6 +193,7 @@ extension ChangeAudience.Client {
     ///
     /// - Parameter isMatch: the verdict of filters and policies; nil if it is unknown.
     fileprivate mutating func take(_ finding: DeliveryRecord.Finding, _ reach: Attendance.Reach, isMatch: Bool?) {
+        assert(basis == .derived, "a record is taken once")
         switch finding {
         case .none: break
         case .sent(let time):

@@ -35,7 +35,9 @@ public final class Judges {
     func beforeTurns(since joined: RecordedNote, _ place: UInt64) throws -> UInt64 {
         if isOfNow { return place }
         let first = try allTurns().first { $0.written > joined.note.time && $0.place <= place }
-        return first.map { $0.place > 0 ? $0.place - 1 : 0 } ?? place
+        let found = first.map { $0.place > 0 ? $0.place - 1 : 0 } ?? place
+        assert(found <= place, "a place before a turn does not lie behind it")
+        return found
     }
 
     private func allTurns() throws -> [PastCatalogs.Turn] {

@@ -60,6 +60,7 @@ struct Verdicts {
     private mutating func verdict(
         of bindings: [ListedBinding], _ holder: RecordedNote, _ judge: Explainer?
     ) throws -> Verdict {
+        assert(!bindings.isEmpty, "a client that is judged listens to the table")
         var last: Verdict = (false, "")
         let isUnknown = judge == nil && isJudged
         for binding in bindings {

@@ -38,11 +38,13 @@ final class AccessDiff {
     }
 
     func note(_ offset: UInt64, _ operation: Operation, isTold: Bool, wouldBeTold: Bool) {
+        assert(isTold || wouldBeTold, "a change is noted if at least one side tells it")
         line.before += isTold ? 1 : 0
         line.after += wouldBeTold ? 1 : 0
         guard isTold != wouldBeTold else { return }
         line.gains += wouldBeTold ? 1 : 0
         line.losses += isTold ? 1 : 0
+        assert(line.after - line.before == line.gains - line.losses, "gains and losses are the difference of the sides")
         let place = place(
             Facts(
                 operation: operation.rawValue, isGain: wouldBeTold, before: before.shown(at: offset),
@@ -54,6 +56,7 @@ final class AccessDiff {
     private func place(_ facts: Facts, _ operation: Operation) -> Int {
         if let last, last.facts == facts { return last.place }
         let place = byFacts[facts] ?? newPlace(facts, operation)
+        assert(shifts[place].isGain == facts.isGain, "a group has gains only or losses only")
         last = (facts, place)
         return place
     }
@@ -69,6 +72,8 @@ final class AccessDiff {
             byKey[key] = place
             shifts.append(WhatIfReport.Shift(isGain: key.isGain, shownBy: key.shownBy, keptBy: key.keptBy))
         }
+        assert(byKey.count == shifts.count, "each group is found by its key")
+        assert(shifts.count <= Self.most + 2, "beyond the limit there is one more group for gains and one for losses")
         // The memory is limited. Beyond the limit, the reason is computed again for each change.
         if byFacts.count < 10_000 { byFacts[facts] = place }
         return place
@@ -76,6 +81,8 @@ final class AccessDiff {
 
     /// The counts, with the groups sorted: gains first, larger groups first.
     var whole: WhatIfReport.Line {
+        let rows = shifts.reduce(0) { $0 + $1.rows }
+        assert(rows == line.gains + line.losses, "each gain and each loss is in one group")
         var whole = line
         whole.shifts = shifts.sorted { ($0.isGain ? 0 : 1, -$0.rows) < ($1.isGain ? 0 : 1, -$1.rows) }
         return whole

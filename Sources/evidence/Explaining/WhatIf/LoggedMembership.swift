@@ -59,9 +59,11 @@ struct LoggedMembership {
     }
 
     private static func count(_ change: Int, in tally: inout Tally, _ isBefore: Bool) {
+        assert(abs(change) == 1, "a change brings or takes one row")
         tally.now += change
         tally.lowest = min(tally.lowest, tally.now)
         if isBefore { tally.atChange = tally.now }
+        assert(tally.atLeast >= 0, "the lowest point is no higher than the count at the change")
     }
 
     /// Keys that the membership certainly had.

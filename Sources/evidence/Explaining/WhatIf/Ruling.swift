@@ -115,6 +115,7 @@ struct Ruling {
             known.sets[held] = sets.count - 1
             places.append(sets.count - 1)
         }
+        assert(places.count == residual.memberships.count, "each membership has its set")
         return places
     }
 
@@ -154,7 +155,11 @@ struct Ruling {
     }
 
     /// Largest number of policies that any pair distinguishes.
-    var partCount: Int { pairs.reduce(0) { max($0, $1.parts.count + ($1.bindings == nil ? 0 : 1)) } }
+    var partCount: Int {
+        let most = pairs.reduce(0) { max($0, $1.parts.count + ($1.bindings == nil ? 0 : 1)) }
+        assert(most <= Self.mostParts + 1, "a pair distinguishes no more policies than allowed")
+        return most
+    }
 
     /// Returns the masked columns that policies or filters read.
     func columns(maskedBy masking: Masking) -> Set<String> {

@@ -96,6 +96,7 @@ struct RulingPass: ~Copyable {
             guard let policy = pair.policy, !pair.parts.isEmpty else { continue }
             let each = judged[policy.judged.identity] ?? pair.parts.map { policy.judged($0.part) }
             judged[policy.judged.identity] = each
+            assert(each.count == pair.parts.count, "each single policy is judged by itself")
             for (place, part) in pair.parts.enumerated() {
                 targets.append(
                     Target(
@@ -155,6 +156,7 @@ struct RulingPass: ~Copyable {
     private mutating func place(_ number: Int) {
         if let handle = handles[number] { index.remove(handle) }
         let target = targets[number]
+        assert(target.binding == nil || target.part == nil, "an entry is for a binding or for policies alone")
         let table = ruling.pairs[target.pair].table
         var predicate = target.residual.predicate(
             keys: memberships.keys(of: target.sets), asker: UInt32(number), settings: settings)
@@ -228,6 +230,8 @@ struct RulingPass: ~Copyable {
                 question.asking.append((offset, change.operation, [number]))
                 if question.isOfPart { asksOfPartsLeft -= 1 } else { asksLeft -= 1 }
             }
+            assert(question.rows.count == question.asking.count, "each row has the targets that ask about it")
+            assert(question.rows.count <= Limits.policyStatementRows, "a statement gets no more rows than allowed")
             questions[policy.identity] = question
             if question.rows.count >= Limits.policyStatementRows { try ask(policy.identity) }
         }

@@ -30,6 +30,7 @@ struct RuledChanges {
 
     func of(_ table: TableName, _ holder: Int) -> OfTable {
         let number = ruling.places[Ruling.Place(holder: holder, schema: table.schema, table: table.name)]
+        assert(number.map { ruling.pairs[$0].holder == holder } ?? true, "a pair is found by its own holder")
         return OfTable(
             pair: number.map { ruling.pairs[$0] },
             isPublished: ruling.view.snapshot.table(table.schema, table.name) != nil, told: told, holder: holder)
@@ -46,6 +47,7 @@ struct RuledChanges {
         func shown(at offset: UInt64) -> UInt32 {
             guard let pair else { return 0 }
             let places = pair.parts.indices.lowerBound..<pair.partOfAll + (pair.bindings == nil ? 0 : 1)
+            assert(places.upperBound <= UInt32.bitWidth, "each policy has a bit of its own")
             return places.reduce(0) {
                 told.shows(offset, to: holder, part: $1) ? $0 | 1 << UInt32($1) : $0
             }

@@ -37,10 +37,14 @@ final class ToldChanges {
         if part == nil { changes.note(offset, of: table, operation) }
     }
 
-    private func row(_ holder: Int, _ part: Int?) -> Int { part.map { holders + holder * parts + $0 } ?? holder }
+    private func row(_ holder: Int, _ part: Int?) -> Int {
+        assert(holder < holders && (part ?? -1) < parts, "a policy's bits are those of its own holder")
+        return part.map { holders + holder * parts + $0 } ?? holder
+    }
 
     /// True if the policy with index `part` shows the change.
     func shows(_ offset: UInt64, to holder: Int, part: Int) -> Bool {
+        assert(changes.offsets.contains(offset), "only changes of the window are asked about")
         let place = Int(offset - first)
         return bits[row(holder, part) * wordsOfEach + place / 64] >> UInt64(place % 64) & 1 == 1
     }
@@ -49,6 +53,8 @@ final class ToldChanges {
     static func visit(
         _ before: ToldChanges, _ after: ToldChanges, holder: Int, _ body: (UInt64, Bool, Bool) -> Void
     ) {
+        assert(
+            before.first == after.first && before.wordsOfEach == after.wordsOfEach, "both sides are of the same window")
         let start = holder * before.wordsOfEach
         for word in 0..<before.wordsOfEach {
             let (one, other) = (before.bits[start + word], after.bits[start + word])
@@ -84,12 +90,14 @@ final class WindowChanges {
             numbers[name] = number
             tables.append(name)
         }
+        assert(numbers.count == tables.count && Int(number) < tables.count, "each table has a number of its own")
         facts[place] = (UInt32(number) + 1) << 8 | UInt32(operation.rawValue)
     }
 
     /// Returns the index of the change's table in `tables`, and the operation.
     func fact(at offset: UInt64) -> (table: Int, operation: Operation)? {
         let fact = facts[Int(offset - offsets.lowerBound)]
+        assert(Int(fact >> 8) <= tables.count, "a change's table was noted with it")
         guard fact != 0, let operation = Operation(rawValue: UInt8(truncatingIfNeeded: fact)) else { return nil }
         return (Int(fact >> 8) - 1, operation)
     }
