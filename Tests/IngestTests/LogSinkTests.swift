@@ -304,6 +304,34 @@ private final class TwoClocks: TimeSource {
         #expect(try !storage.names().contains(BeginningFile.name))
     }
 
+    /// A gap may lead back: what comes behind it lies before the old end, and is not durable for that.
+    @Test func `nothing behind a gap is durable before the gap is`() throws {
+        var failures = 0
+        for syncs in 0..<8 {
+            let storage = FaultyStorage()
+            var end: EventLogEnd?
+            let sink = try LogSink(
+                directory: storage, options: Self.options, metrics: ProjectMetrics(), notes: nil, upkeep: nil,
+                opened: { end = $0 })
+            try sink.begin(systemIdentifier: 7, at: LSN(2000))
+            let epoch = end?.state.position.epoch
+            storage.setFaults {
+                $0.failSyncAfter = syncs
+                $0.times = 2
+            }
+            let gap = Gap(reason: .databaseRestored, from: LSN(2000), to: LSN(500))
+            guard (try? sink.recordGap(gap, systemIdentifier: 7)) == nil, sink.position == LSN(500) else { continue }
+            failures += 1
+            storage.setFaults { _ in }
+            #expect(sink.durablePosition == LSN(500))
+            try sink.advance(to: LSN(700))
+            #expect(sink.durablePosition == LSN(500), "sync \(syncs)")
+            try sink.flush()
+            #expect(sink.durablePosition == LSN(700) && end?.state.position.epoch != epoch)
+        }
+        #expect(failures > 0)
+    }
+
     /// Wherever the process ends while a log begins behind a gap, the log is new or has the gap.
     @Test(arguments: 0..<12) func `a log that begins with a gap has it, or has nothing`(writes: Int) throws {
         let storage = FaultyStorage()

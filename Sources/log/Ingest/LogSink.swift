@@ -138,7 +138,10 @@ public final class LogSink: TransactionSink {
     public var systemIdentifier: UInt64 { isNew ? 0 : writer?.source ?? 0 }
     /// Durable position, never beyond `position`. After a gap that goes back and is not yet durable, the writer still
     /// has the old end.
-    public var durablePosition: LSN { min(position, LSN(writer?.durableLSN ?? 0)) }
+    public var durablePosition: LSN { min(unflushedGapEnd ?? position, LSN(writer?.durableLSN ?? 0)) }
+    /// Position at which the newest gap ends, until the gap is durable. After a gap that goes back, later transactions lie
+    /// before the old end, and none of them is durable yet.
+    private var unflushedGapEnd: LSN?
     public var pendingBytes: Int { writer?.pendingBytes ?? 0 }
     public var lastTime: Int64? { writer?.segments.last.flatMap { $0.isEmpty ? $0.header.created : $0.maximumTime } }
     public var segments: [SegmentSummary] { writer?.segments ?? [] }
@@ -267,9 +270,10 @@ public final class LogSink: TransactionSink {
         try appendNotes(writer)
         try sealWhenAsked(writer)
         try rollWhenUnreadable(writer)
-        guard writer.pendingBytes > 0 else { return }
+        guard writer.pendingBytes > 0 || unflushedGapEnd != nil else { return }
         let began = time.monotonicNanoseconds()
         try stalling { try writer.flush() }
+        unflushedGapEnd = nil
         let ended = time.monotonicNanoseconds()
         metrics.fsyncs.add()
         metrics.fsyncSeconds.record(ended - began)
@@ -360,9 +364,11 @@ public final class LogSink: TransactionSink {
                 source: systemIdentifier, lsn: gap.to.rawValue, time: time.unixMicroseconds(), payload: payload.bytes)
         }
         position = gap.to
+        unflushedGapEnd = gap.to
         assert(writer.appendedLSN == position.rawValue && !writer.isInsideTransaction, "a gap leads to its end")
         // The gap is recorded. From here on, only a wait for its durability can fail.
         try stalling { try writer.flush() }
+        unflushedGapEnd = nil
     }
 
     public func follow(_ lineage: Lineage) throws {
