@@ -547,7 +547,9 @@ struct StreamPace {
 
     func millisecondsToNextDuty() -> Int32 {
         let limit = Limits.statusInterval.wholeNanoseconds
-        let toStatus = sinceStatus >= limit ? 0 : Int32((limit - sinceStatus) / 1_000_000 + 1)
+        // The clock is read once: between two readings the limit may pass.
+        let since = min(sinceStatus, limit)
+        let toStatus = since == limit ? 0 : Int32((limit - since) / 1_000_000 + 1)
         // Notes come from other threads, which do not wake this loop.
         return min(toStatus, Int32(Limits.noteInterval.wholeMilliseconds))
     }
