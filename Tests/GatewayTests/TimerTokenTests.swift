@@ -30,6 +30,13 @@ import Testing
         #expect(Set(Self.all.map(\.rawValue)).count == Self.all.count)
     }
 
+    @Test func `a follower's number fits into a timer, also after the last`() {
+        #expect(FollowerNumber.next(after: 4) == 5)
+        let last = UInt32(1) << ChannelPlace.channelBits - 1
+        #expect(FollowerNumber.next(after: last) == 0)
+        #expect(ChannelPlace(project: 3, channel: FollowerNumber.next(after: last - 1)).project == 3)
+    }
+
     @Test func `a kind that nobody has is no token`() {
         #expect(TimerToken(rawValue: .max) == nil)
         #expect(TimerToken(rawValue: 63 << 58) == nil)

@@ -100,7 +100,7 @@ extension ProjectLoop {
     }
 
     private func startPass(from position: EventLogPosition) -> Follower {
-        lastFollower = lastFollower &+ 1 & FollowerNumber.mask
+        lastFollower = FollowerNumber.next(after: lastFollower)
         if lastFollower == live.number { lastFollower = 1 }
         assert(self.follower(lastFollower) == nil, "no two followers have one number")
         let follower = Follower(of: self, number: lastFollower, from: position)
@@ -149,6 +149,8 @@ extension ProjectLoop {
         // Channels board in the order of their positions. The first position begins the pass, so the pass has skipped
         // none of the others.
         for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
+            // Answering an earlier one may have closed the socket that this one is on.
+            guard channels[channel.place] === channel else { continue }
             if case .from(let position) = channel.recovery, position.offset < oldest { retentionOvertook(channel) }
             if let feed = channel.session.feed, case .cut = feed.stage { continue }
             guard let follower = follower(for: channel) else { continue }
@@ -310,6 +312,7 @@ extension Follower {
 }
 
 /// Numbers of followers, which take the channel's place in timers.
-private enum FollowerNumber {
-    static let mask: UInt32 = 1 << ChannelPlace.channelBits - 1
+enum FollowerNumber {
+    /// Returns the number after another one. Numbers begin again at zero where a channel's place in a timer ends.
+    static func next(after number: UInt32) -> UInt32 { (number &+ 1) & (1 << ChannelPlace.channelBits - 1) }
 }
