@@ -13,7 +13,7 @@ final class Admissions: Sendable {
     /// Returns the decision for an offset. `decide` is called once for an offset, and must not wait for anything.
     func isAdmitted(_ offset: UInt64, decide: () -> Bool) -> Bool {
         assert(offset != .max, "a message does not have the offset of an empty slot")
-        answers.withLock { answers in
+        return answers.withLock { answers in
             if answers.isEmpty { answers = Array(repeating: (.max, false), count: Limits.rememberedAdmissions) }
             let place = Int(offset % UInt64(Limits.rememberedAdmissions))
             if answers[place].offset != offset { answers[place] = (offset, decide()) }

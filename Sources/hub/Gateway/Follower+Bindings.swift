@@ -333,28 +333,29 @@ extension Follower {
     func continueRebinding() -> Rebinding.Progress {
         // An answer came from a newer catalog than the bindings. All bindings are checked before the log is read on.
         if pipeline.takeReplacement() { rebinding = Rebinding() }
-        guard var work = rebinding.take() else { return .done }
-        assert(work.next <= places.upperBound, "no channel that is still to come is passed over")
         var left = Limits.rebindingsPerTurn
-        while left > 0, work.next < places.upperBound {
-            defer { work.next += 1 }
-            guard let channel = channel(at: work.next), channel.join.isBinding else { continue }
+        // It stays in place meanwhile: binding one channel may make the log wait for others, or end a channel.
+        while left > 0, let next = rebinding?.next, next < places.upperBound {
+            rebinding?.next = next + 1
+            guard let channel = channel(at: next), channel.join.isBinding else { continue }
             left -= 1
-            if bind(work.next, channel) {
+            if bind(next, channel) {
                 // The log may have waited for this channel before its turn came.
-                work.finished(channel.place)
+                rebinding?.finished(channel.place)
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
                 clearBindings(of: channel)
                 channel.missesUntilBound = .lateBindings
-            } else {
-                work.await(channel.place)
+            } else if self.channel(at: next) === channel {
+                rebinding?.await(channel.place)
             }
         }
-        if pipeline.takeReplacement() { work = Rebinding() }
-        let progress = work.progress(of: places.upperBound)
-        rebinding = progress == .done ? nil : work
-        if progress == .done { forgetUnusedPolicies() }
+        if pipeline.takeReplacement() { rebinding = Rebinding() }
+        let progress = rebinding?.progress(of: places.upperBound) ?? .done
+        if progress == .done {
+            rebinding = nil
+            forgetUnusedPolicies()
+        }
         return progress
     }
 
