@@ -145,6 +145,8 @@ extension ProjectLoop {
         details.readsBroadcasts = broadcast
         details.readsPresence = presence
         guard let place = channel.conversation.place else { return }
+        // A channel that is still looking up its past hears nothing before its join's reply; then its rights count.
+        guard !topics[place].isCatchingUp else { return }
         topics[place].hearsBroadcasts = broadcast
         topics[place].hearsPresence = presence == true
     }
