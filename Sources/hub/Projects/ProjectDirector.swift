@@ -331,6 +331,15 @@ public final class ProjectDirector: Operators {
 
     private func giveUpLog(of record: ProjectRecord, _ fate: LogFate) -> HTTPResponse {
         let (name, directory) = (record.externalID, planner.directory(of: record))
+        if isConfigured(name) {
+            let own = planner.configuration.dataDirectory + "/log"
+            guard fate == .delete, Directories.isDirectory(own) else { return TenantsAPI.done }
+            Log.shared.warning(
+                "a project was deleted; its event log lies in the hub's own data directory and stays",
+                [.project(name), .path(own), .hint("remove that directory while the hub is stopped")])
+            return TenantsAPI.failed(
+                "the project is deleted; its event log lies in the hub's own data directory and stays")
+        }
         guard Directories.isDirectory(directory) else {
             Log.shared.info("a project was deleted; it had no event log", [.project(name)])
             return TenantsAPI.done
