@@ -26,6 +26,21 @@ import Testing
         return writer.copied()
     }
 
+    @Test func `a record with more roles agrees with the one before, one with another policy does not`() {
+        func record(_ answers: [(UInt64, String)]) -> CatalogRecord {
+            CatalogRecord(
+                time: 1, since: 1, unknownFrom: 1, serverVersion: 150_000, publication: "p", awaited: [], roles: [],
+                answers: answers.map { CatalogRecord.Answer(question: $0, rows: [[$1]]) })
+        }
+        let first = record([(1, "policies"), (2, "tables")])
+        #expect(first.agrees(with: first))
+        #expect(first.agrees(with: record([(1, "policies"), (2, "tables"), (3, "rights of a role")])))
+        #expect(!first.agrees(with: record([(1, "others"), (2, "tables"), (3, "rights of a role")])))
+        var failed = first
+        failed.answers[0].failure = "42501"
+        #expect(!first.agrees(with: failed))
+    }
+
     @Test(arguments: seeds(20))
     func `comes back as it was, takes the room it says, and refuses what is cut or longer`(_ seed: Seed) throws {
         var random = SeededRandom(seed: seed)

@@ -65,6 +65,13 @@ public struct CatalogRecord: Sendable, Equatable {
         serverVersion == other.serverVersion && publication == other.publication && roles == other.roles
             && answers == other.answers
     }
+
+    /// True if no query that both records contain has another answer. Records of one catalog may differ in their roles.
+    public func agrees(with other: CatalogRecord) -> Bool {
+        let known = Dictionary(answers.map { ($0.question, $0) }) { first, _ in first }
+        return serverVersion == other.serverVersion && publication == other.publication
+            && other.answers.allSatisfy { answer in known[answer.question].map { $0 == answer } ?? true }
+    }
 }
 
 extension CatalogRecord: LogNote {

@@ -31,13 +31,15 @@ public struct PastCatalogs {
     /// is no other turn.
     public static func turns(of log: HistoryLog) throws -> [Turn] {
         var written: [UInt64: Int64] = [:]
+        var last: (record: CatalogRecord, written: Int64)?
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
         while try reader.next() {
             guard reader.entry.kind == .catalogRecord else { continue }
             for record in try CatalogRecordCodec.decode(reader.payload) {
-                for place in [record.unknownFrom, record.since] {
-                    written[place] = min(written[place] ?? .max, record.time)
-                }
+                let isSame = last?.record.agrees(with: record) ?? false
+                let time = isSame ? last?.written ?? record.time : record.time
+                for place in [record.unknownFrom, record.since] { written[place] = min(written[place] ?? .max, time) }
+                last = (record, time)
             }
         }
         return written.map { Turn(place: $0, written: $1) }.sorted { $0.place < $1.place }

@@ -1,7 +1,10 @@
+import Change
 import Diagnostics
 import Embedded
 import EventLog
+import Explaining
 import Foundation
+import History
 import System
 import TestSupport
 import Testing
@@ -321,6 +324,12 @@ import Testing
         let request = binding("notes")
         let first = Stay(try stage.caller(), user: 1, role: stage.reader, request: request, topic: "realtime:first")
         try first.join(stage.token(of: 1))
+        // The rights of its role are in the log, too: without them nobody could tell.
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: Masking())
+        let isRecorded = eventually {
+            (try? PastCatalogs.record(of: log, at: .max))?.roles.contains(stage.reader) ?? false
+        }
+        #expect(isRecorded)
         let heardOf = 4
         try stage.run(
             "INSERT INTO notes SELECT n, '\(GatewayStage.user(2))', 0, n, '' FROM generate_series(1, \(heardOf)) n")
