@@ -397,7 +397,9 @@ final class Oracle: Hearing {
         listening.goOn(
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
-                optionalTo: former.optionalTo ?? 0, reached: reached, heard: former.heard, said: former.said,
+                // One that was never answered is owed no more than one that comes for the first time.
+                optionalTo: former.optionalTo ?? database.lastCommit, reached: reached, heard: former.heard,
+                said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
         // The client is told, also if the hub may have forgotten it.
         if absent.isUncertain { listening.reached = Reached() }
