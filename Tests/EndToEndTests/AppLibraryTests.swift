@@ -120,7 +120,7 @@ private struct Reminder: LiveRow {
     let message: String
     let amount: Decimal?
 
-    struct Columns: Sendable { let message = Column<String>("message") }
+    struct Columns: Sendable { let message = LiveColumn<String>("message") }
     static let columns = Columns()
 }
 
@@ -162,7 +162,7 @@ extension EndToEndPrograms {
             let hub = try HubForApps()
             try hub.start()
             try onThisThread {
-                var position: Position?
+                var position: LogPosition?
                 do {
                     var batches = hub.client(ana).live(Reminder.self, window: .immediate).makeAsyncIterator()
                     while position == nil { position = await batches.next()?.position }
@@ -265,7 +265,7 @@ extension EndToEndPrograms {
             try onThisThread {
                 let tidewire = hub.client(ana)
                 var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
-                let tables = tidewire.changes(of: [Binding(table: "reminders")]).makeAsyncIterator()
+                let tables = tidewire.changes(of: [TableBinding(table: "reminders")]).makeAsyncIterator()
                 var codes: [String] = []
                 while codes.isEmpty, let batch = await batches.next() {
                     #expect(batch.mustRefetch == nil && batch.rows == nil)
@@ -299,7 +299,7 @@ extension EndToEndPrograms {
             try hub.start()
             try onThisThread {
                 let tidewire = hub.client(ana)
-                var position: Position?
+                var position: LogPosition?
                 do {
                     var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                     while let batch = await batches.next(), !batch.isCaughtUp { position = batch.position ?? position }
@@ -314,18 +314,18 @@ extension EndToEndPrograms {
                     position = page.position
                 }
                 #expect(came == ["1", "2", "3", "4", "5"])
-                let lost = try await tidewire.changes(after: Position("00000000000000aa.1"), of: Reminder.self)
+                let lost = try await tidewire.changes(after: LogPosition("00000000000000aa.1"), of: Reminder.self)
                 #expect(lost.mustRefetch == .epochChanged && lost.position != nil)
-                let refusal = await #expect(throws: Problem.self) {
+                let refusal = await #expect(throws: TidewireProblem.self) {
                     try await tidewire.changes(
-                        after: position, of: [Binding(table: "reminders", filter: "nothing=eq.1")])
+                        after: position, of: [TableBinding(table: "reminders", filter: "nothing=eq.1")])
                 }
                 #expect(refusal?.code == "InvalidFilter")
             }
         }
 
         /// A hub that was only just started may have to say first that it is not there yet.
-        private func isOfBinding(_ problem: Problem) -> Bool { problem.code != "LogNotBegun" }
+        private func isOfBinding(_ problem: TidewireProblem) -> Bool { problem.code != "LogNotBegun" }
 
         @Test func `problems come with the server's code`() throws {
             let hub = try HubForApps()
@@ -333,7 +333,7 @@ extension EndToEndPrograms {
             _ = try hub.ask(
                 "CREATE TABLE unpublished (id int PRIMARY KEY); GRANT SELECT ON unpublished TO authenticated")
             let code = try onThisThread {
-                let tables = hub.client(ana).changes(of: [Binding(table: "unpublished")]).makeAsyncIterator()
+                let tables = hub.client(ana).changes(of: [TableBinding(table: "unpublished")]).makeAsyncIterator()
                 while let batch = await tables.next() {
                     if let problem = batch.problems.first(where: isOfBinding) { return problem.code }
                 }
@@ -353,7 +353,7 @@ extension EndToEndPrograms {
                 """)
             try hub.start()
             let words = try onThisThread {
-                let tables = hub.client(ana).changes(of: [Binding(table: "silent")]).makeAsyncIterator()
+                let tables = hub.client(ana).changes(of: [TableBinding(table: "silent")]).makeAsyncIterator()
                 while let batch = await tables.next() {
                     if let problem = batch.problems.first(where: isOfBinding) { return problem.message }
                 }

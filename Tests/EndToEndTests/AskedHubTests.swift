@@ -395,7 +395,7 @@ extension EndToEndPrograms {
             let id: UUID
             let message: String
 
-            struct Columns: Sendable { let message = Column<String>("message") }
+            struct Columns: Sendable { let message = LiveColumn<String>("message") }
             static let columns = Columns()
         }
 

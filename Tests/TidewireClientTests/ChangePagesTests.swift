@@ -9,7 +9,7 @@ import TidewireClientTesting
     @Test func `what happened since then comes in pages, without a subscription`() async throws {
         let stage = Stage()
         let start = try await stage.tidewire.changes(after: nil, of: Note.self)
-        #expect(start.changes.isEmpty && start.position == Position("e1.0"))
+        #expect(start.changes.isEmpty && start.position == LogPosition("e1.0"))
         for id in 1...5 { stage.hub.insert("notes", note(id)) }
         stage.hub.insert("notes", note(6, owner: "ben"))
         var (position, ids, pages) = (start.position, [Int](), 0)
@@ -22,7 +22,7 @@ import TidewireClientTesting
             if !page.hasMore { break }
         }
         #expect(ids == [1, 2, 3, 4, 5])
-        #expect(pages == 3 && position == Position("e1.6"))
+        #expect(pages == 3 && position == LogPosition("e1.6"))
         #expect(stage.hub.connections == 0)
     }
 
@@ -33,22 +33,22 @@ import TidewireClientTesting
         stage.hub.insert("notes", note(1))
         stage.hub.insert("notes", note(2))
         stage.hub.retain(latest: 1)
-        let page = try await stage.tidewire.changes(after: Position("e1.0"), of: [Binding(table: "notes")])
-        #expect(page.mustRefetch == .olderThanRetention && page.position == Position("e1.2"))
+        let page = try await stage.tidewire.changes(after: LogPosition("e1.0"), of: [TableBinding(table: "notes")])
+        #expect(page.mustRefetch == .olderThanRetention && page.position == LogPosition("e1.2"))
     }
 
     @Test func `a token that is over and a network that is away are problems with a name`() async {
         let stage = Stage()
         stage.hub.expire("ana")
-        await #expect(throws: Problem(code: "TokenRefused", message: "Token has expired", severity: .error)) {
-            try await stage.tidewire.changes(after: nil, of: [Binding(table: "notes")])
+        await #expect(throws: TidewireProblem(code: "TokenRefused", message: "Token has expired", severity: .error)) {
+            try await stage.tidewire.changes(after: nil, of: [TableBinding(table: "notes")])
         }
         stage.hub.refuseConnections(.unreachable("no route"))
         do {
-            _ = try await stage.tidewire.changes(after: nil, of: [Binding(table: "notes")])
+            _ = try await stage.tidewire.changes(after: nil, of: [TableBinding(table: "notes")])
             Issue.record("nobody answered")
         } catch {
-            #expect((error as? Problem)?.code == "Unreachable")
+            #expect((error as? TidewireProblem)?.code == "Unreachable")
         }
     }
 
@@ -56,10 +56,10 @@ import TidewireClientTesting
         let request = ChangesRequest(
             Tidewire.address(URL(string: "https://hub.test/realtime/v1") ?? URL(fileURLWithPath: "/"), "key"),
             [
-                Binding(table: "a", filter: "at=gt.2026-01-01T00:00:00+00:00"),
-                Binding(schema: "s", table: "b", select: ["x", "y"]),
+                TableBinding(table: "a", filter: "at=gt.2026-01-01T00:00:00+00:00"),
+                TableBinding(schema: "s", table: "b", select: ["x", "y"]),
             ],
-            Position("e.7"), 10, token: "mine"
+            LogPosition("e.7"), 10, token: "mine"
         ).request
         #expect(
             request.url.absoluteString

@@ -11,9 +11,9 @@ import Testing
     @Test func `joins, catches up, is live`() {
         var (talk, ref) = Conversation.opened()
         #expect(talk.machine.state == .catchingUp(1))
-        #expect(talk.admit(ref, at: "e.3").told == [.joined(recovered: false, at: Position("e.3"))])
+        #expect(talk.admit(ref, at: "e.3").told == [.joined(recovered: false, at: LogPosition("e.3"))])
         #expect(talk.machine.state == .catchingUp(1))
-        #expect(talk.hearCaughtUp("e.3", joinRef: ref).told == [.caughtUp(Position("e.3"))])
+        #expect(talk.hearCaughtUp("e.3", joinRef: ref).told == [.caughtUp(LogPosition("e.3"))])
         #expect(talk.machine.state == .live)
         #expect(talk.hearChange(7, at: "e.4", behind: "e.3").rows == ["7"])
     }
@@ -28,19 +28,19 @@ import Testing
         let joined = talk.on(.opened)
         #expect(resume(joined) == "e.9")
         let told = talk.admit(joined.sent[0].ref ?? "", at: "e.9", recovered: true).told
-        #expect(told == [.joined(recovered: true, at: Position("e.9"))])
+        #expect(told == [.joined(recovered: true, at: LogPosition("e.9"))])
         #expect(talk.hearChange(2, at: "e.9").rows == [])
         #expect(talk.hearChange(3, at: "e.10", behind: "e.9").rows == ["3"])
     }
 
     @Test func `an app that was killed goes on at the position that it saved`() {
         var talk = Conversation()
-        talk.on(.subscribe(1, Conversation.request(at: Position("e.40"))))
+        talk.on(.subscribe(1, Conversation.request(at: LogPosition("e.40"))))
         let joined = talk.on(.opened)
         #expect(resume(joined) == "e.40")
         #expect(
             talk.admit(joined.sent[0].ref ?? "", at: "e.41", recovered: false).told == [
-                .joined(recovered: false, at: Position("e.41")), .mustRefetch(.olderThanRetention),
+                .joined(recovered: false, at: LogPosition("e.41")), .mustRefetch(.olderThanRetention),
             ])
         #expect(talk.hearChange(1, at: "e.42", behind: "e.41").rows == ["1"])
     }
@@ -80,7 +80,7 @@ import Testing
         let begun = talk.hear(
             "system", ["status": "error", "code": "ChangesMissing", "message": "followed from now on"], joinRef: ref)
         #expect(begun.told == [.mustRefetch(.changesMissing("followed from now on"))])
-        #expect(talk.hearCaughtUp("e.0", joinRef: ref).told == [.caughtUp(Position("e.0"))])
+        #expect(talk.hearCaughtUp("e.0", joinRef: ref).told == [.caughtUp(LogPosition("e.0"))])
         talk.on(.interrupted(.closed(code: 1000, reason: "")))
         talk.wait(.seconds(1))
         #expect(resume(talk.on(.opened)) == "e.0")
@@ -94,7 +94,7 @@ import Testing
         ref = talk.on(.opened).sent.first?.ref ?? ""
         #expect(
             talk.admit(ref, at: "e.7").told == [
-                .joined(recovered: false, at: Position("e.7")), .mustRefetch(.noResume),
+                .joined(recovered: false, at: LogPosition("e.7")), .mustRefetch(.noResume),
             ])
     }
 
@@ -190,7 +190,8 @@ import Testing
             ],
             joinRef: ref
         ).told
-        #expect(told == [.problem(Problem(code: "NotPublished", message: "ALTER PUBLICATION …", severity: .error))])
+        #expect(
+            told == [.problem(TidewireProblem(code: "NotPublished", message: "ALTER PUBLICATION …", severity: .error))])
         #expect(talk.machine.state != .signedOut)
         let missing = talk.hear(
             "system", ["extension": "system", "status": "error", "code": "ChangesMissing", "message": "why"],
@@ -211,7 +212,7 @@ import Testing
     @Test func `bindings come and go while others stay`() {
         var (talk, ref) = Conversation.opened()
         talk.admit(ref, at: "e.1")
-        let more = talk.on(.subscribe(2, ChannelRequest(topic: "b", bindings: [Binding(table: "u")])))
+        let more = talk.on(.subscribe(2, ChannelRequest(topic: "b", bindings: [TableBinding(table: "u")])))
         #expect(more.sent.map(\.topic) == ["realtime:b"])
         #expect(talk.on(.unsubscribe(2)).sent.map(\.event) == ["phx_leave"])
         #expect(talk.hearChange(1, at: "e.2", behind: "e.1").rows == ["1"])

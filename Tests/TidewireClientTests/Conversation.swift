@@ -33,15 +33,15 @@ struct Conversation {
     }
 
     /// A client that has subscribed to one table and whose socket is open.
-    static func opened(at position: Position? = nil) -> (Conversation, joinRef: String) {
+    static func opened(at position: LogPosition? = nil) -> (Conversation, joinRef: String) {
         var talk = Conversation()
         talk.on(.subscribe(1, request(at: position)))
         let joinRef = talk.on(.opened).sent.first?.ref ?? ""
         return (talk, joinRef)
     }
 
-    static func request(at position: Position? = nil) -> ChannelRequest {
-        ChannelRequest(topic: "a", bindings: [Binding(table: "t")], position: position)
+    static func request(at position: LogPosition? = nil) -> ChannelRequest {
+        ChannelRequest(topic: "a", bindings: [TableBinding(table: "t")], position: position)
     }
 
     /// The server lets it in; with no position where it keeps none, or, `isEarly`, has none yet.

@@ -14,8 +14,8 @@ private enum Documented {
         let updatedAt: Date?
 
         struct Columns: Sendable {
-            let ownerID = Column<UUID>("owner_id")
-            let amount = Column<Decimal>("amount")
+            let ownerID = LiveColumn<UUID>("owner_id")
+            let amount = LiveColumn<Decimal>("amount")
         }
         static let columns = Columns()
     }
@@ -27,7 +27,7 @@ private enum Documented {
         let text: String
 
         struct Columns: Sendable {
-            let ownerID = Column<UUID>("owner_id")
+            let ownerID = LiveColumn<UUID>("owner_id")
         }
         static let columns = Columns()
     }
@@ -50,8 +50,8 @@ private enum Documented {
             let amount: Decimal
 
             struct Columns: Sendable {
-                let ownerID = Column<UUID>("owner_id")
-                let amount = Column<Decimal>("amount")
+                let ownerID = LiveColumn<UUID>("owner_id")
+                let amount = LiveColumn<Decimal>("amount")
             }
             static let columns = Columns()
         }
@@ -59,11 +59,11 @@ private enum Documented {
 
     /// What an app has around its queries.
     struct Store {
-        var position: Position?
+        var position: LogPosition?
 
-        func save(_ changes: [Change<Expense>], at position: Position?) throws {}
-        func save(_ changes: [RowChange], at position: Position?) throws {}
-        func save(_ rows: [Expense], removing: [UUID], at position: Position?) throws {}
+        func save(_ changes: [LiveChange<Expense>], at position: LogPosition?) throws {}
+        func save(_ changes: [RowChange], at position: LogPosition?) throws {}
+        func save(_ rows: [Expense], removing: [UUID], at position: LogPosition?) throws {}
         func local(_ id: UUID) -> LocalRow? { nil }
         @Sendable func sent(_ write: PendingWrite) {}
         @Sendable func revert(_ write: PendingWrite, _ why: OfflineQueue.Loss) {}
@@ -104,7 +104,7 @@ private enum Documented {
     static func pages(_ tidewire: Tidewire, _ store: Store) async throws {
         var page = TableBatch()
         repeat {
-            page = try await tidewire.changes(after: store.position, of: [Binding(table: "reminders")])
+            page = try await tidewire.changes(after: store.position, of: [TableBinding(table: "reminders")])
             try store.save(page.changes, at: page.position)
         } while page.hasMore
     }
@@ -121,7 +121,7 @@ private enum Documented {
     }
 
     static func filter(me: UUID) {
-        let open: Filter<Expense> = \.ownerID == me && \.amount > 0
+        let open: LiveFilter<Expense> = \.ownerID == me && \.amount > 0
         _ = open
     }
 

@@ -12,8 +12,8 @@ struct Note: LiveRow, Equatable {
     let text: String
 
     struct Columns: Sendable {
-        let owner = Column<String>("owner")
-        let text = Column<String>("text")
+        let owner = LiveColumn<String>("owner")
+        let text = LiveColumn<String>("text")
     }
     static let columns = Columns()
 }
@@ -44,7 +44,7 @@ struct Stage {
 
 extension LiveChanges.Iterator {
     /// The next batch that has changes.
-    mutating func changes() async -> [Change<Row>] {
+    mutating func changes() async -> [LiveChange<Row>] {
         while let batch = await next() {
             if !batch.changes.isEmpty { return batch.changes }
         }
@@ -60,10 +60,10 @@ extension LiveChanges.Iterator {
         stage.hub.insert("notes", note(1, "a"))
         stage.hub.insert("notes", note(2, "b"))
         stage.clock.advance(by: .milliseconds(300))
-        var changed: Batch<Note>?
+        var changed: LiveBatch<Note>?
         repeat { changed = await batches.next() } while changed?.changes.isEmpty == true
         #expect(changed?.changes.map(\.row?.text) == ["a", "b"])
-        #expect(changed?.position == Position("e1.2"))
+        #expect(changed?.position == LogPosition("e1.2"))
     }
 
     @Test func `a filter, an update, a row that leaves and one that is deleted`() async {
@@ -105,7 +105,7 @@ extension LiveChanges.Iterator {
 
     @Test func `an app that was killed goes on where it had saved`() async {
         let stage = Stage()
-        var position: Position?
+        var position: LogPosition?
         do {
             var batches = stage.tidewire.live(Note.self, window: .immediate).makeAsyncIterator()
             stage.hub.insert("notes", note(1))
@@ -188,7 +188,7 @@ extension LiveChanges.Iterator {
         stage.hub.insert("notes", ["id": "no number", "owner": "ana", "text": ""])
         stage.hub.insert("notes", note(2))
         stage.clock.advance(by: .seconds(1))
-        var batch: Batch<Note>?
+        var batch: LiveBatch<Note>?
         repeat { batch = await batches.next() } while batch?.changes.isEmpty == true
         #expect(batch?.changes.map(\.id) == [2])
         #expect(batch?.unreadable.map(\.reason) == ["id: expected Int, found a text"])
@@ -251,7 +251,8 @@ extension LiveChanges.Iterator {
 
     @Test func `a batch of several tables keeps the order of commits`() async {
         let stage = Stage()
-        let tables = stage.tidewire.changes(of: [Binding(table: "notes"), Binding(table: "tags")]).makeAsyncIterator()
+        let tables = stage.tidewire.changes(of: [TableBinding(table: "notes"), TableBinding(table: "tags")])
+            .makeAsyncIterator()
         stage.hub.commit([("notes", [:], note(1)), ("tags", [:], note(1)), ("notes", note(1), note(1, "b"))])
         stage.clock.advance(by: .milliseconds(300))
         var batch: TableBatch?
@@ -285,18 +286,18 @@ extension LiveChanges.Iterator {
         var one = stage.tidewire.live(Note.self, window: .immediate) { [] }.makeAsyncIterator()
         var two = stage.tidewire.live(Note.self, window: .immediate) { [] }.makeAsyncIterator()
         stage.hub.release()
-        #expect(await one.next()?.position == Position("e1.0"))
-        #expect(await two.next()?.position == Position("e1.0"))
+        #expect(await one.next()?.position == LogPosition("e1.0"))
+        #expect(await two.next()?.position == LogPosition("e1.0"))
         #expect(stage.hub.openChannels == 1)
     }
 
     @Test func `a position that was refused is not saved again`() async {
         let stage = Stage()
-        let batches = stage.tidewire.changes(of: [Binding(table: "notes")], after: Position("old.5"))
+        let batches = stage.tidewire.changes(of: [TableBinding(table: "notes")], after: LogPosition("old.5"))
             .makeAsyncIterator()
         let refused = await batches.next()
         #expect(refused?.mustRefetch == .epochChanged)
-        #expect(refused?.position == Position("e1.0"))
+        #expect(refused?.position == LogPosition("e1.0"))
     }
 
     @Test func `a client that is let go closes its connection`() {

@@ -24,7 +24,7 @@ import TidewireClientTesting
             versions[id].map { LocalRow($0, hasUnsentWrite: unsent.contains(id)) }
         }
 
-        mutating func store(_ row: Entry, at position: Position?) {
+        mutating func store(_ row: Entry, at position: LogPosition?) {
             rows[row.id] = row
             versions[row.id] = RowVersion(updatedAt: row.updatedAt, deletedAt: row.deletedAt, position: position)
         }
@@ -54,8 +54,8 @@ import TidewireClientTesting
         let policy = LastWriteWins(deletion: chance.pick([.wins, .losesToUnsentWrite]))
         var (together, single) = (Shelf(), Shelf())
         for number in 1...20 {
-            let position = Position(epoch: "e", offset: UInt64(number))
-            var batch = Batch<Entry>()
+            let position = LogPosition(epoch: "e", offset: UInt64(number))
+            var batch = LiveBatch<Entry>()
             batch.position = position
             batch.changes = (0..<Int.random(in: 0..<6, using: &chance)).map { _ in
                 let row = entry(&chance)
@@ -73,7 +73,7 @@ import TidewireClientTesting
             #expect(Set(named).count == named.count)
             together.save(merged)
             for change in batch.changes {
-                var one = Batch<Entry>()
+                var one = LiveBatch<Entry>()
                 (one.position, one.changes) = (position, [change])
                 single.save(try one.merged(by: policy, with: single.local))
             }
@@ -87,7 +87,7 @@ import TidewireClientTesting
         let day = Date(timeIntervalSince1970: 1)
         for id in 1...3 { shelf.store(Entry(id: id, title: "old", updatedAt: day, deletedAt: nil), at: nil) }
         shelf.unsent = [3]
-        var batch = Batch<Entry>()
+        var batch = LiveBatch<Entry>()
         batch.rows = [Entry(id: 1, title: "new", updatedAt: day, deletedAt: nil)]
         let merged = try batch.merged(by: LastWriteWins(), with: shelf.local)
         shelf.save(merged)
@@ -101,7 +101,7 @@ import TidewireClientTesting
         let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: ManualClock())
         #expect(tidewire.user == nil)
         var shelf = Shelf()
-        var saved: Position?
+        var saved: LogPosition?
         for isFull in [true, false] {
             let query = tidewire.live(Entry.self, after: saved, window: .immediate, snapshot: false)
             hub.insert("entries", ["id": 7, "title": "a", "updated_at": nil, "deleted_at": nil])

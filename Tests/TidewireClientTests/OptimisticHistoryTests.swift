@@ -23,7 +23,7 @@ private struct Server {
 
     let keepsOrigins: Bool
     private(set) var rows: [String: Entry] = [:]
-    private(set) var events: [Change<Entry>] = []
+    private(set) var events: [LiveChange<Entry>] = []
 
     init(keepsOrigins: Bool) { self.keepsOrigins = keepsOrigins }
 
@@ -50,7 +50,7 @@ private struct Server {
         return stored
     }
 
-    mutating func nextEvent() -> Change<Entry>? { events.isEmpty ? nil : events.removeFirst() }
+    mutating func nextEvent() -> LiveChange<Entry>? { events.isEmpty ? nil : events.removeFirst() }
 }
 
 /// Writes of one's own and of others, events and answers in any order: what is shown in the end is what the server has.

@@ -9,7 +9,7 @@ private struct Friend: LiveRow, Equatable {
     static let table = "notes"
     let id: UUID
     let owner: UUID
-    struct Columns: Sendable { let owner = Column<UUID>("owner") }
+    struct Columns: Sendable { let owner = LiveColumn<UUID>("owner") }
     static let columns = Columns()
 }
 
@@ -51,7 +51,7 @@ private struct Friend: LiveRow, Equatable {
         let row = try RowImage(["id": .string(me.uuidString.lowercased()), "owner": .string(me.uuidString)])
             .decode(Friend.self)
         #expect(row == Friend(id: me, owner: me))
-        let filter: Filter<Friend> = \.owner == me
+        let filter: LiveFilter<Friend> = \.owner == me
         #expect(filter.text == "owner=eq.22978663-6c1a-4d48-a717-ba5f18e9a1bb")
     }
 

@@ -81,11 +81,11 @@ import TidewireClientTesting
     @MainActor private func inOrder() {
         let stage = Stage()
         let query = LiveQuery(stage.tidewire, Note.self) { $0.id > $1.id }
-        var batch = Batch<Note>()
+        var batch = LiveBatch<Note>()
         batch.rows = [1, 2].map { Note(id: $0, owner: "ana", text: "") }
         query.take(batch)
         #expect(query.rows.map(\.id) == [2, 1])
-        batch = Batch()
+        batch = LiveBatch()
         batch.changes = [
             .inserted(Note(id: 3, owner: "ana", text: "")), .left(2, was: nil), .deleted(9, was: nil),
             .updated(Note(id: 1, owner: "ana", text: "new"), was: nil),

@@ -9,7 +9,7 @@ private struct Wide: Decodable, Equatable {
     let id: Int64
     let ownerID: UUID
     let amount: Decimal
-    let precise: Numeric
+    let precise: PostgresNumeric
     let weight: Double
     let broken: Double
     let maybe: Double?
@@ -95,11 +95,11 @@ private struct Task1: LiveRow {
     static let table = "tasks"
     let id: UUID
     struct Columns: Sendable {
-        let ownerID = Column<UUID>("owner_id")
-        let status = Column<Status>("status")
-        let title = Column<String>("title")
-        let points = Column<Int>("points")
-        let due = Column<Date>("due")
+        let ownerID = LiveColumn<UUID>("owner_id")
+        let status = LiveColumn<Status>("status")
+        let title = LiveColumn<String>("title")
+        let points = LiveColumn<Int>("points")
+        let due = LiveColumn<Date>("due")
     }
     static let columns = Columns()
 }
@@ -107,7 +107,7 @@ private struct Task1: LiveRow {
 @Suite(.within(minutes: 5)) struct FilterTests {
     private let me = UUID(uuidString: "22978663-6C1A-4D48-A717-BA5F18E9A1BB") ?? UUID()
 
-    private func text(_ filter: Filter<Task1>) -> String { filter.text }
+    private func text(_ filter: LiveFilter<Task1>) -> String { filter.text }
 
     @Test func `conditions are joined as the server reads them`() {
         #expect(text(\.ownerID == me) == "owner_id=eq.22978663-6c1a-4d48-a717-ba5f18e9a1bb")

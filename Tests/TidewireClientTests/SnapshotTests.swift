@@ -6,7 +6,7 @@ import TidewireClientTesting
 
 /// Channels that begin with the rows there are: conversations with the machine.
 @Suite(.within(minutes: 5)) struct SnapshotMachineTests {
-    private func opened(at position: Position? = nil) -> (Conversation, ref: String) {
+    private func opened(at position: LogPosition? = nil) -> (Conversation, ref: String) {
         var talk = Conversation()
         var request = Conversation.request(at: position)
         request.wantsRows = true
@@ -26,12 +26,12 @@ import TidewireClientTesting
 
     @Test func `rows come first, then what changes behind them`() {
         var (talk, ref) = opened()
-        #expect(talk.admit(ref, at: "e.3").told == [.joined(recovered: false, at: Position("e.3")), .rowsBegin])
+        #expect(talk.admit(ref, at: "e.3").told == [.joined(recovered: false, at: LogPosition("e.3")), .rowsBegin])
         #expect(talk.hearRow(1).told.rowIDs == ["1"])
         #expect(talk.hearRow(2).told.rowIDs == ["2"])
         #expect(talk.machine.state == .catchingUp(1))
-        #expect(talk.hearComplete("e.5", ref).told == [.rowsEnd(nil, at: Position(epoch: "e", offset: 5))])
-        #expect(talk.hearCaughtUp("e.6", joinRef: ref).told == [.caughtUp(Position("e.6"))])
+        #expect(talk.hearComplete("e.5", ref).told == [.rowsEnd(nil, at: LogPosition(epoch: "e", offset: 5))])
+        #expect(talk.hearCaughtUp("e.6", joinRef: ref).told == [.caughtUp(LogPosition("e.6"))])
         #expect(talk.hearChange(3, at: "e.7", behind: "e.6").rows == ["3"])
         // It goes on from there like any other.
         talk.on(.interrupted(.closed(code: 1012, reason: "")))
@@ -49,17 +49,19 @@ import TidewireClientTesting
         #expect(options(again.first)?["resume"] == nil)
         #expect(
             talk.admit(again.first?.ref ?? "", at: "e.4").told == [
-                .joined(recovered: false, at: Position("e.4")), .rowsBegin,
+                .joined(recovered: false, at: LogPosition("e.4")), .rowsBegin,
             ])
     }
 
     @Test func `a position that is too old is answered with rows instead of a demand to fetch`() {
-        var (talk, ref) = opened(at: Position("e.1"))
+        var (talk, ref) = opened(at: LogPosition("e.1"))
         let told = talk.admit(ref, at: "e.9", recovered: false).told
-        #expect(told == [.joined(recovered: false, at: Position("e.9")), .rowsBegin])
+        #expect(told == [.joined(recovered: false, at: LogPosition("e.9")), .rowsBegin])
         talk.hearRow(1)
         #expect(
-            talk.hearComplete("e.9", ref).told == [.rowsEnd(.olderThanRetention, at: Position(epoch: "e", offset: 9))])
+            talk.hearComplete("e.9", ref).told == [
+                .rowsEnd(.olderThanRetention, at: LogPosition(epoch: "e", offset: 9))
+            ])
     }
 
     @Test func `what could not be told is answered with rows: it leaves with a word, and joins without a position`() {
@@ -78,7 +80,7 @@ import TidewireClientTesting
         talk.hearRow(1)
         #expect(
             talk.hearComplete("e.5", again).told == [
-                .rowsEnd(.changesMissing("some are missing"), at: Position(epoch: "e", offset: 5))
+                .rowsEnd(.changesMissing("some are missing"), at: LogPosition(epoch: "e", offset: 5))
             ])
     }
 
@@ -119,7 +121,7 @@ import TidewireClientTesting
         ref = joins(talk.wait(.seconds(1))).first?.ref ?? ""
         talk.admit(ref, at: "e.3")
         let told = talk.hearCaughtUp("e.3", joinRef: ref).told
-        #expect(Array(told.suffix(2)) == [.mustRefetch(nil), .caughtUp(Position("e.3"))])
+        #expect(Array(told.suffix(2)) == [.mustRefetch(nil), .caughtUp(LogPosition("e.3"))])
         #expect(talk.machine.state == .live)
     }
 
@@ -135,8 +137,8 @@ import TidewireClientTesting
             "system", ["status": "error", "code": "ChangesMissing", "message": "followed from now on"], joinRef: ref)
         #expect(begun.isEmpty)
         #expect(talk.hearRow(1).told.rowIDs == ["1"])
-        #expect(talk.hearComplete("e.0", ref).told == [.rowsEnd(nil, at: Position(epoch: "e", offset: 0))])
-        #expect(talk.hearCaughtUp("e.0", joinRef: ref).told == [.caughtUp(Position("e.0"))])
+        #expect(talk.hearComplete("e.0", ref).told == [.rowsEnd(nil, at: LogPosition(epoch: "e", offset: 0))])
+        #expect(talk.hearCaughtUp("e.0", joinRef: ref).told == [.caughtUp(LogPosition("e.0"))])
         #expect(talk.hearChange(2, at: "e.1", behind: "e.0").rows == ["2"])
     }
 
@@ -147,7 +149,7 @@ import TidewireClientTesting
         talk.wait(.milliseconds(500))
         ref = joins(talk.on(.opened)).first?.ref ?? ""
         #expect(
-            talk.admit(ref, at: "e.4").told == [.joined(recovered: false, at: Position("e.4")), .rowsBegin])
+            talk.admit(ref, at: "e.4").told == [.joined(recovered: false, at: LogPosition("e.4")), .rowsBegin])
     }
 
     @Test func `a server without positions tells no rows`() {
@@ -193,7 +195,7 @@ extension [ChannelMachine.Output] {
         var batches = stage.tidewire.live(Note.self, where: \.owner == "ana", window: .immediate).makeAsyncIterator()
         let first = await batches.next()
         #expect(first?.rows == [Note(id: 1, owner: "ana", text: "b")])
-        #expect(first?.position == Position("e1.3"))
+        #expect(first?.position == LogPosition("e1.3"))
         #expect(first?.isFirst == false && first?.mustRefetch == nil)
         stage.hub.insert("notes", note(3))
         #expect(await batches.changes().map(\.id) == [3])
@@ -270,7 +272,7 @@ extension [ChannelMachine.Output] {
         stage.hub.insert("tags", note(5))
         stage.hub.insert("notes", note(1))
         let tables = stage.tidewire.changes(
-            of: [Binding(table: "notes"), Binding(table: "tags")], snapshot: true
+            of: [TableBinding(table: "notes"), TableBinding(table: "tags")], snapshot: true
         ).makeAsyncIterator()
         #expect(await tables.next()?.rows?.map(\.table) == ["notes", "tags"])
     }

@@ -75,11 +75,11 @@ import Testing
     }
 
     @Test func `positions are compared within their epoch only`() {
-        let position = Position("2c.17")
+        let position = LogPosition("2c.17")
         #expect(position?.epoch == "2c" && position?.offset == 17)
         #expect(position?.description == "2c.17")
-        #expect(Position("17") == nil && Position(".17") == nil && Position("a.-1") == nil)
-        #expect(Position(epoch: "a", offset: 2).covers(Position(epoch: "a", offset: 2)))
-        #expect(!Position(epoch: "b", offset: 2).covers(Position(epoch: "a", offset: 1)))
+        #expect(LogPosition("17") == nil && LogPosition(".17") == nil && LogPosition("a.-1") == nil)
+        #expect(LogPosition(epoch: "a", offset: 2).covers(LogPosition(epoch: "a", offset: 2)))
+        #expect(!LogPosition(epoch: "b", offset: 2).covers(LogPosition(epoch: "a", offset: 1)))
     }
 }

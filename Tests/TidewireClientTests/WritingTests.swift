@@ -11,10 +11,10 @@ import TidewireClientTesting
     private func version(_ seconds: Double?, deleted: Bool = false, at offset: UInt64? = nil) -> RowVersion {
         RowVersion(
             updatedAt: seconds.map { Date(timeIntervalSince1970: 1_700_000_000 + $0) }, isDeleted: deleted,
-            position: offset.map { Position(epoch: "e", offset: $0) })
+            position: offset.map { LogPosition(epoch: "e", offset: $0) })
     }
 
-    private func resolve(_ local: RowVersion?, _ remote: RowVersion) -> Resolution {
+    private func resolve(_ local: RowVersion?, _ remote: RowVersion) -> ConflictResolution {
         policy.resolve(local: local, remote: remote, hasUnsentWrite: false)
     }
 
@@ -39,7 +39,7 @@ import TidewireClientTesting
         #expect(resolve(version(1, at: 9), version(5, at: 8)) == .keepLocal)
         #expect(resolve(version(1, at: 9), version(5, at: 10)) == .takeRemote)
         let before = policy.resolveDeletion(
-            local: version(1, at: 9), at: Position(epoch: "e", offset: 8), hasUnsentWrite: false)
+            local: version(1, at: 9), at: LogPosition(epoch: "e", offset: 8), hasUnsentWrite: false)
         #expect(before == .keepLocal)
     }
 

@@ -16,7 +16,7 @@ public final class ExpensesModel {
         public var image: RowImage
         public var version: RowVersion
 
-        init(_ image: RowImage, at position: Position?) {
+        init(_ image: RowImage, at position: LogPosition?) {
             self.image = image
             version = RowVersion(
                 updatedAt: try? image.decode(Date.self, column: "updated_at"),
@@ -28,7 +28,7 @@ public final class ExpensesModel {
     /// writes.
     public struct Saved: Sendable {
         public var records: [String: [String: Record]] = [:]
-        public var position: Position?
+        public var position: LogPosition?
         var former: [String: Record?] = [:]
 
         public init() {}
@@ -37,7 +37,7 @@ public final class ExpensesModel {
     public private(set) var saved: Saved
     /// Number of saves. A burst of changes is one save.
     public private(set) var saves = 0
-    public private(set) var problems: [Problem] = []
+    public private(set) var problems: [TidewireProblem] = []
     /// True once the existing rows are known.
     public private(set) var hasBegun = false
 
@@ -60,7 +60,7 @@ public final class ExpensesModel {
 
     public func run() async {
         let filter = "owner_id=eq.\(me.uuidString.lowercased())"
-        let bindings = Self.tables.map { Binding(table: $0, filter: filter) }
+        let bindings = Self.tables.map { TableBinding(table: $0, filter: filter) }
         let windows = ["chat_messages": BatchWindow.immediate]
         for await batch in tidewire.changes(of: bindings, after: saved.position, windows: windows, snapshot: true) {
             take(batch)
@@ -77,7 +77,7 @@ public final class ExpensesModel {
     }
 
     /// Replaces all rows. Unsent rows remain, unless the server has a newer version.
-    private func replaceAll(_ rows: [RowChange], at position: Position?) {
+    private func replaceAll(_ rows: [RowChange], at position: LogPosition?) {
         let before = saved.records
         saved.records = [:]
         for (table, records) in before {
@@ -129,7 +129,7 @@ public final class ExpensesModel {
             if let former = saved.former.removeValue(forKey: write.name) {
                 saved.records[write.table, default: [:]][write.row] = former
             }
-            problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
+            problems.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }
 }

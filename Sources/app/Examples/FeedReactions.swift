@@ -26,7 +26,7 @@ public struct Comment: LiveRow, Hashable {
 /// Likes and comments of posts. Likes never count twice, and the user's own comments show at once.
 @MainActor @Observable
 public final class FeedReactions {
-    public private(set) var problems: [Problem] = []
+    public private(set) var problems: [TidewireProblem] = []
 
     private var likes = OptimisticKeys<UUID, Like.Key> { $0.postID }
     private var allComments = OptimisticRows<Comment> { $0.id.filterText }
@@ -91,7 +91,7 @@ public final class FeedReactions {
         } lost: { write, why in
             allComments.failed(write.row)
             if let like = like(write) { likes.failed(like) }
-            problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
+            problems.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }
 

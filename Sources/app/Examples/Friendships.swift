@@ -15,8 +15,8 @@ public struct Friendship: LiveRow, Hashable {
     public let status: Status
 
     public struct Columns: Sendable {
-        let requesterID = Column<UUID>("requester_id")
-        let addresseeID = Column<UUID>("addressee_id")
+        let requesterID = LiveColumn<UUID>("requester_id")
+        let addresseeID = LiveColumn<UUID>("addressee_id")
     }
     public static let columns = Columns()
 }
@@ -31,7 +31,7 @@ public final class FriendshipsModel {
 
     public private(set) var friendships: [UUID: Friendship] = [:]
     public private(set) var toasts: [Toast] = []
-    public private(set) var problems: [Problem] = []
+    public private(set) var problems: [TidewireProblem] = []
 
     private let tidewire: Tidewire
     private let me: UUID
@@ -55,14 +55,14 @@ public final class FriendshipsModel {
 
     /// Runs in the view's `.task`, until the view disappears. The view may call `run` again.
     public func run() async {
-        let mine: Filter<Friendship> = \.requesterID == me || \.addresseeID == me
+        let mine: LiveFilter<Friendship> = \.requesterID == me || \.addresseeID == me
         for await batch in tidewire.live(Friendship.self, where: mine, window: .immediate, fetch: fetch) {
             take(batch)
             if Task.isCancelled { return }
         }
     }
 
-    private func take(_ batch: Batch<Friendship>) {
+    private func take(_ batch: LiveBatch<Friendship>) {
         problems += batch.problems
         if let rows = batch.rows {
             // After a gap, rows that arrived meanwhile are news. At the start of the app they are not.

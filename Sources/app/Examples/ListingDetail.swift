@@ -9,7 +9,7 @@ public struct ListingNote: LiveRow, Hashable {
     public let createdBy: UUID?
     public let createdAt: Date
 
-    public struct Columns: Sendable { let listingID = Column<String>("listing_id") }
+    public struct Columns: Sendable { let listingID = LiveColumn<String>("listing_id") }
     public static let columns = Columns()
 }
 
@@ -21,7 +21,7 @@ public struct Activity: LiveRow, Hashable {
     public let name: String
     public let status: AgentTask.Status
 
-    public struct Columns: Sendable { let listingID = Column<String>("listing_id") }
+    public struct Columns: Sendable { let listingID = LiveColumn<String>("listing_id") }
     public static let columns = Columns()
 }
 

@@ -25,8 +25,8 @@ public struct AgentTask: LiveRow, Hashable {
     public var assignedStaffID: UUID?
 
     public struct Columns: Sendable {
-        let status = Column<Status>("status")
-        let assignedStaffID = Column<UUID>("assigned_staff_id")
+        let status = LiveColumn<Status>("status")
+        let assignedStaffID = LiveColumn<UUID>("assigned_staff_id")
     }
     public static let columns = Columns()
 }
@@ -37,7 +37,7 @@ public struct Acknowledgment: LiveRow, Hashable {
     public let listingID: String
     public let staffID: UUID
 
-    public struct Columns: Sendable { let staffID = Column<UUID>("staff_id") }
+    public struct Columns: Sendable { let staffID = LiveColumn<UUID>("staff_id") }
     public static let columns = Columns()
 }
 
@@ -50,7 +50,7 @@ public final class ListingsModel {
     public let acknowledgments: LiveQuery<Acknowledgment>
     /// Screen of one listing, while it is open.
     public private(set) var detail: ListingDetail?
-    public private(set) var losses: [Problem] = []
+    public private(set) var losses: [TidewireProblem] = []
 
     private let tidewire: Tidewire
     private let writes: OfflineWrites
@@ -73,7 +73,7 @@ public final class ListingsModel {
         let seen = Set(acknowledgments.rows.map(\.listingID))
         return listings.rows.filter { !seen.contains($0.id) }
     }
-    public var problems: [Problem] {
+    public var problems: [TidewireProblem] {
         Array(listings.problems.values) + tasks.problems.values + acknowledgments.problems.values + losses
     }
     public var hasBegun: Bool { listings.hasBegun && tasks.hasBegun && acknowledgments.hasBegun }
@@ -122,7 +122,7 @@ public final class ListingsModel {
             acknowledgments.failed(write.row)
             tasks.failed(write.row)
             detail?.notes.failed(write.row)
-            losses.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
+            losses.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }
 }

@@ -12,8 +12,8 @@ public struct Location: LiveRow, Hashable {
     public let longitude: Double
 
     public struct Columns: Sendable {
-        let operationID = Column<UUID>("operation_id")
-        let timestamp = Column<Date>("timestamp")
+        let operationID = LiveColumn<UUID>("operation_id")
+        let timestamp = LiveColumn<Date>("timestamp")
     }
     public static let columns = Columns()
 }
@@ -25,7 +25,7 @@ public struct OperationMessage: LiveRow, Hashable {
     public let content: String
     public let createdAt: Date
 
-    public struct Columns: Sendable { let operationID = Column<UUID>("operation_id") }
+    public struct Columns: Sendable { let operationID = LiveColumn<UUID>("operation_id") }
     public static let columns = Columns()
 }
 
@@ -35,7 +35,7 @@ public final class OperationModel {
     /// Length of a trail in seconds. Older locations are left out.
     public static let trail: TimeInterval = 600
 
-    public private(set) var problems: [Problem] = []
+    public private(set) var problems: [TidewireProblem] = []
     /// Users who have the map open.
     public private(set) var online: Set<UUID> = []
     public private(set) var hasBegun = false
@@ -82,7 +82,7 @@ public final class OperationModel {
     }
 
     private func followLocations() async {
-        let recent: Filter<Location> =
+        let recent: LiveFilter<Location> =
             \.operationID == operation && \.timestamp > now().addingTimeInterval(-Self.trail)
         for await batch in tidewire.live(Location.self, where: recent, window: .immediate) {
             problems += batch.problems
@@ -142,7 +142,7 @@ public final class OperationModel {
             chat.succeeded(write.row)
         } lost: { write, why in
             chat.failed(write.row)
-            problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
+            problems.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }
 }

@@ -21,7 +21,7 @@ public struct Follow: LiveRow, Hashable {
     public let followeeID: UUID
     public var id: Key { Key(followerID: followerID, followeeID: followeeID) }
 
-    public struct Columns: Sendable { let followerID = Column<UUID>("follower_id") }
+    public struct Columns: Sendable { let followerID = LiveColumn<UUID>("follower_id") }
     public static let columns = Columns()
 }
 
@@ -33,7 +33,7 @@ public final class FeedModel {
     public private(set) var following: Set<UUID> = []
     public private(set) var hasBegun = false
 
-    private var own: [Problem] = []
+    private var own: [TidewireProblem] = []
     private var posts: [UUID: Post] = [:]
     private var shown: Set<UUID> = []
     @ObservationIgnored private var visible: Task<Void, Never>?
@@ -55,7 +55,7 @@ public final class FeedModel {
     }
     /// Number of posts for the banner "3 new posts". The user's own posts show at once and are not counted.
     public var banner: Int { posts.count - shown.count }
-    public var problems: [Problem] { own + reactions.problems }
+    public var problems: [TidewireProblem] { own + reactions.problems }
 
     public func showNewPosts() { shown = Set(posts.keys) }
 

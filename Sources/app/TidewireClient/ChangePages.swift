@@ -7,7 +7,7 @@ extension Tidewire {
     /// ```swift
     /// var page = TableBatch()
     /// repeat {
-    ///     page = try await tidewire.changes(after: store.position, of: [Binding(table: "reminders")])
+    ///     page = try await tidewire.changes(after: store.position, of: [TableBinding(table: "reminders")])
     ///     try store.save(page.changes, at: page.position)
     /// } while page.hasMore
     /// ```
@@ -16,27 +16,27 @@ extension Tidewire {
     ///   - position: position that the app saved last; nil to get the present end of the log, and no changes.
     ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
     ///     answer's `position`.
-    /// - Throws: a ``Problem`` with the server's code, or `Unreachable`. Changes that the server can no longer send are
-    ///   no error: the answer's `mustRefetch` gives the reason, and its `position` the place to resume from.
+    /// - Throws: a ``TidewireProblem`` with the server's code, or `Unreachable`. Changes that the server can no longer
+    ///   send are no error: the answer's `mustRefetch` gives the reason, and its `position` the place to resume from.
     public func changes(
-        after position: Position?, of tables: [Binding], limit: Int = 1000
+        after position: LogPosition?, of tables: [TableBinding], limit: Int = 1000
     ) async throws -> TableBatch {
         let request = ChangesRequest(engine.address.url, tables, position, limit, token: engine.account.token)
         let answer: TransportAnswer
         do {
             answer = try await engine.transport.get(request.request)
         } catch let interruption as Interruption {
-            throw Problem(code: "Unreachable", message: "\(interruption)", severity: .error)
+            throw TidewireProblem(code: "Unreachable", message: "\(interruption)", severity: .error)
         }
         return try ChangesAnswer(answer).batch
     }
 
     /// Returns the changes of one table as rows of the app's type.
     public func changes<Row: LiveRow>(
-        after position: Position?, of row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil,
+        after position: LogPosition?, of row: Row.Type, table: String? = nil, where filter: LiveFilter<Row>? = nil,
         limit: Int = 1000
-    ) async throws -> Batch<Row> {
-        let binding = Binding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
+    ) async throws -> LiveBatch<Row> {
+        let binding = TableBinding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
         var reader = RowReader<Row>()
         return reader.batch(try await changes(after: position, of: [binding], limit: limit))
     }
@@ -46,7 +46,7 @@ struct ChangesRequest {
     let request: TransportRequest
 
     /// Builds the request; `socket` is the address of the hub's WebSocket.
-    init(_ socket: URL, _ tables: [Binding], _ position: Position?, _ limit: Int, token: String?) {
+    init(_ socket: URL, _ tables: [TableBinding], _ position: LogPosition?, _ limit: Int, token: String?) {
         var items: [URLQueryItem] = []
         for table in tables {
             items.append(URLQueryItem(name: "table", value: table.table))
@@ -79,16 +79,16 @@ struct ChangesAnswer {
     init(_ answer: TransportAnswer) throws {
         var said = SaidBefore()
         guard let body = try? JSONValue(parsing: answer.body, &said), body.object != nil else {
-            throw Problem(
+            throw TidewireProblem(
                 code: "NotAnswered", message: "the server answered with \(answer.status) and no JSON", severity: .error)
         }
         var batch = TableBatch()
-        batch.position = body["position"]?.text.flatMap { Position($0) }
+        batch.position = body["position"]?.text.flatMap { LogPosition($0) }
         switch answer.status {
         case 200: try Self.read(body, into: &batch)
         case 409: batch.mustRefetch = RefetchReason(serverReason: body["reason"]?.text)
         default:
-            throw Problem(
+            throw TidewireProblem(
                 code: body["code"]?.text ?? "NotAnswered",
                 message: body["error"]?.text ?? "the server answered with \(answer.status)", severity: .error)
         }
@@ -99,9 +99,9 @@ struct ChangesAnswer {
         batch.hasMore = body["more"]?.bool == true
         var lastColumns = RowChange.LastColumns()
         for event in body["events"]?.array ?? [] {
-            let position = event["position"]?.text.flatMap { Position($0) }
+            let position = event["position"]?.text.flatMap { LogPosition($0) }
             guard let change = RowChange(event["data"] ?? .null, position: position, &lastColumns) else {
-                throw Problem(
+                throw TidewireProblem(
                     code: "Undecodable", message: "the server sent a change in a form that is not known",
                     severity: .error)
             }
@@ -115,7 +115,8 @@ struct ChangesAnswer {
             case "Truncated": batch.mustRefetch = .truncated
             case let code?:
                 let isError = note["status"]?.text == "error"
-                batch.problems.append(Problem(code: code, message: message, severity: isError ? .error : .warning))
+                batch.problems.append(
+                    TidewireProblem(code: code, message: message, severity: isError ? .error : .warning))
             }
         }
         batch.isCaughtUp = !batch.hasMore

@@ -17,5 +17,5 @@ public enum OfflineReason: Sendable, Hashable {
     /// The server rejects the key. The client does not try again until it gets another key or token.
     case refused(Interruption)
     /// The token has expired or was rejected. `signIn(token:)` with another token resumes.
-    case tokenRefused(Problem)
+    case tokenRefused(TidewireProblem)
 }

@@ -3,13 +3,13 @@ import Synchronization
 
 /// An item for one subscriber. Items come in order.
 enum LiveItem: Sendable, Hashable {
-    case batch([RowChange], Position?)
-    case caughtUp(Position?)
+    case batch([RowChange], LogPosition?)
+    case caughtUp(LogPosition?)
     /// All existing rows, which replace everything delivered before. The reason is nil for the first time.
-    case rows([RowChange], RefetchReason?, Position)
+    case rows([RowChange], RefetchReason?, LogPosition)
     /// The app must fetch the rows. The reason is nil for the first time.
-    case refetch(RefetchReason?, Position?)
-    case problem(Problem)
+    case refetch(RefetchReason?, LogPosition?)
+    case problem(TidewireProblem)
 }
 
 /// Performs the actions of the machine: one connection, its channels, and their subscribers. Events wait in one queue.
@@ -20,7 +20,7 @@ final class Engine: Sendable {
         let mailbox: Mailbox<LiveItem>
         var batcher: Batcher
         /// Position up to which all changes were put into the mailbox, or skipped as already delivered.
-        var position: Position?
+        var position: LogPosition?
         /// True if the mailbox was full. The client asks for the changes behind `lastPut` again.
         var isOverrun = false
         var waitingChanges = 0
@@ -32,10 +32,10 @@ final class Engine: Sendable {
         /// ready.
         let maximumWaitingChanges: Int
         /// End position of the last batch in the mailbox.
-        var lastPut: Position?
+        var lastPut: LogPosition?
     }
 
-    struct Room: Sendable {
+    struct RoomListener: Sendable {
         let hear: @Sendable (ChannelMachine.Output) -> Void
     }
 
@@ -48,7 +48,7 @@ final class Engine: Sendable {
         var wakeAt: Duration?
         var next = 1
         var listeners: [Int: Listener] = [:]
-        var rooms: [Int: Room] = [:]
+        var rooms: [Int: RoomListener] = [:]
         /// Shared channels of queries, by their subject.
         var shared: [Subject: Int] = [:]
         /// Subject of each channel that serves queries.
@@ -57,7 +57,7 @@ final class Engine: Sendable {
         var aside: Set<Int> = []
         var state: ClientState
         var watchers: [Int: Mailbox<ClientState>] = [:]
-        var pushes: [Int: CheckedContinuation<Problem?, Never>] = [:]
+        var pushes: [Int: CheckedContinuation<TidewireProblem?, Never>] = [:]
 
         /// Forgets the channel and returns it, if it has no listeners left.
         mutating func forget(_ channel: Int) -> Int? {
@@ -229,14 +229,14 @@ final class Engine: Sendable {
 
     /// Content of a query. Queries with the same subject share one channel.
     struct Subject: Sendable, Hashable {
-        var bindings: [Binding]
+        var bindings: [TableBinding]
         /// True to ask the server for the existing rows.
         var wantsRows: Bool
     }
 
     struct Query: Sendable {
         var subject: Subject
-        var position: Position?
+        var position: LogPosition?
         var batcher: Batcher
         /// True if the subscriber must be told to fetch the existing rows first.
         var asksFirst: Bool
@@ -281,7 +281,7 @@ final class Engine: Sendable {
         (subject.wantsRows ? "tidewire:rows:" : "tidewire:") + fingerprint(subject.bindings)
     }
 
-    static func fingerprint(_ bindings: [Binding]) -> String {
+    static func fingerprint(_ bindings: [TableBinding]) -> String {
         let text = JSONValue.array(bindings.map(\.json)).json
         let hash = text.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
         return String(hash, radix: 16)
@@ -323,8 +323,8 @@ final class Engine: Sendable {
     }
 
     /// Notes that a subscriber took changes. Asks for dropped changes again once its mailbox is empty.
-    func took(_ number: Int, _ changes: Int, to position: Position?) {
-        let rewind: (Int, Position)? = core.withLock { core in
+    func took(_ number: Int, _ changes: Int, to position: LogPosition?) {
+        let rewind: (Int, LogPosition)? = core.withLock { core in
             guard var listener = core.listeners[number] else { return nil }
             listener.waitingChanges -= changes
             defer { core.listeners[number] = listener }
@@ -348,7 +348,7 @@ final class Engine: Sendable {
             continuation?.resume(returning: problem)
             return
         }
-        let room = core.withLock { core -> Room? in
+        let room = core.withLock { core -> RoomListener? in
             for number in core.listeners.keys.sorted() where core.listeners[number]?.channel == channel {
                 core.listeners[number]?.hear(output, at: clock.now)
             }
@@ -381,7 +381,7 @@ final class Engine: Sendable {
     func enter(_ request: ChannelRequest, hear: @escaping @Sendable (ChannelMachine.Output) -> Void) -> Int {
         let number = core.withLock { core in
             core.next += 1
-            core.rooms[core.next] = Room(hear: hear)
+            core.rooms[core.next] = RoomListener(hear: hear)
             return core.next
         }
         handle(.subscribe(number, request))
@@ -394,7 +394,7 @@ final class Engine: Sendable {
     }
 
     /// Sends an event; returns nil when the server has accepted it.
-    func push(_ channel: Int, event: String, payload: JSONValue) async -> Problem? {
+    func push(_ channel: Int, event: String, payload: JSONValue) async -> TidewireProblem? {
         await withCheckedContinuation { continuation in
             let number = core.withLock { core in
                 core.next += 1

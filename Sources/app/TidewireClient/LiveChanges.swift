@@ -1,5 +1,5 @@
 /// A change of a row, in the app's own type.
-public enum Change<Row: LiveRow>: Sendable {
+public enum LiveChange<Row: LiveRow>: Sendable {
     case inserted(Row)
     /// `was` is the old row, as far as the server sent it.
     case updated(Row, was: Row?)
@@ -32,18 +32,18 @@ public struct UnreadableRow: Sendable, Hashable {
     public let reason: String
 }
 
-public struct Batch<Row: LiveRow>: Sendable {
-    public internal(set) var changes: [Change<Row>] = []
+public struct LiveBatch<Row: LiveRow>: Sendable {
+    public internal(set) var changes: [LiveChange<Row>] = []
     /// All existing rows, from the server or from the app's `fetch`, in place of the shown rows.
     public internal(set) var rows: [Row]?
     /// Position to save together with the changes. Nil if the server keeps none.
-    public internal(set) var position: Position?
+    public internal(set) var position: LogPosition?
     /// Set if the app must fetch the rows itself: the server does not send them, and there is no `fetch`.
     public internal(set) var mustRefetch: RefetchReason?
     /// True if there is no position yet: the app must fetch the existing rows for the first time.
     public internal(set) var isFirst = false
     public internal(set) var isCaughtUp = false
-    public internal(set) var problems: [Problem] = []
+    public internal(set) var problems: [TidewireProblem] = []
     public internal(set) var unreadable: [UnreadableRow] = []
     /// True if more changes follow behind the position, for an answer to `changes(after:of:)`.
     public internal(set) var hasMore = false
@@ -66,11 +66,11 @@ extension Tidewire {
     ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered. Changes wait meanwhile
     ///     and follow the rows.
     public func live<Row: LiveRow>(
-        _ row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil, after position: Position? = nil,
+        _ row: Row.Type, table: String? = nil, where filter: LiveFilter<Row>? = nil, after position: LogPosition? = nil,
         keptAs name: String? = nil, window: BatchWindow = .standard, snapshot: Bool? = nil,
         fetch: (@Sendable () async throws -> [Row])? = nil
     ) -> LiveChanges<Row> {
-        let binding = Binding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
+        let binding = TableBinding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
         let tables = changes(
             of: [binding], after: position, keptAs: name, window: window, snapshot: snapshot ?? (fetch == nil))
         return LiveChanges(tables: tables, fetch: fetch)
@@ -102,7 +102,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
             self.fetch = fetch
         }
 
-        public mutating func next() async -> Batch<Row>? {
+        public mutating func next() async -> LiveBatch<Row>? {
             if let (batch, failures) = unfetched {
                 unfetched = nil
                 await clock.sleep(for: Backoff.delay(attempt: failures, chance: &chance))
@@ -114,14 +114,14 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
         }
 
         /// Fetches the rows. Repeats until it succeeds; changes wait until then.
-        private mutating func fetched(_ told: TableBatch, _ failures: Int) async -> Batch<Row> {
+        private mutating func fetched(_ told: TableBatch, _ failures: Int) async -> LiveBatch<Row> {
             var batch = reader.batch(told)
             do {
                 batch.rows = try await fetch?()
                 (batch.mustRefetch, batch.isFirst) = (nil, false)
             } catch {
-                let problem = Problem(code: "NotFetched", message: "\(error)", severity: .error)
-                batch = Batch()
+                let problem = TidewireProblem(code: "NotFetched", message: "\(error)", severity: .error)
+                batch = LiveBatch()
                 batch.problems = [problem]
                 unfetched = (told, failures + 1)
             }

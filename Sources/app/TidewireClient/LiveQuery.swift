@@ -19,7 +19,7 @@ public final class LiveQuery<Row: LiveRow> {
     /// True if all missed changes have been delivered.
     public private(set) var isCaughtUp = false
     /// Problems reported by the server; the latest of each code.
-    public private(set) var problems: [String: Problem] = [:]
+    public private(set) var problems: [String: TidewireProblem] = [:]
     /// Reason why the rows may be wrong. Set if the server does not send the rows and there is no `fetch`. The app must
     /// then fetch the rows and call `replace`.
     public private(set) var mustRefetch: RefetchReason?
@@ -33,7 +33,7 @@ public final class LiveQuery<Row: LiveRow> {
     /// - Parameter origin: returns the origin of the write that made a row, for ``optimistic(_:origin:send:)``. The
     ///   default is the row's id, which works if the app chooses the ids.
     public init(
-        _ tidewire: Tidewire, _ row: Row.Type, where filter: Filter<Row>? = nil, window: BatchWindow = .standard,
+        _ tidewire: Tidewire, _ row: Row.Type, where filter: LiveFilter<Row>? = nil, window: BatchWindow = .standard,
         snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
         origin: @escaping @Sendable (Row) -> String? = { "\($0.id)" },
         sortedBy areInOrder: @escaping @Sendable (Row, Row) -> Bool
@@ -56,7 +56,7 @@ public final class LiveQuery<Row: LiveRow> {
         sort()
     }
 
-    func take(_ batch: Batch<Row>) {
+    func take(_ batch: LiveBatch<Row>) {
         if let rows = batch.rows { replace(rows) }
         if let reason = batch.mustRefetch {
             mustRefetch = reason
@@ -118,7 +118,7 @@ public final class LiveQuery<Row: LiveRow> {
 extension Tidewire {
     /// Returns the number of rows in each group, counted by row key: likes by post, or unread messages by conversation.
     public func count<Row: LiveRow, Group: Hashable & Sendable>(
-        _ row: Row.Type, where filter: Filter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
+        _ row: Row.Type, where filter: LiveFilter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
         window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil
     ) -> LiveCounts<Row, Group> {
         let changes = live(row, where: filter, window: window, snapshot: snapshot, fetch: fetch)

@@ -5,7 +5,7 @@ public struct TableBatch: Sendable {
     /// Changes of whole transactions, in the order of commits, across tables.
     public internal(set) var changes: [RowChange] = []
     /// Position to save together with the changes, to resume from after any absence. Nil if the server keeps none.
-    public internal(set) var position: Position?
+    public internal(set) var position: LogPosition?
     /// All existing rows, as inserts, in place of the shown rows. Set if the server was asked for rows.
     public internal(set) var rows: [RowChange]?
     /// Set if the app must fetch the shown rows again; changes continue from here.
@@ -14,7 +14,7 @@ public struct TableBatch: Sendable {
     public internal(set) var isFirst = false
     /// True if all missed changes have been delivered.
     public internal(set) var isCaughtUp = false
-    public internal(set) var problems: [Problem] = []
+    public internal(set) var problems: [TidewireProblem] = []
     /// True if more changes follow behind the position, for an answer to `changes(after:of:)`.
     public internal(set) var hasMore = false
 
@@ -31,7 +31,7 @@ extension Tidewire {
     ///   - windows: windows by table, for tables that need another than `window`.
     ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
     public func changes(
-        of tables: [Binding], after position: Position? = nil, keptAs name: String? = nil,
+        of tables: [TableBinding], after position: LogPosition? = nil, keptAs name: String? = nil,
         window: BatchWindow = .standard, windows: [String: BatchWindow] = [:], snapshot: Bool = false
     ) -> LiveTables {
         LiveTables(
@@ -43,7 +43,7 @@ extension Tidewire {
 public struct LiveTables: AsyncSequence, Sendable {
     let engine: Engine
     let subject: Engine.Subject
-    let position: Position?
+    let position: LogPosition?
     let name: String?
     let batcher: Batcher
 
@@ -55,13 +55,13 @@ public struct LiveTables: AsyncSequence, Sendable {
         private let number: Int
         private let mailbox: Mailbox<LiveItem>
         private let key: String?
-        private var unsaved: Position?
+        private var unsaved: LogPosition?
 
         init(_ tables: LiveTables) {
             engine = tables.engine
             key = tables.name.map { "position:" + $0 + ":" + Engine.fingerprint(tables.subject.bindings) }
             let kept = key.flatMap { tables.engine.storage.load($0) }.flatMap { data in
-                Position(String(decoding: data, as: UTF8.self))
+                LogPosition(String(decoding: data, as: UTF8.self))
             }
             (number, mailbox) = engine.listen(
                 Engine.Query(

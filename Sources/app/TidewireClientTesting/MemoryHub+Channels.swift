@@ -52,12 +52,12 @@ extension MemoryHub {
         let config = message.payload["config"] ?? .null
         let options = config["broadcast"]?["tidewire"] ?? .null
         let bindings = (config["postgres_changes"]?.array ?? []).map { binding in
-            Binding(
+            TableBinding(
                 schema: binding["schema"]?.text ?? "public", table: binding["table"]?.text ?? "",
                 filter: binding["filter"]?.text)
         }
         let key = config["presence"]?["key"]?.text ?? ""
-        let asked = options["resume"]?.text.flatMap { Position($0) }
+        let asked = options["resume"]?.text.flatMap { LogPosition($0) }
         let (cursor, refusal) = standing(asked, state)
         let hearsPosition = state.keepsPositions && options["position"]?.bool == true
         let channel = Channel(
@@ -132,7 +132,7 @@ extension MemoryHub {
         send(peer, channel.joinRef, nil, channel.topic, "system", .object(words), &state)
     }
 
-    func standing(_ asked: Position?, _ state: State) -> (cursor: Int, refusal: String?) {
+    func standing(_ asked: LogPosition?, _ state: State) -> (cursor: Int, refusal: String?) {
         guard let asked, state.keepsPositions else { return (state.log.count, nil) }
         if asked.epoch != state.epoch { return (state.log.count, "epoch_changed") }
         if asked.offset > UInt64(state.log.count) { return (state.log.count, "unknown_position") }

@@ -52,8 +52,8 @@ extension MemoryHub {
 }
 
 private struct PageRequest {
-    private(set) var bindings: [Binding] = []
-    private(set) var after: Position?
+    private(set) var bindings: [TableBinding] = []
+    private(set) var after: LogPosition?
     private(set) var limit = 1000
     let token: String?
 
@@ -61,9 +61,9 @@ private struct PageRequest {
         token = request.headers["Authorization"].map { String($0.dropFirst("Bearer ".count)) }
         for item in URLComponents(url: request.url, resolvingAgainstBaseURL: true)?.queryItems ?? [] {
             switch item.name {
-            case "table": bindings.append(Binding(table: item.value ?? ""))
+            case "table": bindings.append(TableBinding(table: item.value ?? ""))
             case "filter" where !bindings.isEmpty: bindings[bindings.count - 1].filter = item.value
-            case "after": after = item.value.flatMap { Position($0) }
+            case "after": after = item.value.flatMap { LogPosition($0) }
             case "limit": limit = item.value.flatMap { Int($0) } ?? limit
             default: break
             }

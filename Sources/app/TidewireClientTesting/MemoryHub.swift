@@ -26,7 +26,7 @@ public final class MemoryHub: Transport {
     struct Channel {
         let topic: String
         let joinRef: String
-        let bindings: [Binding]
+        let bindings: [TableBinding]
         let hearsPosition: Bool
         let hearsItself: Bool
         var token: String?

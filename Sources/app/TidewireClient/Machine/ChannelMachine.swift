@@ -25,32 +25,32 @@ struct ChannelMachine: Sendable {
         case live(ref: String)
         case waiting(until: Duration)
         /// The token has expired or was refused. The channel joins again by itself when it gets another token.
-        case awaitingToken(Problem)
+        case awaitingToken(TidewireProblem)
         /// The server refuses this channel for good.
-        case refused(Problem)
+        case refused(TidewireProblem)
     }
 
     /// Output for the app.
     enum Output: Sendable, Hashable {
         /// `recovered`: the missed changes follow. Otherwise `mustRefetch` or `rowsBegin` comes next, except on the
         /// first join of a channel that wants no rows.
-        case joined(recovered: Bool, at: Position?)
+        case joined(recovered: Bool, at: LogPosition?)
         /// All existing rows follow. Rows received before are no longer valid.
         case rowsBegin
         case row(RowChange)
         /// All rows have arrived, and changes follow from here on. The reason is nil for the first time.
-        case rowsEnd(RefetchReason?, at: Position)
+        case rowsEnd(RefetchReason?, at: LogPosition)
         case change(RowChange)
         /// The reason is nil for the first time, if rows were wanted and the server does not send them.
         case mustRefetch(RefetchReason?)
-        case caughtUp(Position?)
-        case problem(Problem)
+        case caughtUp(LogPosition?)
+        case problem(TidewireProblem)
         case broadcast(event: String, payload: JSONValue, bytes: [UInt8]?)
         case presenceState(JSONValue)
         case presenceDiff(JSONValue)
         /// The channel is not joined at present.
         case lost
-        case answered(push: Int, Problem?)
+        case answered(push: Int, TidewireProblem?)
     }
 
     enum Action: Sendable, Hashable {
@@ -63,7 +63,7 @@ struct ChannelMachine: Sendable {
         /// Reason why the shown rows are no longer valid; nil for the first time.
         var reason: RefetchReason?
         /// Position where changes begin if the server sends no rows.
-        var joinedAt: Position?
+        var joinedAt: LogPosition?
         var failures = 0
     }
 
@@ -80,7 +80,7 @@ struct ChannelMachine: Sendable {
     let request: ChannelRequest
     private(set) var phase = Phase.absent
     /// Position up to which all changes have been passed to the app.
-    private(set) var position: Position?
+    private(set) var position: LogPosition?
     private var failures = 0
     private(set) var hasJoinedBefore = false
     /// True if the server sends positions; nil until the first join is answered.
@@ -88,7 +88,7 @@ struct ChannelMachine: Sendable {
     private var joinedWith: String?
     private var awaitedRows: AwaitedRows?
     /// Problem that the server reported as the reason for closing the channel.
-    private var ending: Problem?
+    private var ending: TidewireProblem?
     private var tracked: JSONValue?
     private var lastColumns = RowChange.LastColumns()
     private var pushes: [String: Push] = [:]
@@ -133,10 +133,10 @@ struct ChannelMachine: Sendable {
         ending = nil
         failures = 0
         return forget(
-            Problem(code: "Disconnected", message: "the connection ended before the answer", severity: .error))
+            TidewireProblem(code: "Disconnected", message: "the connection ended before the answer", severity: .error))
     }
 
-    private mutating func forget(_ why: Problem) -> [Action] {
+    private mutating func forget(_ why: TidewireProblem) -> [Action] {
         let unanswered = pushes.values.map(\.number).sorted()
         pushes = [:]
         return unanswered.map { .tell(.answered(push: $0, why)) } + [.tell(.lost)]
@@ -175,7 +175,7 @@ struct ChannelMachine: Sendable {
     }
 
     /// Goes back to the position of a subscriber that could not take the later changes.
-    mutating func rewind(to position: Position, _ turn: inout Turn) -> [Action] {
+    mutating func rewind(to position: LogPosition, _ turn: inout Turn) -> [Action] {
         // A snapshot is on its way and replaces everything.
         guard awaitedRows == nil else { return [] }
         self.position = position
@@ -189,7 +189,7 @@ struct ChannelMachine: Sendable {
             return [.tell(.answered(push: number, Self.notJoined))]
         }
         guard pushes.count < Self.maximumPushes else {
-            let problem = Problem(
+            let problem = TidewireProblem(
                 code: "TooManyPushes", message: "\(Self.maximumPushes) pushes of this channel wait for an answer",
                 severity: .error)
             return [.tell(.answered(push: number, problem))]
@@ -199,7 +199,8 @@ struct ChannelMachine: Sendable {
         return [.send(message)]
     }
 
-    static let notJoined = Problem(code: "NotJoined", message: "the channel is not joined now", severity: .error)
+    static let notJoined = TidewireProblem(
+        code: "NotJoined", message: "the channel is not joined now", severity: .error)
 
     /// Tracks a presence payload, again after every join; nil stops tracking.
     mutating func track(_ payload: JSONValue?, _ turn: inout Turn) -> [Action] {
@@ -281,7 +282,7 @@ struct ChannelMachine: Sendable {
         }
         keepsPositions = true
         // The server has no position until its log begins, and sends one then.
-        let at = told["position"]?.text.flatMap { Position($0) }
+        let at = told["position"]?.text.flatMap { LogPosition($0) }
         let wasAsked = position != nil
         if wasAsked, told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
         let reason = wasAsked ? RefetchReason(serverReason: told["reason"]?.text) : isFirst ? nil : .noResume
@@ -297,13 +298,13 @@ struct ChannelMachine: Sendable {
         return actions + [.tell(.rowsBegin)]
     }
 
-    private static let logNotBegun = Problem(
+    private static let logNotBegun = TidewireProblem(
         code: "LogNotBegun", message: "the server does not follow its database yet: changes come when it does",
         severity: .warning)
 
     private mutating func joinRefused(_ reason: String, _ turn: inout Turn) -> [Action] {
         let code = String(reason.prefix { $0.isLetter })
-        let problem = Problem(code: code, message: reason, severity: .error)
+        let problem = TidewireProblem(code: code, message: reason, severity: .error)
         switch code {
         case "InvalidJWTToken", "MalformedJWT", "JwtSignatureError", "JwtSignerError":
             phase = .awaitingToken(problem)
@@ -320,7 +321,7 @@ struct ChannelMachine: Sendable {
         if message.payload["status"]?.text == "ok" { return [.tell(.answered(push: push.number, nil))] }
         let response = message.payload["response"]
         let reason = response?["reason"]?.text ?? response?.text ?? "the server refused it"
-        let problem = Problem(code: String(reason.prefix { $0.isLetter }), message: reason, severity: .error)
+        let problem = TidewireProblem(code: String(reason.prefix { $0.isLetter }), message: reason, severity: .error)
         return [.tell(.answered(push: push.number, problem))]
     }
 
@@ -350,17 +351,18 @@ struct ChannelMachine: Sendable {
     // MARK: Changes
 
     private mutating func changed(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
-        let behind = payload["position"]?.text.flatMap { Position($0) }
+        let behind = payload["position"]?.text.flatMap { LogPosition($0) }
         let isRow = payload["data"]?["tidewire"]?["snapshot"]?.bool == true
         guard isRow == (awaitedRows != nil) else { return [] }
         if let behind, let position, position.covers(behind) { return [] }
         // A change before this one is missing. The channel joins again to ask for it.
-        if let previous = payload["previous"]?.text.flatMap({ Position($0) }), let position, !position.covers(previous)
+        if let previous = payload["previous"]?.text.flatMap({ LogPosition($0) }), let position,
+            !position.covers(previous)
         {
             return join(&turn)
         }
         guard let change = RowChange(payload["data"] ?? .null, position: behind, &lastColumns) else {
-            let problem = Problem(
+            let problem = TidewireProblem(
                 code: "Undecodable", message: "the server sent a change in a form that is not known", severity: .error)
             return [.tell(.problem(problem)), .tell(.mustRefetch(.changesMissing(problem.message)))]
         }
@@ -372,19 +374,19 @@ struct ChannelMachine: Sendable {
         let message = payload["message"]?.text ?? ""
         let code = payload["code"]?.text
         let isError = payload["status"]?.text == "error"
-        let at = payload["position"]?.text.flatMap { Position($0) }
+        let at = payload["position"]?.text.flatMap { LogPosition($0) }
         switch code {
         case "CaughtUp": return caughtUp(at, &turn)
         case "ChangesMissing": return mustRefetch(.changesMissing(message), &turn)
         case "Truncated": return mustRefetch(.truncated, &turn)
         case "SnapshotComplete": return rowsComplete(at)
         case "SnapshotFailed":
-            let problem = Problem(code: "SnapshotFailed", message: message, severity: .warning)
+            let problem = TidewireProblem(code: "SnapshotFailed", message: message, severity: .warning)
             return rowsFailed(mayHelp: isError, problem, &turn)
         default: break
         }
         guard isError || code != nil else { return [] }
-        let problem = Problem(
+        let problem = TidewireProblem(
             code: code ?? Self.code(ofWords: message), message: message, severity: isError ? .error : .warning)
         if isError, payload["extension"]?.text == "system" { ending = problem }
         return [.tell(.problem(problem))]
@@ -399,9 +401,9 @@ struct ChannelMachine: Sendable {
         return "Told"
     }
 
-    private mutating func caughtUp(_ at: Position?, _ turn: inout Turn) -> [Action] {
+    private mutating func caughtUp(_ at: LogPosition?, _ turn: inout Turn) -> [Action] {
         guard awaitedRows == nil else {
-            let problem = Problem(
+            let problem = TidewireProblem(
                 code: "SnapshotFailed", message: "the server told no rows, and nothing of why", severity: .warning)
             return rowsFailed(mayHelp: awaitedRows?.failures == 0, problem, &turn)
                 + (awaitedRows == nil ? caughtUp(at, &turn) : [])
@@ -428,14 +430,14 @@ struct ChannelMachine: Sendable {
         return [.send(message("phx_leave", [:], joined: joined, &turn))]
     }
 
-    private mutating func rowsComplete(_ at: Position?) -> [Action] {
+    private mutating func rowsComplete(_ at: LogPosition?) -> [Action] {
         guard let rows = awaitedRows, let at = at ?? rows.joinedAt else { return [] }
         awaitedRows = nil
         position = at
         return [.tell(.rowsEnd(rows.reason, at: at))]
     }
 
-    private mutating func rowsFailed(mayHelp: Bool, _ problem: Problem, _ turn: inout Turn) -> [Action] {
+    private mutating func rowsFailed(mayHelp: Bool, _ problem: TidewireProblem, _ turn: inout Turn) -> [Action] {
         guard let rows = awaitedRows else { return [] }
         awaitedRows?.failures += 1
         if mayHelp, rows.failures + 1 < Self.maximumRowsFailures {
@@ -454,7 +456,7 @@ struct ChannelMachine: Sendable {
         var actions: [Action] = []
         for (ref, push) in pushes.sorted(by: { $0.value.number < $1.value.number }) where turn.now >= push.deadline {
             pushes[ref] = nil
-            let problem = Problem(code: "NoAnswer", message: "no answer within 10 s", severity: .error)
+            let problem = TidewireProblem(code: "NoAnswer", message: "no answer within 10 s", severity: .error)
             actions.append(.tell(.answered(push: push.number, problem)))
         }
         guard turn.isOpen else { return actions }

@@ -2,7 +2,7 @@
 public struct ChannelRequest: Sendable, Hashable {
     /// Topic without the protocol's prefix.
     public var topic: String
-    public var bindings: [Binding]
+    public var bindings: [TableBinding]
     public var isPrivate = false
     /// Key under which the client is present; nil to receive no presence.
     public var presenceKey: String?
@@ -10,9 +10,9 @@ public struct ChannelRequest: Sendable, Hashable {
     /// True if the server should send the existing rows before changes.
     public var wantsRows = false
     /// Position to resume from; nil to begin now.
-    public var position: Position?
+    public var position: LogPosition?
 
-    public init(topic: String, bindings: [Binding] = [], position: Position? = nil) {
+    public init(topic: String, bindings: [TableBinding] = [], position: LogPosition? = nil) {
         self.topic = topic
         self.bindings = bindings
         self.position = position
@@ -20,7 +20,7 @@ public struct ChannelRequest: Sendable, Hashable {
 }
 
 /// Subscription to the changes of one table.
-public struct Binding: Sendable, Hashable, Codable {
+public struct TableBinding: Sendable, Hashable, Codable {
     public var schema: String
     public var table: String
     public var filter: String?
@@ -44,7 +44,7 @@ public struct Binding: Sendable, Hashable, Codable {
 
 extension ChannelRequest {
     /// Returns the payload of the join. Other servers ignore the options that they do not know.
-    func payload(token: String?, position: Position?) -> JSONValue {
+    func payload(token: String?, position: LogPosition?) -> JSONValue {
         var options: [String: JSONValue] = ["position": true, "moves": true, "limits": true]
         if let position { options["resume"] = .string(position.description) }
         if wantsRows { options["snapshot"] = true }

@@ -14,7 +14,7 @@ struct ClientMachine: Sendable {
         case account(Account)
         case subscribe(Int, ChannelRequest)
         case unsubscribe(Int)
-        case rewind(Int, Position)
+        case rewind(Int, LogPosition)
         case push(channel: Int, number: Int, event: String, payload: JSONValue)
         case track(channel: Int, JSONValue?)
         case opened
@@ -85,7 +85,7 @@ struct ClientMachine: Sendable {
 
     func canRewind(_ number: Int) -> Bool { channels[number]?.canRewind ?? false }
     /// Returns the position of a channel that has caught up; nil for any other channel.
-    func standing(_ number: Int) -> Position? {
+    func standing(_ number: Int) -> LogPosition? {
         guard case .live = channels[number]?.phase else { return nil }
         return channels[number]?.position
     }

@@ -8,8 +8,8 @@
 ///     let amount: Decimal
 ///
 ///     struct Columns: Sendable {
-///         let ownerID = Column<UUID>("owner_id")
-///         let amount = Column<Decimal>("amount")
+///         let ownerID = LiveColumn<UUID>("owner_id")
+///         let amount = LiveColumn<Decimal>("amount")
 ///     }
 ///     static let columns = Columns()
 /// }

@@ -20,7 +20,7 @@ public struct RowChange: Sendable, Hashable {
     /// Commit time in the server's form. All changes of one transaction have the same.
     public let commitTimestamp: String
     /// Position behind the change; nil from servers that keep no positions.
-    public let position: Position?
+    public let position: LogPosition?
     /// Reasons why the change arrived without its row, e.g. `Error 413: Payload Too Large`.
     public let errors: [String]
 
@@ -40,7 +40,7 @@ public struct RowChange: Sendable, Hashable {
         }
     }
 
-    init?(_ data: JSONValue, position: Position?, _ last: inout LastColumns) {
+    init?(_ data: JSONValue, position: LogPosition?, _ last: inout LastColumns) {
         guard let type = data["type"]?.text, let schema = data["schema"]?.text, let table = data["table"]?.text else {
             return nil
         }

@@ -24,7 +24,7 @@ public struct RowImage: Sendable, Hashable {
 }
 
 /// A numeric value with all its digits, for values that `Decimal` cannot hold.
-public struct Numeric: Sendable, Hashable, Codable, CustomStringConvertible {
+public struct PostgresNumeric: Sendable, Hashable, Codable, CustomStringConvertible {
     public let digits: String
 
     public init(digits: String) { self.digits = digits }
@@ -99,7 +99,8 @@ struct RowDecoder: Decoder {
 
     /// True for types that are decoded differently than from other JSON.
     private static func isSpecial(_ type: Any.Type) -> Bool {
-        type == UUID.self || type == Date.self || type == Decimal.self || type == Numeric.self || type == Data.self
+        type == UUID.self || type == Date.self || type == Decimal.self || type == PostgresNumeric.self
+            || type == Data.self
             || type == URL.self
     }
 
@@ -108,7 +109,7 @@ struct RowDecoder: Decoder {
         if type == UUID.self { return json.text.flatMap { UUID(uuidString: $0) } as? Value }
         if type == Date.self { return json.text.flatMap(PostgresTime.date) as? Value }
         if type == Decimal.self { return json.digits.flatMap { Decimal(string: $0) } as? Value }
-        if type == Numeric.self { return json.digits.map { Numeric(digits: $0) } as? Value }
+        if type == PostgresNumeric.self { return json.digits.map { PostgresNumeric(digits: $0) } as? Value }
         if type == Data.self { return json.text.flatMap(bytes) as? Value }
         if type == URL.self { return json.text.flatMap { URL(string: $0) } as? Value }
         if type == JSONValue.self { return json as? Value }

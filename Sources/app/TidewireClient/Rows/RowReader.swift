@@ -3,8 +3,8 @@
 struct RowReader<Row: LiveRow>: Sendable {
     private var versions = LastVersions()
 
-    mutating func batch(_ told: TableBatch) -> Batch<Row> {
-        var batch = Batch<Row>()
+    mutating func batch(_ told: TableBatch) -> LiveBatch<Row> {
+        var batch = LiveBatch<Row>()
         batch.position = told.position
         batch.mustRefetch = told.mustRefetch
         batch.isFirst = told.isFirst
@@ -20,7 +20,7 @@ struct RowReader<Row: LiveRow>: Sendable {
         return batch
     }
 
-    private mutating func read(_ change: RowChange, _ unreadable: inout [UnreadableRow]) -> Change<Row>? {
+    private mutating func read(_ change: RowChange, _ unreadable: inout [UnreadableRow]) -> LiveChange<Row>? {
         do {
             return try read(change)
         } catch {
@@ -29,7 +29,7 @@ struct RowReader<Row: LiveRow>: Sendable {
         }
     }
 
-    private mutating func read(_ told: RowChange) throws -> Change<Row> {
+    private mutating func read(_ told: RowChange) throws -> LiveChange<Row> {
         var change = told
         if let error = change.errors.first { throw Incomplete(words: error) }
         switch change.kind {

@@ -7,20 +7,20 @@ public struct RowVersion: Sendable, Hashable {
     /// True if the row is deleted softly.
     public var isDeleted: Bool
     /// Position of the version in the server's log; nil if the server does not have the version yet.
-    public var position: Position?
+    public var position: LogPosition?
 
-    public init(updatedAt: Date?, isDeleted: Bool = false, position: Position? = nil) {
+    public init(updatedAt: Date?, isDeleted: Bool = false, position: LogPosition? = nil) {
         self.updatedAt = updatedAt
         self.isDeleted = isDeleted
         self.position = position
     }
 
-    public init(updatedAt: Date?, deletedAt: Date?, position: Position? = nil) {
+    public init(updatedAt: Date?, deletedAt: Date?, position: LogPosition? = nil) {
         self.init(updatedAt: updatedAt, isDeleted: deletedAt != nil, position: position)
     }
 }
 
-public enum Resolution: Sendable, Hashable {
+public enum ConflictResolution: Sendable, Hashable {
     /// There is no local row: insert the remote row.
     case insert
     case takeRemote
@@ -35,9 +35,9 @@ public enum Resolution: Sendable, Hashable {
 /// Resolves conflicts between a local row and a row from the server. An app may provide its own rules.
 public protocol ConflictPolicy: Sendable {
     /// Resolves a remote change. `hasUnsentWrite`: the local row has changes that the server has not received yet.
-    func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> Resolution
+    func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> ConflictResolution
     /// Resolves the deletion of the row on the server.
-    func resolveDeletion(local: RowVersion?, at position: Position?, hasUnsentWrite: Bool) -> Resolution
+    func resolveDeletion(local: RowVersion?, at position: LogPosition?, hasUnsentWrite: Bool) -> ConflictResolution
 }
 
 /// Policy by which the last write wins:
@@ -65,7 +65,7 @@ public struct LastWriteWins: ConflictPolicy {
 
     public init(deletion: Deletion = .losesToUnsentWrite) { self.deletion = deletion }
 
-    public func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> Resolution {
+    public func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> ConflictResolution {
         guard let local else { return remote.isDeleted ? .deleteSoftly : .insert }
         if Self.isOlder(remote.position, than: local.position) { return .keepLocal }
         switch (local.isDeleted, remote.isDeleted) {
@@ -75,13 +75,15 @@ public struct LastWriteWins: ConflictPolicy {
         }
     }
 
-    public func resolveDeletion(local: RowVersion?, at position: Position?, hasUnsentWrite: Bool) -> Resolution {
+    public func resolveDeletion(
+        local: RowVersion?, at position: LogPosition?, hasUnsentWrite: Bool
+    ) -> ConflictResolution {
         if let local, Self.isOlder(position, than: local.position) { return .keepLocal }
         return hasUnsentWrite && deletion == .losesToUnsentWrite ? .keepLocal : .delete
     }
 
     /// True if the first position is older. False if the epochs differ or a position is missing.
-    private static func isOlder(_ position: Position?, than other: Position?) -> Bool {
+    private static func isOlder(_ position: LogPosition?, than other: LogPosition?) -> Bool {
         guard let position, let other, position.epoch == other.epoch else { return false }
         return position.offset < other.offset
     }

@@ -34,9 +34,9 @@ public struct MergedBatch<Row: DatedRow>: Sendable {
     /// True if the batch has all existing rows. Every other local row that was already sent is then deleted.
     public internal(set) var isEverything = false
     /// Position of the stored rows, from which the app resumes.
-    public internal(set) var position: Position?
+    public internal(set) var position: LogPosition?
     /// The original batch: problems, unreadable rows, and whether the query has caught up.
-    public let batch: Batch<Row>
+    public let batch: LiveBatch<Row>
 }
 
 extension LiveChanges where Row: DatedRow {
@@ -66,7 +66,7 @@ extension LiveChanges where Row: DatedRow {
     }
 }
 
-extension Batch where Row: DatedRow {
+extension LiveBatch where Row: DatedRow {
     /// Merges one batch, for apps that take batches by themselves. See `LiveChanges.apply(merging:with:_:)`.
     public func merged(
         by policy: some ConflictPolicy, with local: (Row.ID) throws -> LocalRow?
@@ -97,11 +97,11 @@ private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
     }
 
     let policy: Policy
-    let position: Position?
+    let position: LogPosition?
     private(set) var outcomes: [Row.ID: (end: End, order: Int)] = [:]
     private var count = 0
 
-    init(policy: Policy, position: Position?) {
+    init(policy: Policy, position: LogPosition?) {
         self.policy = policy
         self.position = position
     }

@@ -63,7 +63,7 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         tidy(failed.map(\.row.id))
     }
 
-    public mutating func hear(_ change: Change<Row>) {
+    public mutating func hear(_ change: LiveChange<Row>) {
         switch change {
         case .inserted(let row), .updated(let row, _):
             confirmed[row.id] = row

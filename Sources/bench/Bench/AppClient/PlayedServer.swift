@@ -119,7 +119,7 @@ struct BenchedExpense: LiveRow {
     let updatedAt: Date
 
     struct Columns: Sendable {
-        let version = Column<Int>("version")
+        let version = LiveColumn<Int>("version")
     }
     static let columns = Columns()
 

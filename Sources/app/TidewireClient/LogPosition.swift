@@ -1,6 +1,6 @@
 /// A place in the server's event log, `epoch.offset`. The client has received every change before it. If the app saves
 /// the position together with the changes, the client can resume from there after any absence.
-public struct Position: Sendable, Hashable, Codable, CustomStringConvertible {
+public struct LogPosition: Sendable, Hashable, Codable, CustomStringConvertible {
     /// Id of the log's epoch. A gap in history begins a new epoch.
     public let epoch: String
     public let offset: UInt64
@@ -22,7 +22,7 @@ public struct Position: Sendable, Hashable, Codable, CustomStringConvertible {
 
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        guard let position = Position(try container.decode(String.self)) else {
+        guard let position = LogPosition(try container.decode(String.self)) else {
             throw DecodingError.dataCorruptedError(in: container, debugDescription: "not a position")
         }
         self = position
@@ -35,5 +35,5 @@ public struct Position: Sendable, Hashable, Codable, CustomStringConvertible {
 
     /// True if a client at this position has received the change that ends at `other`. Positions of different epochs
     /// cannot be compared.
-    func covers(_ other: Position) -> Bool { epoch == other.epoch && offset >= other.offset }
+    func covers(_ other: LogPosition) -> Bool { epoch == other.epoch && offset >= other.offset }
 }

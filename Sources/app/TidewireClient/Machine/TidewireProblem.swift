@@ -1,6 +1,6 @@
 /// A problem reported by the server, for the developer of the app. The app always gets it as a value, and never only as
 /// a line in a log.
-public struct Problem: Sendable, Hashable, Error, CustomStringConvertible {
+public struct TidewireProblem: Sendable, Hashable, Error, CustomStringConvertible {
     public enum Severity: Sendable, Hashable {
         /// The requested data does not arrive.
         case error

@@ -1,7 +1,7 @@
 import Foundation
 
 /// A column for use in filters, with the type of the values that it is compared to.
-public struct Column<Value: FilterValue>: Sendable {
+public struct LiveColumn<Value: FilterValue>: Sendable {
     public let name: String
 
     public init(_ name: String) { self.name = name }
@@ -24,7 +24,7 @@ extension Int16: FilterValue {}
 extension Double: FilterValue {}
 extension Bool: FilterValue {}
 extension Decimal: FilterValue {}
-extension Numeric: FilterValue {}
+extension PostgresNumeric: FilterValue {}
 
 extension UUID: FilterValue {
     public var filterText: String { uuidString.lowercased() }
@@ -41,11 +41,11 @@ extension FilterValue where Self: RawRepresentable, RawValue: FilterValue {
 /// A condition on a table's rows. The compiler checks it against the columns of the row type:
 ///
 /// ```swift
-/// let open: Filter<Expense> = \.ownerID == me && \.amount > 0
+/// let open: LiveFilter<Expense> = \.ownerID == me && \.amount > 0
 /// ```
 ///
 /// The server evaluates the filter by the columns' types: a UUID is equal in any case, a timestamp in any time zone.
-public struct Filter<Row: LiveRow>: Sendable, Hashable {
+public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
     indirect enum Node: Sendable, Hashable {
         case condition(column: String, operation: String, value: String)
         case and([Node])
@@ -57,7 +57,8 @@ public struct Filter<Row: LiveRow>: Sendable, Hashable {
 
     init(_ node: Node) { self.node = node }
 
-    /// Creates a condition in the server's syntax, if there is no operator for it here: `Filter("tags=cs.{urgent}")`.
+    /// Creates a condition in the server's syntax, if there is no operator for it here:
+    /// `LiveFilter(column: "tags", "cs", "{urgent}")`.
     public init(column: String, _ operation: String, _ value: String) {
         node = .condition(column: column, operation: operation, value: value)
     }
@@ -65,7 +66,7 @@ public struct Filter<Row: LiveRow>: Sendable, Hashable {
     /// The filter in the form that is sent to the server.
     public var text: String {
         switch node {
-        case .and(let parts): parts.map { Filter($0).text }.joined(separator: ",")
+        case .and(let parts): parts.map { LiveFilter($0).text }.joined(separator: ",")
         case .condition(let column, let operation, let value): "\(column)=\(operation).\(value)"
         case .or(let parts): "or=(\(parts.map(Self.nested).joined(separator: ",")))"
         case .not(let part): Self.negated(part, separator: "=")
@@ -87,7 +88,7 @@ public struct Filter<Row: LiveRow>: Sendable, Hashable {
         case .condition(let column, let operation, let value): return "\(column)\(separator)not.\(operation).\(value)"
         case .and(let parts): return "not.and\(equals)(\(parts.map(nested).joined(separator: ",")))"
         case .or(let parts): return "not.or\(equals)(\(parts.map(nested).joined(separator: ",")))"
-        case .not(let part): return separator == "=" ? Filter(part).text : nested(part)
+        case .not(let part): return separator == "=" ? LiveFilter(part).text : nested(part)
         }
     }
 
@@ -103,66 +104,67 @@ public struct Filter<Row: LiveRow>: Sendable, Hashable {
     }
 
     static func compare<Value>(
-        _ column: KeyPath<Row.Columns, Column<Value>>, _ operation: String, _ value: Value
-    ) -> Filter {
+        _ column: KeyPath<Row.Columns, LiveColumn<Value>>, _ operation: String, _ value: Value
+    ) -> LiveFilter {
         let name = Row.columns[keyPath: column].name
-        return Filter(.condition(column: name, operation: operation, value: quoted(value.filterText)))
+        return LiveFilter(.condition(column: name, operation: operation, value: quoted(value.filterText)))
     }
 }
 
-public func == <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+public func == <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "eq", value)
 }
 
-public func != <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+public func != <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "neq", value)
 }
 
-public func < <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+public func < <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "lt", value)
 }
 
-public func <= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+public func <= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "lte", value)
 }
 
-public func > <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+public func > <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "gt", value)
 }
 
-public func >= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+public func >= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "gte", value)
 }
 
-extension Filter {
+extension LiveFilter {
     /// Matches rows whose column has one of up to 1000 values.
-    public static func among<Value>(_ column: KeyPath<Row.Columns, Column<Value>>, _ values: [Value]) -> Filter {
+    public static func among<Value>(_ column: KeyPath<Row.Columns, LiveColumn<Value>>, _ values: [Value]) -> LiveFilter
+    {
         let list = values.map { quoted($0.filterText) }.joined(separator: ",")
-        return Filter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
+        return LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
     }
 
-    public static func isNull<Value>(_ column: KeyPath<Row.Columns, Column<Value>>) -> Filter {
-        Filter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))
+    public static func isNull<Value>(_ column: KeyPath<Row.Columns, LiveColumn<Value>>) -> LiveFilter {
+        LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))
     }
 
     /// Matches SQL's pattern, with `%` and `_`.
-    public static func like(_ column: KeyPath<Row.Columns, Column<String>>, _ pattern: String) -> Filter {
+    public static func like(_ column: KeyPath<Row.Columns, LiveColumn<String>>, _ pattern: String) -> LiveFilter {
         compare(column, "like", pattern)
     }
 
-    public static func && (one: Filter, other: Filter) -> Filter {
+    public static func && (one: LiveFilter, other: LiveFilter) -> LiveFilter {
         let parts = [one.node, other.node].flatMap { node in
             if case .and(let parts) = node { parts } else { [node] }
         }
-        return Filter(.and(parts))
+        return LiveFilter(.and(parts))
     }
 
-    public static func || (one: Filter, other: Filter) -> Filter {
+    public static func || (one: LiveFilter, other: LiveFilter) -> LiveFilter {
         let parts = [one.node, other.node].flatMap { node in
             if case .or(let parts) = node { parts } else { [node] }
         }
-        return Filter(.or(parts))
+        return LiveFilter(.or(parts))
     }
 
-    public static prefix func ! (filter: Filter) -> Filter { Filter(.not(filter.node)) }
+    public static prefix func ! (filter: LiveFilter) -> LiveFilter { LiveFilter(.not(filter.node)) }
 }

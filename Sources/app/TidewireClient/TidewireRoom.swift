@@ -9,7 +9,7 @@ public enum RoomEvent: Sendable, Hashable {
     /// The changes of presence, and the present state. Clients that left while the connection was lost are in `left`.
     case presence(joined: Presences, left: Presences, now: Presences)
     case joined
-    case problem(Problem)
+    case problem(TidewireProblem)
 }
 
 /// Treatment of a message while the room is not joined.
@@ -26,17 +26,17 @@ extension Tidewire {
     /// - Parameter presenceKey: key under which this client is present; nil to receive no presence.
     public func room(
         _ topic: String, isPrivate: Bool = false, presenceKey: String? = nil, hearsItself: Bool = false
-    ) -> Room {
+    ) -> TidewireRoom {
         var request = ChannelRequest(topic: topic)
         request.isPrivate = isPrivate
         request.presenceKey = presenceKey
         request.hearsItself = hearsItself
-        return Room(engine, request)
+        return TidewireRoom(engine, request)
     }
 }
 
 /// A room, joined as long as the object exists.
-public final class Room: Sendable {
+public final class TidewireRoom: Sendable {
     private struct Waiting: Sendable {
         let event: String
         let payload: JSONValue
@@ -84,7 +84,8 @@ public final class Room: Sendable {
     /// Sends a message; returns nil when the server has it. While the room is not joined, `.drop` and `.queue` return
     /// at once.
     @discardableResult
-    public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .drop) async -> Problem? {
+    public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .drop) async -> TidewireProblem?
+    {
         let body = Self.body(event, payload)
         let (isJoined, channel) = state.value.withLock { ($0.isJoined, $0.channel) }
         if isJoined, let channel { return await engine.push(channel, event: "broadcast", payload: body) }
@@ -95,7 +96,7 @@ public final class Room: Sendable {
             let until = engine.clock.now + patience
             return state.value.withLock { state in
                 guard state.waiting.count < Self.maximumWaiting else {
-                    return Problem(
+                    return TidewireProblem(
                         code: "TooManyWaiting", message: "\(Self.maximumWaiting) messages wait for the room",
                         severity: .error)
                 }
@@ -182,16 +183,16 @@ public final class Room: Sendable {
 }
 
 public struct RoomEvents: AsyncSequence, Sendable {
-    let room: Room
+    let room: TidewireRoom
 
     public func makeAsyncIterator() -> Iterator { Iterator(room) }
 
     public final class Iterator: AsyncIteratorProtocol {
-        private let room: Room
+        private let room: TidewireRoom
         private let number: Int
         private let mailbox: Mailbox<RoomEvent>
 
-        init(_ room: Room) {
+        init(_ room: TidewireRoom) {
             self.room = room
             (number, mailbox) = room.listen()
         }
