@@ -1,42 +1,174 @@
+import Synchronization
 import TestSupport
 import Testing
 import TidewireClientTesting
 
 @testable import TidewireClient
 
+/// Outcomes of sends, by name: "sent", or the error's words.
+final class Outcomes: Sendable {
+    private let outcomes = Mutex<[String: String]>([:])
+
+    subscript(name: String) -> String? { outcomes.withLock { $0[name] } }
+    var count: Int { outcomes.withLock { $0.count } }
+
+    func note(_ name: String, _ send: () async throws -> Void) async {
+        let outcome: String
+        do {
+            try await send()
+            outcome = "sent"
+        } catch {
+            outcome = "\(error)"
+        }
+        outcomes.withLock { $0[name] = outcome }
+    }
+}
+
 @Suite(.within(minutes: 5)) struct RoomTests {
     private func other(_ stage: Stage, _ token: String) -> Tidewire {
         Tidewire(url: stage.hub.url, key: "key", token: token, transport: stage.hub, clock: stage.clock, seed: 3)
     }
 
-    @Test func `what is said reaches the others`() async {
+    /// The events of the next messages.
+    private func messages(_ events: RoomEvents.Iterator, _ count: Int) async -> [String] {
+        var names: [String] = []
+        while names.count < count, let event = await events.next() {
+            if case .message(let name, _, _) = event { names.append(name) }
+        }
+        return names
+    }
+
+    @Test func `what is said reaches the others`() async throws {
         let stage = Stage()
         let ben = other(stage, "ben")
         let (here, there) = (stage.tidewire.room("lobby"), ben.room("lobby"))
         let events = there.events.makeAsyncIterator()
-        #expect(await here.send("cursor", ["x": 1]) == nil)
+        try await here.send("cursor", ["x": 1])
         #expect(await events.next() == .message(event: "cursor", payload: ["x": 1], bytes: nil))
     }
 
-    @Test func `while the room is not joined a message is dropped, kept or refused, as the app says`() async {
+    @Test func `a message to a room that is not joined throws, or is dropped if the app says so`() async throws {
         let stage = Stage()
-        let ben = other(stage, "ben")
-        let (here, there) = (stage.tidewire.room("lobby"), ben.room("lobby"))
+        let (here, there) = (stage.tidewire.room("lobby"), other(stage, "ben").room("lobby"))
+        let events = there.events.makeAsyncIterator()
         stage.hub.refuseConnections(.unreachable("away"))
         stage.hub.cut()
-        #expect(await here.send("dropped", [:]) == nil)
-        #expect(await here.send("refused", [:], whenOffline: .fail)?.code == "NotJoined")
-        #expect(await here.send("kept", [:], whenOffline: .queue(atMost: .seconds(600))) == nil)
-        #expect(await here.send("kept for a moment", [:], whenOffline: .queue(atMost: .milliseconds(1))) == nil)
-        let events = there.events.makeAsyncIterator()
-        stage.clock.advance(by: .seconds(5))
+        await #expect(throws: RoomError.notJoined) { try await here.send("refused", [:]) }
+        try await here.send("dropped", [:], whenOffline: .drop)
         stage.hub.refuseConnections(nil)
         stage.clock.advance(by: .seconds(60))
-        var said: [String] = []
-        while said.isEmpty, let event = await events.next() {
-            if case .message(let name, _, _) = event { said.append(name) }
+        try await here.send("afterwards", [:])
+        #expect(await messages(events, 1) == ["afterwards"])
+    }
+
+    @Test func `messages wait for the join in order, and throw if it comes too late`() throws {
+        try onThisThread {
+            let stage = Stage()
+            let (here, there) = (stage.tidewire.room("lobby"), other(stage, "ben").room("lobby"))
+            let events = there.events.makeAsyncIterator()
+            stage.hub.refuseConnections(.unreachable("away"))
+            stage.hub.cut()
+            let outcomes = Outcomes()
+            var sends: [Task<Void, Never>] = []
+            for (number, name) in ["first", "hasty", "second", "cancelled"].enumerated() {
+                let patience = name == "hasty" ? Duration.milliseconds(1) : .seconds(600)
+                sends.append(
+                    onMainThread {
+                        await outcomes.note(name) {
+                            try await here.send(name, [:], whenOffline: .queue(atMost: patience))
+                        }
+                    })
+                #expect(await eventually { here.waitingMessages == number + 1 })
+            }
+            sends[3].cancel()
+            stage.clock.advance(by: .seconds(5))
+            #expect(await eventually { outcomes["hasty"] == "\(RoomError.expired)" })
+            #expect(await eventually { outcomes["cancelled"] == "\(CancellationError())" })
+            #expect(outcomes["first"] == nil && outcomes["second"] == nil)
+            stage.hub.refuseConnections(nil)
+            stage.clock.advance(by: .seconds(60))
+            #expect(await messages(events, 2) == ["first", "second"])
+            #expect(await eventually { outcomes["first"] == "sent" && outcomes["second"] == "sent" })
         }
-        #expect(said == ["kept"])
+    }
+
+    @Test func `at most 100 messages wait, and the next one throws`() throws {
+        try onThisThread {
+            let stage = Stage()
+            let here = stage.tidewire.room("lobby")
+            stage.hub.refuseConnections(.unreachable("away"))
+            stage.hub.cut()
+            let outcomes = Outcomes()
+            for number in 0..<TidewireRoom.maximumWaiting {
+                _ = onMainThread {
+                    await outcomes.note("\(number)") {
+                        try await here.send("kept", [:], whenOffline: .queue(atMost: .seconds(600)))
+                    }
+                }
+            }
+            #expect(await eventually { here.waitingMessages == TidewireRoom.maximumWaiting })
+            await #expect(throws: RoomError.tooManyWaiting) {
+                try await here.send("one more", [:], whenOffline: .queue(atMost: .seconds(600)))
+            }
+            // Signing out ends the wait of all others.
+            stage.tidewire.signOut()
+            #expect(await eventually { outcomes.count == TidewireRoom.maximumWaiting })
+            #expect(outcomes["7"] == "\(RoomError.signedOut)")
+        }
+    }
+
+    @Test func `a message that the server refuses throws what the app can do`() async throws {
+        let stage = Stage()
+        let here = stage.tidewire.room("lobby")
+        stage.hub.refuseMessages(.tooLarge)
+        let tooLarge = try await #require(throws: RoomError.self) { try await here.send("large", [:]) }
+        guard case .tooLarge = tooLarge else { throw tooLarge }
+        stage.hub.refuseMessages(.tooMany)
+        let tooMany = try await #require(throws: RoomError.self) { try await here.send("many", [:]) }
+        guard case .rateLimited(let problem) = tooMany else { throw tooMany }
+        #expect(problem.code == "TooManyMessages")
+        #expect("\(tooMany)".contains("send fewer"))
+        // The room joins again by itself.
+        await #expect(throws: RoomError.notJoined) { try await here.send("too soon", [:]) }
+        stage.hub.refuseMessages(nil)
+        stage.clock.advance(by: .seconds(1))
+        try await here.send("later", [:])
+    }
+
+    @Test func `a message without an answer throws that it may have arrived, or that the server dropped it`() throws {
+        try onThisThread {
+            let stage = Stage()
+            let here = stage.tidewire.room("lobby")
+            let outcomes = Outcomes()
+            func begin(_ name: String) async -> Bool {
+                _ = onMainThread { await outcomes.note(name) { try await here.send(name, [:]) } }
+                return await eventually { stage.hub.messages.contains { $0.payload["event"]?.text == name } }
+            }
+            stage.hub.refuseMessages(.noRight)
+            #expect(await begin("forbidden"))
+            stage.clock.advance(by: .seconds(10))
+            #expect(await eventually { outcomes["forbidden"]?.contains("you may not write to this channel") == true })
+            stage.hub.refuseMessages(nil)
+            stage.hub.hold()
+            #expect(await begin("cut off"))
+            stage.hub.cut()
+            stage.hub.release()
+            #expect(await eventually { outcomes["cut off"] != nil })
+        }
+    }
+
+    @Test func `a slow listener is told how many events it missed`() async throws {
+        let stage = Stage()
+        let here = stage.tidewire.room("lobby")
+        let events = here.events.makeAsyncIterator()
+        let limit = TidewireRoom.maximumUnheard
+        for number in 0..<limit + 5 { stage.hub.broadcast("lobby", "n", .number("\(number)")) }
+        var last: RoomEvent?
+        for _ in 0..<limit { last = await events.next() }
+        #expect(last == .message(event: "n", payload: .number("\(limit - 1)"), bytes: nil))
+        stage.hub.broadcast("lobby", "n", "after")
+        #expect(await events.next() == .missed(5))
+        #expect(await events.next() == .message(event: "n", payload: "after", bytes: nil))
     }
 
     @Test func `who is present is seen, tracked again after a rejoin, and whoever vanished meanwhile has left`() async {

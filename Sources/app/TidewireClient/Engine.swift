@@ -37,6 +37,13 @@ final class Engine: Sendable {
 
     struct RoomListener: Sendable {
         let hear: @Sendable (ChannelMachine.Output) -> Void
+        /// Called once, after which nothing more is heard. Not called if the room itself leaves.
+        let end: @Sendable (RoomError) -> Void
+    }
+
+    private struct Push: Sendable {
+        let channel: Int
+        let answer: @Sendable (TidewireProblem?) -> Void
     }
 
     private struct Core {
@@ -57,7 +64,7 @@ final class Engine: Sendable {
         var aside: Set<Int> = []
         var state: ClientState
         var watchers: [Int: Mailbox<ClientState>] = [:]
-        var pushes: [Int: CheckedContinuation<TidewireProblem?, Never>] = [:]
+        var pushes: [Int: Push] = [:]
 
         /// Forgets the channel and returns it, if it has no listeners left.
         mutating func forget(_ channel: Int) -> Int? {
@@ -344,8 +351,8 @@ final class Engine: Sendable {
 
     private func tell(_ channel: Int, _ output: ChannelMachine.Output) {
         if case .answered(let push, let problem) = output {
-            let continuation = core.withLock { $0.pushes.removeValue(forKey: push) }
-            continuation?.resume(returning: problem)
+            let push = core.withLock { $0.pushes.removeValue(forKey: push) }
+            push?.answer(problem)
             return
         }
         let room = core.withLock { core -> RoomListener? in
@@ -378,31 +385,48 @@ final class Engine: Sendable {
 
     // MARK: Rooms
 
-    func enter(_ request: ChannelRequest, hear: @escaping @Sendable (ChannelMachine.Output) -> Void) -> Int {
-        let number = core.withLock { core in
+    /// Returns the number of a channel to enter.
+    func nextNumber() -> Int {
+        core.withLock { core in
             core.next += 1
-            core.rooms[core.next] = RoomListener(hear: hear)
             return core.next
         }
+    }
+
+    func enter(_ number: Int, _ request: ChannelRequest, _ room: RoomListener) {
+        core.withLock { $0.rooms[number] = room }
         handle(.subscribe(number, request))
-        return number
     }
 
     func leave(_ number: Int) {
         _ = core.withLock { $0.rooms.removeValue(forKey: number) }
         handle(.unsubscribe(number))
+        answerPushes { $0 == number }
     }
 
-    /// Sends an event; returns nil when the server has accepted it.
-    func push(_ channel: Int, event: String, payload: JSONValue) async -> TidewireProblem? {
-        await withCheckedContinuation { continuation in
-            let number = core.withLock { core in
-                core.next += 1
-                core.pushes[core.next] = continuation
-                return core.next
-            }
-            handle(.push(channel: channel, number: number, event: event, payload: payload))
+    /// Answers the pushes of channels that have been left, because no answer of the server can arrive for them.
+    private func answerPushes(where isLeft: (Int) -> Bool) {
+        let pushes = core.withLock { core in
+            let left = core.pushes.filter { isLeft($0.value.channel) }
+            for number in left.keys { core.pushes[number] = nil }
+            return left.sorted { $0.key < $1.key }.map(\.value)
         }
+        for push in pushes { push.answer(Self.left) }
+    }
+
+    private static let left = TidewireProblem(
+        code: "Left", message: "the room was left before the answer", severity: .error)
+
+    /// Sends an event. Calls `answer` with nil when the server has accepted it.
+    func push(
+        _ channel: Int, event: String, payload: JSONValue, _ answer: @escaping @Sendable (TidewireProblem?) -> Void
+    ) {
+        let number = core.withLock { core in
+            core.next += 1
+            core.pushes[core.next] = Push(channel: channel, answer: answer)
+            return core.next
+        }
+        handle(.push(channel: channel, number: number, event: event, payload: payload))
     }
 
     // MARK: Account
@@ -415,8 +439,9 @@ final class Engine: Sendable {
             defer { core.rooms = [:] }
             return core.rooms.values.map { $0 }
         }
-        for room in rooms { room.hear(.lost) }
+        for room in rooms { room.end(.signedOut) }
         handle(.account(.signedOut))
+        answerPushes { _ in true }
         storage.removeAll()
     }
 }

@@ -7,6 +7,8 @@ final class Mailbox<Element: Sendable>: Sendable {
         var first = 0
         var isFinished = false
         var taker: CheckedContinuation<Element?, Never>?
+        /// Number of elements that the last waiting element stands for because there was no space; otherwise 0.
+        var missed = 0
 
         var count: Int { waiting.count - first }
 
@@ -30,12 +32,26 @@ final class Mailbox<Element: Sendable>: Sendable {
             guard !state.isFinished else { return nil }
             guard let taker = state.taker else {
                 state.waiting.append(element)
+                state.missed = 0
                 return nil
             }
             state.taker = nil
             return taker
         }
         taker?.resume(returning: element)
+    }
+
+    /// Puts an element if fewer than `limit` wait. Otherwise drops it, and the last waiting element says how many have
+    /// been dropped in its place.
+    func put(_ element: Element, limit: Int, missed: (Int) -> Element) {
+        let isDropped = state.withLock { state in
+            guard state.count >= limit, !state.isFinished else { return false }
+            state.missed += 1
+            if state.missed > 1 { state.waiting.removeLast() }
+            state.waiting.append(missed(state.missed))
+            return true
+        }
+        if !isDropped { put(element) }
     }
 
     /// Ends the queue. Waiting elements can still be taken unless `discarding` is true; later ones are ignored.

@@ -31,11 +31,12 @@ extension MemoryHub {
             reply(peer, message, [:], &state)
         case "access_token": state.peers[peer]?.channels[message.topic]?.token = message.payload["access_token"]?.text
         case "broadcast":
+            guard let channel = state.peers[peer]?.channels[message.topic] else { return }
+            if let refusal = state.messageRefusal { return refuse(message, peer, channel, refusal, &state) }
             reply(peer, message, [:], &state)
-            let hearsItself = state.peers[peer]?.channels[message.topic]?.hearsItself == true
             say(
                 message.payload["event"]?.text ?? "", message.payload["payload"] ?? .null, to: message.topic,
-                but: hearsItself ? nil : peer, &state)
+                but: channel.hearsItself ? nil : peer, &state)
         case "presence":
             reply(peer, message, [:], &state)
             track(message, peer, &state)
@@ -202,6 +203,33 @@ extension MemoryHub {
     }
 
     // MARK: Broadcast and presence
+
+    private func refuse(
+        _ message: ClientMessage, _ peer: Int, _ channel: Channel, _ refusal: MessageRefusal, _ state: inout State
+    ) {
+        switch refusal {
+        case .tooLarge: reply(peer, message, ["reason": "payload_size_exceeded"], status: "error", &state)
+        case .tooMany: close(peer, channel, "TooManyMessages", "Too many messages per second", &state)
+        case .noRight:
+            let words: JSONValue = [
+                "extension": "system", "status": "ok", "code": "MessageDropped",
+                "message": "A broadcast was dropped: you may not write to this channel",
+                "channel": .string(channel.topic),
+            ]
+            send(peer, channel.joinRef, nil, channel.topic, "system", words, &state)
+        }
+    }
+
+    /// Closes a channel, and tells the client why.
+    func close(_ peer: Int, _ channel: Channel, _ code: String, _ message: String, _ state: inout State) {
+        let words: JSONValue = [
+            "extension": "system", "status": "error", "code": .string(code), "message": .string(message),
+            "channel": .string(channel.topic),
+        ]
+        send(peer, channel.joinRef, nil, channel.topic, "system", words, &state)
+        send(peer, channel.joinRef, channel.joinRef, channel.topic, "phx_close", [:], &state)
+        state.peers[peer]?.channels[channel.topic] = nil
+    }
 
     func say(_ event: String, _ payload: JSONValue, to topic: String, but sender: Int?, _ state: inout State) {
         let body: JSONValue = ["type": "broadcast", "event": .string(event), "payload": payload]

@@ -2,6 +2,15 @@ import Foundation
 import Synchronization
 import TidewireClient
 
+/// Reason why a hub in memory refuses messages that clients send to rooms.
+public enum MessageRefusal: Sendable, Hashable {
+    case tooLarge
+    /// The client sends more messages a second than allowed. The hub closes the channel, and the client joins again.
+    case tooMany
+    /// The user may not write to the room. The hub drops the message and does not answer it.
+    case noRight
+}
+
 /// A hub in memory for tests of apps. Everything happens at once, on the calling thread, and faults happen only when
 /// the test causes them.
 ///
@@ -49,6 +58,7 @@ public final class MemoryHub: Transport {
         var peers: [Int: Peer] = [:]
         var nextPeer = 1
         var refusal: Interruption?
+        var messageRefusal: MessageRefusal?
         var keepsPositions = true
         /// Refusals of the next requests for rows; true if a repetition may help.
         var rowsRefusals: [Bool] = []
@@ -172,18 +182,15 @@ public final class MemoryHub: Transport {
         state.withLock { $0.rowsRefusals += Array(repeating: mayHelp, count: times) }
     }
 
+    /// Refuses messages that clients send to rooms, until it is called with nil.
+    public func refuseMessages(_ refusal: MessageRefusal?) { state.withLock { $0.messageRefusal = refusal } }
+
     /// Expires a token: its channels end, and it can join no new ones.
     public func expire(_ token: String) {
         state.withLock { state in
             state.expired.insert(token)
             for (peer, channel) in channels(&state) where channel.token == token {
-                let words: JSONValue = [
-                    "extension": "system", "status": "error", "code": "TokenExpired",
-                    "message": "Token has expired 0 seconds ago", "channel": .string(channel.topic),
-                ]
-                send(peer, channel.joinRef, nil, channel.topic, "system", words, &state)
-                send(peer, channel.joinRef, channel.joinRef, channel.topic, "phx_close", [:], &state)
-                state.peers[peer]?.channels[channel.topic] = nil
+                close(peer, channel, "TokenExpired", "Token has expired 0 seconds ago", &state)
             }
         }
         flush()

@@ -1,0 +1,54 @@
+/// Present clients, from the server's messages. After a rejoin, the new state shows who left meanwhile; the book
+/// reports them as left.
+struct PresenceBook: Sendable {
+    private var metas: [String: [String: JSONValue]] = [:]
+
+    var now: Presences { metas.mapValues { $0.sorted { $0.key < $1.key }.map(\.value) } }
+
+    mutating func replace(_ told: [String: JSONValue]) -> RoomEvent? {
+        let next = told.mapValues(Self.metas)
+        let joined = Self.difference(next, without: metas)
+        let left = Self.difference(metas, without: next)
+        metas = next
+        return event(joined, left)
+    }
+
+    mutating func change(_ told: JSONValue) -> RoomEvent? {
+        let leaves = (told["leaves"]?.object ?? [:]).mapValues(Self.metas)
+        let joins = (told["joins"]?.object ?? [:]).mapValues(Self.metas)
+        for (key, gone) in leaves {
+            for ref in gone.keys { metas[key]?[ref] = nil }
+            if metas[key]?.isEmpty == true { metas[key] = nil }
+        }
+        for (key, come) in joins { metas[key, default: [:]].merge(come) { _, new in new } }
+        return event(joins, leaves)
+    }
+
+    private func event(_ joined: [String: [String: JSONValue]], _ left: [String: [String: JSONValue]]) -> RoomEvent? {
+        guard !joined.isEmpty || !left.isEmpty else { return nil }
+        let values: ([String: JSONValue]) -> [JSONValue] = { $0.sorted { $0.key < $1.key }.map(\.value) }
+        return .presence(joined: joined.mapValues(values), left: left.mapValues(values), now: now)
+    }
+
+    /// Returns the tracked states by their references. Each call of `track` has its own reference.
+    private static func metas(_ told: JSONValue) -> [String: JSONValue] {
+        var found: [String: JSONValue] = [:]
+        for meta in told["metas"]?.array ?? [] {
+            guard var payload = meta.object, let ref = payload.removeValue(forKey: "phx_ref")?.text else { continue }
+            payload["phx_ref_prev"] = nil
+            found[ref] = .object(payload)
+        }
+        return found
+    }
+
+    private static func difference(
+        _ some: [String: [String: JSONValue]], without others: [String: [String: JSONValue]]
+    ) -> [String: [String: JSONValue]] {
+        var rest: [String: [String: JSONValue]] = [:]
+        for (key, metas) in some {
+            let own = metas.filter { others[key]?[$0.key] == nil }
+            if !own.isEmpty { rest[key] = own }
+        }
+        return rest
+    }
+}
