@@ -73,6 +73,15 @@ private enum Documented {
         func upsert(_ write: PendingWrite) async -> OfflineWrites.Answer { .done }
     }
 
+    struct Move: Codable, Sendable {
+        let piece: String
+        let to: String
+    }
+
+    struct Board {
+        func apply(_ move: Move) {}
+    }
+
     struct Session {
         let accessToken = "token"
     }
@@ -118,6 +127,13 @@ private enum Documented {
         } lost: { write, why in
             store.revert(write, why)
         }  // in a task
+    }
+
+    static func moves(_ room: TidewireRoom, _ board: Board) async throws {
+        let moves = room.messages("move", as: Move.self)
+        for try await move in moves {
+            board.apply(move)
+        }
     }
 
     static func filter(me: UUID) {

@@ -138,6 +138,18 @@ public final class MemoryHub: Transport {
         flush()
     }
 
+    /// Sends a broadcast of another client with bytes in place of JSON.
+    public func broadcast(_ topic: String, _ event: String, bytes: [UInt8]) {
+        let (name, event) = (Array("realtime:\(topic)".utf8), Array(event.utf8))
+        let frame = [4, UInt8(name.count), UInt8(event.count), 0, 0] + name + event + bytes
+        state.withLock { state in
+            for (peer, channel) in channels(&state) where channel.topic == "realtime:" + topic {
+                state.outbox.append((peer, .bytes(frame)))
+            }
+        }
+        flush()
+    }
+
     // MARK: Faults
 
     /// Ends all connections.

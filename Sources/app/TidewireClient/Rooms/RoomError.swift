@@ -55,6 +55,9 @@ extension RoomError {
     /// The server's codes for channels that it closes because of a rate limit.
     static let rateCodes: Set = ["TooManyMessages", "TooManyPresenceMessages"]
 
+    /// Problems after which the server does not admit the user to the room again.
+    static let finalCodes: Set = ["Unauthorized", "RightsLost", "PrivateOnly", "TopicNameRequired", "unmatched"]
+
     /// Converts the answer to a message.
     ///
     /// - Parameters:

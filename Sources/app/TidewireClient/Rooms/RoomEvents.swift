@@ -12,24 +12,30 @@ public enum RoomEvent: Sendable, Hashable {
     case missed(Int)
 }
 
-/// The events of a room, from now on.
+/// The events of a room. The sequence receives events from its creation on, and its iterators share them.
 public struct RoomEvents: AsyncSequence, Sendable {
-    let room: TidewireRoom
+    let listening: RoomListening
 
-    public func makeAsyncIterator() -> Iterator { Iterator(room) }
+    public func makeAsyncIterator() -> Iterator { Iterator(listening: listening) }
 
-    public final class Iterator: AsyncIteratorProtocol {
-        private let room: TidewireRoom
-        private let number: Int
-        private let mailbox: Mailbox<RoomEvent>
+    public struct Iterator: AsyncIteratorProtocol {
+        let listening: RoomListening
 
-        init(_ room: TidewireRoom) {
-            self.room = room
-            (number, mailbox) = room.listen()
-        }
-
-        deinit { room.stopListening(number) }
-
-        public func next() async -> RoomEvent? { await mailbox.take() }
+        public func next() async -> RoomEvent? { await listening.mailbox.take() }
     }
+}
+
+/// A listener of a room, from its creation until it is released.
+final class RoomListening: Sendable {
+    private let room: TidewireRoom
+    private let number: Int
+    let mailbox: Mailbox<RoomEvent>
+
+    /// - Parameter event: event of the messages to receive; nil to receive all events.
+    init(_ room: TidewireRoom, _ event: String?) {
+        self.room = room
+        (number, mailbox) = room.listen(to: event)
+    }
+
+    deinit { room.stopListening(number) }
 }

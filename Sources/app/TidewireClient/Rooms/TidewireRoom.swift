@@ -34,11 +34,26 @@ public final class TidewireRoom: Sendable {
         let answer: @Sendable (Result<Void, any Error>) -> Void
     }
 
+    private struct Listener: Sendable {
+        /// Event of the messages to receive; nil to receive all events.
+        let event: String?
+        let mailbox: Mailbox<RoomEvent>
+
+        func receives(_ told: RoomEvent) -> Bool {
+            guard let event else { return true }
+            return switch told {
+            case .message(let name, _, _): name == event
+            case .problem(let problem): RoomError.finalCodes.contains(problem.code)
+            case .presence, .joined, .missed: false
+            }
+        }
+    }
+
     private struct State {
         var presence = PresenceBook()
         var isJoined = false
         var waiting: [Waiting] = []
-        var listeners: [Int: Mailbox<RoomEvent>] = [:]
+        var listeners: [Int: Listener] = [:]
         var next = 0
         var channel: Int?
         /// Rate limit for which the server closed the channel; nil after the next join.
@@ -92,6 +107,7 @@ public final class TidewireRoom: Sendable {
     /// - Throws: ``RoomError`` if the message was not sent or not confirmed; `CancellationError` if the task is
     ///   cancelled while the message waits for the join.
     public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .fail) async throws {
+        try Task.checkCancellation()
         let body: JSONValue = ["type": "broadcast", "event": .string(event), "payload": payload]
         if let channel = state.value.withLock({ $0.isJoined ? $0.channel : nil }) {
             return try await withCheckedThrowingContinuation { continuation in
@@ -103,6 +119,14 @@ public final class TidewireRoom: Sendable {
         case .fail: throw RoomError.notJoined
         case .queue(let patience): try await sendAfterJoin(body, patience)
         }
+    }
+
+    /// Sends a message with a value of the app's type as its payload. Returns when the server has it.
+    ///
+    /// - Throws: as for JSON, and `EncodingError` if the value cannot be JSON.
+    @_disfavoredOverload
+    public func send(_ event: String, _ payload: some Encodable, whenOffline: WhenOffline = .fail) async throws {
+        try await send(event, try JSONValue(encoding: payload), whenOffline: whenOffline)
     }
 
     private static func push(
@@ -171,14 +195,16 @@ public final class TidewireRoom: Sendable {
     public var presences: Presences { state.value.withLock { $0.presence.now } }
 
     /// Events from now on.
-    public var events: RoomEvents { RoomEvents(room: self) }
+    public var events: RoomEvents { RoomEvents(listening: RoomListening(self, nil)) }
 
     private static func hear(_ output: ChannelMachine.Output, _ state: Shared, _ engine: Engine) {
-        let (listeners, event) = state.value.withLock { state -> ([Mailbox<RoomEvent>], RoomEvent?) in
+        let (listeners, event) = state.value.withLock { state -> ([Listener], RoomEvent?) in
             (Array(state.listeners.values), Self.event(of: output, &state))
         }
         if let event {
-            for listener in listeners { listener.put(event, limit: maximumUnheard) { .missed($0) } }
+            for listener in listeners where listener.receives(event) {
+                listener.mailbox.put(event, limit: maximumUnheard) { .missed($0) }
+            }
         }
         if case .caughtUp = output { sendWaiting(state, engine) }
     }
@@ -190,7 +216,7 @@ public final class TidewireRoom: Sendable {
             return (state.waiting, state.listeners.values.map { $0 })
         }
         for message in waiting { message.answer(.failure(why)) }
-        for listener in listeners { listener.finish(discarding: true) }
+        for listener in listeners { listener.mailbox.finish(discarding: true) }
     }
 
     private static func event(of output: ChannelMachine.Output, _ state: inout State) -> RoomEvent? {
@@ -214,11 +240,11 @@ public final class TidewireRoom: Sendable {
         }
     }
 
-    func listen() -> (Int, Mailbox<RoomEvent>) {
+    func listen(to event: String?) -> (Int, Mailbox<RoomEvent>) {
         let mailbox = Mailbox<RoomEvent>()
         let number = state.value.withLock { state in
             let number = state.nextNumber()
-            state.listeners[number] = mailbox
+            state.listeners[number] = Listener(event: event, mailbox: mailbox)
             return number
         }
         return (number, mailbox)

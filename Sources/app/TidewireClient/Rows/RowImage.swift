@@ -91,6 +91,16 @@ struct RowDecoder: Decoder {
         .typeMismatch(type, .init(codingPath: codingPath, debugDescription: "expected \(type), found \(json.kind)"))
     }
 
+    /// Returns the expected type and its place, but never the row's value.
+    static func reason(_ error: any Error) -> String {
+        switch error {
+        case DecodingError.keyNotFound(_, let context), DecodingError.typeMismatch(_, let context),
+            DecodingError.valueNotFound(_, let context), DecodingError.dataCorrupted(let context):
+            (context.codingPath.map(\.stringValue) + [context.debugDescription]).joined(separator: ": ")
+        default: "\(type(of: error))"
+        }
+    }
+
     func value<Value: Decodable>(_ type: Value.Type) throws -> Value {
         if let value = Self.special(type, json) { return value }
         guard !Self.isSpecial(type) else { throw mismatch(type) }

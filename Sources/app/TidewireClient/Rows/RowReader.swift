@@ -56,13 +56,7 @@ struct RowReader<Row: LiveRow>: Sendable {
     }
 
     private static func words(_ error: any Error) -> String {
-        switch error {
-        case let incomplete as Incomplete: incomplete.words
-        case DecodingError.keyNotFound(_, let context), DecodingError.typeMismatch(_, let context),
-            DecodingError.valueNotFound(_, let context), DecodingError.dataCorrupted(let context):
-            (context.codingPath.map(\.stringValue) + [context.debugDescription]).joined(separator: ": ")
-        default: "\(type(of: error))"
-        }
+        (error as? Incomplete)?.words ?? RowDecoder.reason(error)
     }
 }
 
