@@ -131,6 +131,17 @@ private enum Documented {
 
     static func moves(_ room: TidewireRoom, _ board: Board) async throws {
         let moves = room.messages("move", as: Move.self)
+        try await room.join()
+        for try await move in moves {
+            board.apply(move)
+        }
+    }
+
+    static func room(_ tidewire: Tidewire, _ board: Board, me: UUID) async throws {
+        let room = tidewire.room("board:7", presenceKey: me.uuidString)
+        let moves = room.messages("move", as: Move.self)
+        try await room.join()
+        try await room.send("move", Move(piece: "queen", to: "d4"))
         for try await move in moves {
             board.apply(move)
         }

@@ -300,11 +300,12 @@ extension LiveChanges.Iterator {
         #expect(refused?.position == LogPosition("e1.0"))
     }
 
-    @Test func `a client that is let go closes its connection`() {
+    @Test func `a client that is let go closes its connection`() async throws {
         let hub = MemoryHub()
         do {
             let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: ManualClock())
             let room = tidewire.room("lobby")
+            try await room.join()
             #expect(hub.openConnections == 1)
             withExtendedLifetime(room) {}
         }

@@ -21,8 +21,15 @@ private struct Move: Codable, Sendable, Hashable {
         Tidewire(url: stage.hub.url, key: "key", token: "ben", transport: stage.hub, clock: stage.clock, seed: 3)
     }
 
+    /// A room that has been joined.
+    private func joined(_ tidewire: Tidewire) async throws -> TidewireRoom {
+        let room = tidewire.room("board")
+        try await room.join()
+        return room
+    }
+
     @Test func `a value of the app's type arrives as it was sent`() async throws {
-        let (here, there) = (stage.tidewire.room("board"), other().room("board"))
+        let (here, there) = (try await joined(stage.tidewire), try await joined(other()))
         let moves = there.messages("move", as: Move.self).makeAsyncIterator()
         try await here.send("noise", Move())
         try await here.send("move", Move())
@@ -31,7 +38,7 @@ private struct Move: Codable, Sendable, Hashable {
     }
 
     @Test func `a literal is sent as JSON, and received as such`() async throws {
-        let (here, there) = (stage.tidewire.room("board"), other().room("board"))
+        let (here, there) = (try await joined(stage.tidewire), try await joined(other()))
         let moves = there.messages("move").makeAsyncIterator()
         try await here.send("move", ["x": 1, "name": "queen", "none": nil])
         #expect(try await moves.next() == ["x": 1, "name": "queen", "none": nil])
@@ -39,8 +46,8 @@ private struct Move: Codable, Sendable, Hashable {
         #expect(try await moves.next() == .number("1e400"))
     }
 
-    @Test func `a value that cannot be JSON is not sent`() async {
-        let here = stage.tidewire.room("board")
+    @Test func `a value that cannot be JSON is not sent`() async throws {
+        let here = try await joined(stage.tidewire)
         await #expect(throws: EncodingError.self) { try await here.send("move", [Double.infinity]) }
         #expect(!stage.hub.messages.contains { $0.event == "broadcast" })
     }
@@ -50,7 +57,7 @@ private struct Move: Codable, Sendable, Hashable {
             let ownerID: UUID
             let dueAt: Date
         }
-        let reminders = stage.tidewire.room("board").messages("INSERT", as: Reminder.self).makeAsyncIterator()
+        let reminders = try await joined(stage.tidewire).messages("INSERT", as: Reminder.self).makeAsyncIterator()
         stage.hub.broadcast(
             "board", "INSERT",
             ["owner_id": "00000000-0000-4000-8000-00000000a0a0", "due_at": "2026-03-01T10:20:30.5+00:00"])
@@ -60,7 +67,7 @@ private struct Move: Codable, Sendable, Hashable {
     }
 
     @Test func `a payload that does not fit throws its place, and the next one is read`() async throws {
-        let room = stage.tidewire.room("board")
+        let room = try await joined(stage.tidewire)
         let moves = room.messages("move", as: [String: Int].self).makeAsyncIterator()
         stage.hub.broadcast("board", "move", ["x": "secret"])
         stage.hub.broadcast("board", "move", bytes: [1, 2])
@@ -76,7 +83,7 @@ private struct Move: Codable, Sendable, Hashable {
 
     @Test func `with a closure for skipped messages the sequence goes on by itself`() async throws {
         let skipped = Mutex<[RoomMessageError]>([])
-        let room = stage.tidewire.room("board")
+        let room = try await joined(stage.tidewire)
         let moves = room.messages("move", as: Int.self) { error in skipped.withLock { $0.append(error) } }
             .makeAsyncIterator()
         let limit = TidewireRoom.maximumUnheard
@@ -90,7 +97,7 @@ private struct Move: Codable, Sendable, Hashable {
     }
 
     @Test func `messages that a slow app missed are told by an error, not by silence`() async throws {
-        let moves = stage.tidewire.room("board").messages("move").makeAsyncIterator()
+        let moves = try await joined(stage.tidewire).messages("move").makeAsyncIterator()
         let limit = TidewireRoom.maximumUnheard
         for number in 0..<limit + 2 {
             stage.hub.broadcast("board", "move", .number("\(number)"))
@@ -101,16 +108,18 @@ private struct Move: Codable, Sendable, Hashable {
         await #expect(throws: RoomMessageError.missed(2)) { try await moves.next() }
     }
 
-    @Test func `a sequence receives messages from its creation on`() async throws {
+    @Test func `a sequence receives messages from its creation on, also before the join`() async throws {
         let room = stage.tidewire.room("board")
         let (moves, events) = (room.messages("move"), room.events)
+        try await room.join()
         stage.hub.broadcast("board", "move", 1)
         #expect(try await moves.makeAsyncIterator().next() == 1)
+        #expect(await events.makeAsyncIterator().next() == .joined)
         #expect(await events.makeAsyncIterator().next() == .message(event: "move", payload: 1, bytes: nil))
     }
 
     @Test func `a user who loses the rights on a room is told by the sequence`() async throws {
-        let moves = stage.tidewire.room("board").messages("move").makeAsyncIterator()
+        let moves = try await joined(stage.tidewire).messages("move").makeAsyncIterator()
         stage.hub.announce(code: "NotPublished", "of no importance here")
         stage.hub.announce(code: "RightsLost", "You no longer have permission")
         let problem = TidewireProblem(
@@ -119,7 +128,7 @@ private struct Move: Codable, Sendable, Hashable {
     }
 
     @Test func `signing out ends the sequence`() async throws {
-        let moves = stage.tidewire.room("board").messages("move").makeAsyncIterator()
+        let moves = try await joined(stage.tidewire).messages("move").makeAsyncIterator()
         stage.tidewire.signOut()
         #expect(try await moves.next() == nil)
     }

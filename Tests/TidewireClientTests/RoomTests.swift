@@ -29,6 +29,15 @@ final class Outcomes: Sendable {
         Tidewire(url: stage.hub.url, key: "key", token: token, transport: stage.hub, clock: stage.clock, seed: 3)
     }
 
+    /// A room that has been joined.
+    private func joined(
+        _ tidewire: Tidewire, _ topic: String = "lobby", key: String? = nil
+    ) async throws -> TidewireRoom {
+        let room = tidewire.room(topic, presenceKey: key)
+        try await room.join()
+        return room
+    }
+
     /// The events of the next messages.
     private func messages(_ events: RoomEvents.Iterator, _ count: Int) async -> [String] {
         var names: [String] = []
@@ -40,8 +49,7 @@ final class Outcomes: Sendable {
 
     @Test func `what is said reaches the others`() async throws {
         let stage = Stage()
-        let ben = other(stage, "ben")
-        let (here, there) = (stage.tidewire.room("lobby"), ben.room("lobby"))
+        let (here, there) = (try await joined(stage.tidewire), try await joined(other(stage, "ben")))
         let events = there.events.makeAsyncIterator()
         try await here.send("cursor", ["x": 1])
         #expect(await events.next() == .message(event: "cursor", payload: ["x": 1], bytes: nil))
@@ -49,7 +57,7 @@ final class Outcomes: Sendable {
 
     @Test func `a message to a room that is not joined throws, or is dropped if the app says so`() async throws {
         let stage = Stage()
-        let (here, there) = (stage.tidewire.room("lobby"), other(stage, "ben").room("lobby"))
+        let (here, there) = (try await joined(stage.tidewire), try await joined(other(stage, "ben")))
         let events = there.events.makeAsyncIterator()
         stage.hub.refuseConnections(.unreachable("away"))
         stage.hub.cut()
@@ -64,7 +72,7 @@ final class Outcomes: Sendable {
     @Test func `messages wait for the join in order, and throw if it comes too late`() throws {
         try onThisThread {
             let stage = Stage()
-            let (here, there) = (stage.tidewire.room("lobby"), other(stage, "ben").room("lobby"))
+            let (here, there) = (try await joined(stage.tidewire), try await joined(other(stage, "ben")))
             let events = there.events.makeAsyncIterator()
             stage.hub.refuseConnections(.unreachable("away"))
             stage.hub.cut()
@@ -95,7 +103,7 @@ final class Outcomes: Sendable {
     @Test func `at most 100 messages wait, and the next one throws`() throws {
         try onThisThread {
             let stage = Stage()
-            let here = stage.tidewire.room("lobby")
+            let here = try await joined(stage.tidewire)
             stage.hub.refuseConnections(.unreachable("away"))
             stage.hub.cut()
             let outcomes = Outcomes()
@@ -119,7 +127,7 @@ final class Outcomes: Sendable {
 
     @Test func `a message that the server refuses throws what the app can do`() async throws {
         let stage = Stage()
-        let here = stage.tidewire.room("lobby")
+        let here = try await joined(stage.tidewire)
         stage.hub.refuseMessages(.tooLarge)
         let tooLarge = try await #require(throws: RoomError.self) { try await here.send("large", [:]) }
         guard case .tooLarge = tooLarge else { throw tooLarge }
@@ -138,7 +146,7 @@ final class Outcomes: Sendable {
     @Test func `a message without an answer throws that it may have arrived, or that the server dropped it`() throws {
         try onThisThread {
             let stage = Stage()
-            let here = stage.tidewire.room("lobby")
+            let here = try await joined(stage.tidewire)
             let outcomes = Outcomes()
             func begin(_ name: String) async -> Bool {
                 _ = onMainThread { await outcomes.note(name) { try await here.send(name, [:]) } }
@@ -159,7 +167,7 @@ final class Outcomes: Sendable {
 
     @Test func `a slow listener is told how many events it missed`() async throws {
         let stage = Stage()
-        let here = stage.tidewire.room("lobby")
+        let here = try await joined(stage.tidewire)
         let events = here.events.makeAsyncIterator()
         let limit = TidewireRoom.maximumUnheard
         for number in 0..<limit + 5 { stage.hub.broadcast("lobby", "n", .number("\(number)")) }
@@ -171,12 +179,14 @@ final class Outcomes: Sendable {
         #expect(await events.next() == .message(event: "n", payload: "after", bytes: nil))
     }
 
-    @Test func `who is present is seen, tracked again after a rejoin, and whoever vanished meanwhile has left`() async {
+    @Test func `who is present is seen, tracked again after a rejoin, and whoever vanished meanwhile has left`()
+        async throws
+    {
         let stage = Stage()
         let ben = other(stage, "ben")
-        let here = stage.tidewire.room("lobby", presenceKey: "ana")
+        let here = try await joined(stage.tidewire, key: "ana")
         do {
-            let there = ben.room("lobby", presenceKey: "ben")
+            let there = try await joined(ben, key: "ben")
             here.track(["name": "Ana"])
             there.track(["name": "Ben"])
             #expect(Set(here.presences.keys) == ["ana", "ben"])
@@ -194,14 +204,113 @@ final class Outcomes: Sendable {
         #expect(left == ["ben"])
     }
 
-    @Test func `a room that is let go is left`() {
+    @Test func `a room that is let go is left`() async throws {
         let stage = Stage()
         do {
-            let room = stage.tidewire.room("lobby")
+            let room = try await joined(stage.tidewire)
             #expect(stage.hub.openChannels == 1)
             withExtendedLifetime(room) {}
         }
         #expect(stage.hub.openChannels == 0)
+    }
+
+    @Test func `a room is joined by join, once, and left by leave`() async throws {
+        let stage = Stage()
+        let room = stage.tidewire.room("lobby", presenceKey: "ana")
+        room.track(["name": "Ana"])
+        #expect(!room.isJoined && stage.hub.connections == 0)
+        await #expect(throws: RoomError.notJoined) { try await room.send("early", [:]) }
+        let events = room.events.makeAsyncIterator()
+        try await room.join()
+        try await room.join()
+        #expect(room.isJoined && stage.hub.openChannels == 1)
+        #expect(room.presences == ["ana": [["name": "Ana"]]])
+        room.leave()
+        #expect(!room.isJoined && stage.hub.openChannels == 0 && room.presences.isEmpty)
+        await #expect(throws: RoomError.notJoined) { try await room.send("late", [:]) }
+        var last: RoomEvent?
+        while let event = await events.next() { last = event }
+        #expect(last != nil, "the sequence ends behind the events that came before")
+        try await room.join()
+        #expect(room.isJoined && stage.hub.messages.filter { $0.event == "phx_join" }.count == 2)
+        try await room.send("again", [:])
+    }
+
+    @Test func `a join waits for the network, until its task is cancelled`() throws {
+        try onThisThread {
+            let stage = Stage()
+            stage.hub.refuseConnections(.unreachable("away"))
+            let room = stage.tidewire.room("lobby")
+            let outcomes = Outcomes()
+            let first = onMainThread { await outcomes.note("first") { try await room.join() } }
+            #expect(await eventually { stage.hub.connections == 1 })
+            first.cancel()
+            #expect(await eventually { outcomes["first"] == "\(CancellationError())" })
+            #expect(stage.tidewire.state == .offline(.nothingSubscribed))
+            _ = onMainThread { await outcomes.note("second") { try await room.join() } }
+            #expect(await eventually { stage.hub.connections == 2 })
+            #expect(outcomes["second"] == nil)
+            stage.hub.refuseConnections(nil)
+            stage.clock.advance(by: .seconds(60))
+            #expect(await eventually { outcomes["second"] == "sent" })
+            #expect(room.isJoined)
+        }
+    }
+
+    @Test func `a join waits for the next token if the first has expired`() throws {
+        try onThisThread {
+            let stage = Stage()
+            stage.hub.expire("ana")
+            let room = stage.tidewire.room("lobby")
+            let outcomes = Outcomes()
+            _ = onMainThread { await outcomes.note("join") { try await room.join() } }
+            #expect(
+                await eventually {
+                    if case .offline(.tokenRefused) = stage.tidewire.state { true } else { false }
+                })
+            stage.tidewire.signIn(token: "ana again")
+            #expect(await eventually { outcomes["join"] == "sent" })
+        }
+    }
+
+    @Test func `a join throws if the user may not join, and a room whose rights end is left`() async throws {
+        let stage = Stage()
+        let room = try await joined(stage.tidewire)
+        let (moves, events) = (room.messages("move").makeAsyncIterator(), room.events.makeAsyncIterator())
+        stage.hub.refuseRoom("lobby")
+        let lost = try await #require(throws: RoomError.self) { try await moves.next() }
+        guard case .refused(let problem) = lost else { throw lost }
+        #expect(problem.code == "RightsLost")
+        #expect(try await moves.next() == nil)
+        #expect(await events.next() == .problem(problem))
+        #expect(await events.next() == nil)
+        let refused = try await #require(throws: RoomError.self) { try await room.join() }
+        guard case .refused(let reason) = refused else { throw refused }
+        #expect(reason.code == "Unauthorized" && !room.isJoined)
+        #expect(stage.tidewire.state == .offline(.nothingSubscribed))
+    }
+
+    @Test func `without a user there is no join, and signing out leaves the room`() async throws {
+        let stage = Stage(token: nil)
+        let room = stage.tidewire.room("lobby")
+        await #expect(throws: RoomError.signedOut) { try await room.join() }
+        stage.tidewire.signIn(token: "ana")
+        try await room.join()
+        stage.tidewire.signOut()
+        #expect(!room.isJoined && stage.hub.openChannels == 0)
+    }
+
+    @Test func `a second room object takes over the topic, and the first one is told`() async throws {
+        let stage = Stage()
+        let first = try await joined(stage.tidewire)
+        let moves = first.messages("move").makeAsyncIterator()
+        let second = try await joined(stage.tidewire)
+        #expect(try await moves.next() == nil)
+        #expect(!first.isJoined && second.isJoined)
+        await #expect(throws: RoomError.notJoined) { try await first.send("move", [:]) }
+        try await second.send("move", [:])
+        first.leave()
+        #expect(second.isJoined && stage.hub.openChannels == 1)
     }
 }
 

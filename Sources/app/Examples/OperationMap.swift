@@ -106,8 +106,17 @@ public final class OperationModel {
 
     private func followPeople() async {
         let room = tidewire.room("operation:" + operation.filterText, presenceKey: me.filterText)
+        let events = room.events
         room.track(["user_id": .string(me.filterText)])
-        for await event in room.events {
+        do {
+            try await room.join()
+        } catch let error as RoomError {
+            problems.append(TidewireProblem(code: "NotJoined", message: "\(error)", severity: .error))
+        } catch {
+            // The view has disappeared.
+            return
+        }
+        for await event in events {
             if case .presence(_, _, let now) = event { online = Set(now.keys.compactMap { UUID(uuidString: $0) }) }
         }
         online = []

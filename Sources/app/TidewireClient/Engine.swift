@@ -36,6 +36,7 @@ final class Engine: Sendable {
     }
 
     struct RoomListener: Sendable {
+        let topic: String
         let hear: @Sendable (ChannelMachine.Output) -> Void
         /// Called once, after which nothing more is heard. Not called if the room itself leaves.
         let end: @Sendable (RoomError) -> Void
@@ -394,8 +395,19 @@ final class Engine: Sendable {
     }
 
     func enter(_ number: Int, _ request: ChannelRequest, _ room: RoomListener) {
-        core.withLock { $0.rooms[number] = room }
+        let replaced = core.withLock { core in
+            let replaced = core.rooms.filter { $0.value.topic == room.topic }
+            for number in replaced.keys { core.rooms[number] = nil }
+            core.rooms[number] = room
+            return replaced
+        }
         handle(.subscribe(number, request))
+        // The server has one channel for each topic, and it is the new one.
+        for (number, room) in replaced {
+            handle(.unsubscribe(number))
+            answerPushes { $0 == number }
+            room.end(.replaced)
+        }
     }
 
     func leave(_ number: Int) {

@@ -50,6 +50,10 @@ extension MemoryHub {
             let refusal: JSONValue = ["reason": "InvalidJWTToken: Token has expired 1 seconds ago"]
             return reply(peer, message, refusal, status: "error", &state)
         }
+        if state.refusedRooms.contains(message.topic) {
+            let refusal: JSONValue = ["reason": "Unauthorized: You do not have permissions to read this topic"]
+            return reply(peer, message, refusal, status: "error", &state)
+        }
         let config = message.payload["config"] ?? .null
         let options = config["broadcast"]?["tidewire"] ?? .null
         let bindings = (config["postgres_changes"]?.array ?? []).map { binding in

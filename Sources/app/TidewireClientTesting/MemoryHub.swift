@@ -59,6 +59,7 @@ public final class MemoryHub: Transport {
         var nextPeer = 1
         var refusal: Interruption?
         var messageRefusal: MessageRefusal?
+        var refusedRooms: Set<String> = []
         var keepsPositions = true
         /// Refusals of the next requests for rows; true if a repetition may help.
         var rowsRefusals: [Bool] = []
@@ -196,6 +197,17 @@ public final class MemoryHub: Transport {
 
     /// Refuses messages that clients send to rooms, until it is called with nil.
     public func refuseMessages(_ refusal: MessageRefusal?) { state.withLock { $0.messageRefusal = refusal } }
+
+    /// Takes the rights on a room from all users: ends its channels, and refuses joins.
+    public func refuseRoom(_ topic: String) {
+        state.withLock { state in
+            state.refusedRooms.insert("realtime:" + topic)
+            for (peer, channel) in channels(&state) where channel.topic == "realtime:" + topic {
+                close(peer, channel, "RightsLost", "You no longer have permission to read this topic", &state)
+            }
+        }
+        flush()
+    }
 
     /// Expires a token: its channels end, and it can join no new ones.
     public func expire(_ token: String) {

@@ -5,6 +5,7 @@ extension TidewireRoom {
     ///
     /// ```swift
     /// let moves = room.messages("move", as: Move.self)
+    /// try await room.join()
     /// for try await move in moves {
     ///     board.apply(move)
     /// }

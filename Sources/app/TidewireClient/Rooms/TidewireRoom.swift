@@ -12,9 +12,14 @@ public enum WhenOffline: Sendable, Hashable {
 }
 
 extension Tidewire {
-    /// Opens a room: a topic on which clients send messages to each other and see who is present.
+    /// Returns a room: a topic on which clients send messages to each other and see who is present. The room is not
+    /// joined until ``TidewireRoom/join()`` is called.
     ///
-    /// - Parameter presenceKey: key under which this client is present; nil to receive no presence.
+    /// - Parameters:
+    ///   - topic: name of the room. Use one room object for each topic.
+    ///   - isPrivate: true if the server checks the user's rights on the room.
+    ///   - presenceKey: key under which this client is present; nil to receive no presence.
+    ///   - hearsItself: true to receive the messages that this client sends.
     public func room(
         _ topic: String, isPrivate: Bool = false, presenceKey: String? = nil, hearsItself: Bool = false
     ) -> TidewireRoom {
@@ -26,7 +31,20 @@ extension Tidewire {
     }
 }
 
-/// A room, joined as long as the object exists.
+/// A room: a topic on which clients send messages to each other and see who is present.
+///
+/// ```swift
+/// let room = tidewire.room("board:7", presenceKey: me.uuidString)
+/// let moves = room.messages("move", as: Move.self)
+/// try await room.join()
+/// try await room.send("move", Move(piece: "queen", to: "d4"))
+/// for try await move in moves {
+///     board.apply(move)
+/// }
+/// ```
+///
+/// The room joins again by itself after the connection was lost. It is left when the app calls ``leave()``, when the
+/// user signs out, and when the object and its sequences are released.
 public final class TidewireRoom: Sendable {
     private struct Waiting: Sendable {
         let number: Int
@@ -49,18 +67,43 @@ public final class TidewireRoom: Sendable {
         }
     }
 
+    private struct Joining: Sendable {
+        let number: Int
+        let answer: @Sendable (Result<Void, any Error>) -> Void
+    }
+
     private struct State {
         var presence = PresenceBook()
         var isJoined = false
         var waiting: [Waiting] = []
         var listeners: [Int: Listener] = [:]
         var next = 0
+        /// Channel of the room from `join` to `leave`; otherwise nil.
         var channel: Int?
+        var joining: [Joining] = []
+        /// True if the channel has been joined, even if the connection is lost now.
+        var hasJoined = false
+        var tracked: JSONValue?
         /// Rate limit for which the server closed the channel; nil after the next join.
         var rate: TidewireProblem?
         /// Latest notice that the server dropped a message, and the number of such notices.
         var drop: TidewireProblem?
         var drops = 0
+
+        /// Problem for which the server ends the channel for good, once it has reported one.
+        var ending: TidewireProblem?
+
+        /// Returns the problem for which the server has ended this channel for good; nil while it may continue.
+        mutating func refusal(_ output: ChannelMachine.Output, _ channel: Int) -> TidewireProblem? {
+            guard self.channel == channel else { return nil }
+            switch output {
+            case .problem(let problem) where RoomError.finalCodes.contains(problem.code):
+                ending = problem
+                return isJoined ? nil : problem
+            case .lost: return ending
+            default: return nil
+            }
+        }
 
         mutating func nextNumber() -> Int {
             next += 1
@@ -73,7 +116,8 @@ public final class TidewireRoom: Sendable {
     static let maximumUnheard = 1000
 
     private let engine: Engine
-    private let state: Shared
+    private let request: ChannelRequest
+    private let state = Shared()
 
     /// State that the engine's outputs use, and that may outlive the room briefly.
     private final class Shared: Sendable {
@@ -82,21 +126,81 @@ public final class TidewireRoom: Sendable {
 
     init(_ engine: Engine, _ request: ChannelRequest) {
         self.engine = engine
-        let state = Shared()
-        self.state = state
-        let channel = engine.nextNumber()
-        state.value.withLock { $0.channel = channel }
-        engine.enter(
-            channel, request,
-            Engine.RoomListener(
-                hear: { [weak engine] output in
-                    if let engine { Self.hear(output, state, engine) }
-                }, end: { Self.end(state, $0) }))
+        self.request = request
     }
 
     deinit {
         guard let channel = state.value.withLock({ $0.channel }) else { return }
         engine.leave(channel)
+    }
+
+    // MARK: Joining
+
+    /// True if the room is joined now: false before ``join()``, and while the connection is lost.
+    public var isJoined: Bool { state.value.withLock { $0.isJoined } }
+
+    /// Joins the room. Returns when the server has admitted the client, at once if the room is joined.
+    ///
+    /// Without a network `join` waits and tries again. With an expired token it waits for the next one
+    /// (``Tidewire/signIn(token:)``). Cancel the task to give up.
+    ///
+    /// - Throws: ``RoomError/refused(_:)`` if the user may not join the room, ``RoomError/signedOut`` if no user is
+    ///   signed in, or `CancellationError`. The room is then not joined and does not try again.
+    public func join() async throws {
+        let number = state.value.withLock { $0.nextNumber() }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+                join(Joining(number: number) { continuation.resume(with: $0) })
+            }
+        } onCancel: {
+            cancelJoin(number)
+        }
+    }
+
+    private func join(_ joining: Joining) {
+        guard engine.account != .signedOut else { return joining.answer(.failure(RoomError.signedOut)) }
+        let new = engine.nextNumber()
+        let (answer, isNew, tracked) = state.value.withLock { state -> (Result<Void, any Error>?, Bool, JSONValue?) in
+            if Task.isCancelled { return (.failure(CancellationError()), false, nil) }
+            if state.isJoined { return (.success(()), false, nil) }
+            state.joining.append(joining)
+            guard state.channel == nil else { return (nil, false, nil) }
+            state.channel = new
+            return (nil, true, state.tracked)
+        }
+        if let answer { return joining.answer(answer) }
+        guard isNew else { return }
+        engine.enter(
+            new, request,
+            Engine.RoomListener(
+                topic: request.topic,
+                hear: { [weak engine, state] output in
+                    if let engine { Self.hear(output, new, state, engine) }
+                }, end: { [state] why in Self.end(new, state, why) }))
+        if let tracked { engine.handle(.track(channel: new, tracked)) }
+        // The join may have been cancelled before the channel was entered.
+        if state.value.withLock({ $0.channel != new }) { engine.leave(new) }
+    }
+
+    private func cancelJoin(_ number: Int) {
+        let (joining, channel) = state.value.withLock { state -> (Joining?, Int?) in
+            guard let index = state.joining.firstIndex(where: { $0.number == number }) else { return (nil, nil) }
+            let joining = state.joining.remove(at: index)
+            // The room joined before, or another call still waits for the join.
+            let isWanted = state.hasJoined || !state.joining.isEmpty
+            defer { if !isWanted { state.channel = nil } }
+            return (joining, isWanted ? nil : state.channel)
+        }
+        if let channel { engine.leave(channel) }
+        joining?.answer(.failure(CancellationError()))
+    }
+
+    /// Leaves the room: ends its sequences and this client's presence. Messages that wait are not sent, and their
+    /// `send` throws.
+    public func leave() {
+        let channel = state.value.withLock { $0.channel }
+        Self.end(channel, state, .left)
+        if let channel { engine.leave(channel) }
     }
 
     // MARK: Sending
@@ -105,7 +209,7 @@ public final class TidewireRoom: Sendable {
     ///
     /// - Parameter whenOffline: treatment of the message while the room is not joined. By default `send` throws.
     /// - Throws: ``RoomError`` if the message was not sent or not confirmed; `CancellationError` if the task is
-    ///   cancelled while the message waits for the join.
+    ///   cancelled before the message is sent.
     public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .fail) async throws {
         try Task.checkCancellation()
         let body: JSONValue = ["type": "broadcast", "event": .string(event), "payload": payload]
@@ -183,11 +287,18 @@ public final class TidewireRoom: Sendable {
     /// Number of messages that wait for the join.
     var waitingMessages: Int { state.value.withLock { $0.waiting.count } }
 
-    /// Makes this client present with a payload, again after every rejoin. Nil ends its presence.
+    /// Makes this client present with a payload, from the join on and again after every rejoin. Nil ends its presence.
     public func track(_ payload: JSONValue?) {
-        guard let channel = state.value.withLock({ $0.channel }) else { return }
-        engine.handle(.track(channel: channel, payload))
+        let channel = state.value.withLock { state in
+            state.tracked = payload
+            return state.channel
+        }
+        if let channel { engine.handle(.track(channel: channel, payload)) }
     }
+
+    /// Makes this client present with a value of the app's type.
+    @_disfavoredOverload
+    public func track(_ payload: some Encodable) throws { track(try JSONValue(encoding: payload)) }
 
     // MARK: Receiving
 
@@ -197,26 +308,46 @@ public final class TidewireRoom: Sendable {
     /// Events from now on.
     public var events: RoomEvents { RoomEvents(listening: RoomListening(self, nil)) }
 
-    private static func hear(_ output: ChannelMachine.Output, _ state: Shared, _ engine: Engine) {
+    private static func hear(_ output: ChannelMachine.Output, _ channel: Int, _ state: Shared, _ engine: Engine) {
         let (listeners, event) = state.value.withLock { state -> ([Listener], RoomEvent?) in
-            (Array(state.listeners.values), Self.event(of: output, &state))
+            // The room has been left meanwhile.
+            guard state.channel == channel else { return ([], nil) }
+            return (Array(state.listeners.values), Self.event(of: output, &state))
         }
         if let event {
             for listener in listeners where listener.receives(event) {
                 listener.mailbox.put(event, limit: maximumUnheard) { .missed($0) }
             }
         }
-        if case .caughtUp = output { sendWaiting(state, engine) }
+        if let refusal = state.value.withLock({ $0.refusal(output, channel) }) {
+            end(channel, state, .refused(refusal))
+            engine.leave(channel)
+        }
+        if case .caughtUp = output {
+            let joining = state.value.withLock { state in
+                defer { state.joining = [] }
+                return state.joining
+            }
+            for call in joining { call.answer(.success(())) }
+            sendWaiting(state, engine)
+        }
     }
 
-    /// Ends the room: no message waits any more, and nothing more is received.
-    private static func end(_ state: Shared, _ why: RoomError) {
-        let (waiting, listeners) = state.value.withLock { state in
-            defer { (state.waiting, state.listeners, state.isJoined, state.channel) = ([], [:], false, nil) }
-            return (state.waiting, state.listeners.values.map { $0 })
+    /// Ends the room: no call waits any more, and nothing more is received.
+    ///
+    /// - Parameter channel: channel that has ended; a room that has joined again since continues.
+    private static func end(_ channel: Int?, _ state: Shared, _ why: RoomError) {
+        let former = state.value.withLock { state -> State? in
+            guard state.channel == channel else { return nil }
+            var rest = State()
+            rest.next = state.next
+            swap(&state, &rest)
+            return rest
         }
-        for message in waiting { message.answer(.failure(why)) }
-        for listener in listeners { listener.mailbox.finish(discarding: true) }
+        guard let former else { return }
+        for call in former.joining { call.answer(.failure(why)) }
+        for message in former.waiting { message.answer(.failure(why)) }
+        for listener in former.listeners.values { listener.mailbox.finish(discarding: why == .signedOut) }
     }
 
     private static func event(of output: ChannelMachine.Output, _ state: inout State) -> RoomEvent? {
@@ -224,8 +355,8 @@ public final class TidewireRoom: Sendable {
         case .broadcast(let event, let payload, let bytes):
             return .message(event: event, payload: payload, bytes: bytes)
         case .caughtUp:
-            state.isJoined = true
-            state.rate = nil
+            (state.isJoined, state.hasJoined) = (true, true)
+            (state.rate, state.ending) = (nil, nil)
             return .joined
         case .lost:
             state.isJoined = false
