@@ -104,7 +104,8 @@ final class HubForApps: Sendable {
         let scheme = options["TIDEWIRE_TLS_CERTIFICATE"] == nil ? "http" : "https"
         let url = URL(string: "\(scheme)://127.0.0.1:\(port)") ?? URL(fileURLWithPath: "/")
         return Tidewire(
-            url: url, key: self.token(UUID()), token: token ?? self.token(person), transport: transport)
+            url: url, key: self.token(UUID()), token: token ?? self.token(person),
+            seams: TidewireSeams(transport: transport))
     }
 
     /// A session of its own for each question, for they are asked from several threads.

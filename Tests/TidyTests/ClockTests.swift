@@ -51,6 +51,7 @@ import Testing
         "Sources/program/tidewire/log-accept-loss.swift": "stamps the log",
         "Sources/program/tidewire/log-forget.swift": "stamps the audit",
         "Sources/app/TidewireClient/Writing/OfflineWrites.swift": "when a write was made, as the app sees it",
+        "Sources/app/TidewireClientTesting/TestClients.swift": "when a write was made, as the app sees it",
     ]
 
     /// Targets that may read the wall clock: they compare with times of PostgreSQL or another process, or make tokens and rows

@@ -22,15 +22,23 @@ public final class Tidewire: Sendable {
     ///   - storage: storage for positions that the app does not save itself.
     ///   - maximumWaitingChanges: maximum number of changes of one query that wait for the app. The client drops
     ///     changes beyond that and asks the server for them again when the app takes the waiting ones.
-    public init(
+    public convenience init(
         url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
-        transport: any Transport = systemTransport(), clock: any ClientClock = SystemClock(),
-        maximumWaitingChanges: Int = 10_000, seed: UInt64 = .random(in: .min ... .max)
+        maximumWaitingChanges: Int = 10_000
+    ) {
+        self.init(
+            url: url, key: key, token: token, storage: storage, maximumWaitingChanges: maximumWaitingChanges,
+            seams: TidewireSeams())
+    }
+
+    package init(
+        url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
+        maximumWaitingChanges: Int = 10_000, seams: TidewireSeams
     ) {
         engine = Engine(
             TransportRequest(url: Self.address(url, key)),
-            account: token.map { .signedIn(token: $0) } ?? .signedOut, transport: transport, clock: clock,
-            storage: storage, maximumWaitingChanges: maximumWaitingChanges, seed: seed)
+            account: token.map { .signedIn(token: $0) } ?? .signedOut, transport: seams.transport, clock: seams.clock,
+            storage: storage, maximumWaitingChanges: maximumWaitingChanges, seed: seams.seed)
     }
 
     static func address(_ url: URL, _ key: String) -> URL {

@@ -32,8 +32,8 @@ public struct TransportAnswer: Sendable, Hashable {
     }
 }
 
-/// Carries messages between client and server. There is one for each system and one in memory for tests. An app may
-/// provide its own.
+/// Transport of messages between client and server. There is one for each system and one in memory for tests. A test of
+/// an app may provide its own.
 public protocol Transport: Sendable {
     /// Starts a connection and returns at once. The transport reports events one after the other, from any thread.
     func connect(

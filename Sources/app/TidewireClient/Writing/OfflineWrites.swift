@@ -27,14 +27,22 @@ public final class OfflineWrites: Sendable {
     private let queue: Mutex<OfflineQueue>
     private let bell = Mailbox<Void>()
 
-    public init(
-        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(), clock: any ClientClock = SystemClock(),
-        date: @escaping @Sendable () -> Date = { Date() },
+    /// - Parameter send: sends one write to the app's API. The same write may be sent twice.
+    public convenience init(
+        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(),
+        send: @escaping @Sendable (PendingWrite) async -> Answer
+    ) {
+        let seams = OfflineWritesSeams(clock: SystemClock()) { Date() }
+        self.init(storage: storage, limits: limits, seams: seams, send: send)
+    }
+
+    package init(
+        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(), seams: OfflineWritesSeams,
         send: @escaping @Sendable (PendingWrite) async -> Answer
     ) {
         self.storage = storage
-        self.clock = clock
-        self.date = date
+        clock = seams.clock
+        date = seams.date
         self.send = send
         var kept = storage.load(Self.name).flatMap { try? JSONDecoder().decode(OfflineQueue.self, from: $0) }
         kept?.launched()

@@ -74,7 +74,7 @@ extension PlayedServer {
     fileprivate func client() -> Tidewire {
         Tidewire(
             url: URL(string: "ws://bench.test") ?? URL(fileURLWithPath: "/"), key: "key", token: "token",
-            transport: self)
+            seams: TidewireSeams(transport: self))
     }
 }
 
