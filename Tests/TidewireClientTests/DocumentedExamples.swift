@@ -1,11 +1,13 @@
 import Foundation
+import Observation
+import Testing
 import TidewireClient
 import TidewireClientTesting
 
 // Each example of the library's comments and of the pages, so that none of them says what does not compile. A test of the house
 // holds them together: `every Swift example is compiled`.
 
-private enum Documented {
+enum Documented {
     struct Expense: DatedRow {
         static let table = "financial_transactions"
         let id: UUID
@@ -57,9 +59,47 @@ private enum Documented {
         }
     }
 
+    struct Reminder: LiveRow {
+        static let table = "reminders"
+        let id: UUID
+        let ownerID: UUID
+        let message: String
+
+        struct Columns: Sendable {
+            let ownerID = LiveColumn<UUID>("owner_id")
+        }
+        static let columns = Columns()
+    }
+
+    @MainActor final class RemindersModel {
+        let reminders: LiveQuery<Reminder>
+
+        init(_ tidewire: Tidewire, me: UUID) {
+            reminders = LiveQuery(tidewire, Reminder.self, where: \.ownerID == me) { $0.message < $1.message }
+        }
+
+        func run() async { await reminders.run() }
+    }
+
+    struct Order: LiveRow {
+        static let table = "orders"
+        let id: Int
+        let status: String
+
+        struct Columns: Sendable {
+            let status = LiveColumn<String>("status")
+        }
+        static let columns = Columns()
+    }
+
     /// What an app has around its queries.
     struct Store {
         var position: LogPosition?
+
+        func save(_ changes: [LiveChange<Order>], at position: LogPosition?) throws {}
+        func replaceAll(_ rows: [Reminder]) {}
+        func put(_ row: Reminder) {}
+        func remove(_ id: UUID) {}
 
         func save(_ changes: [LiveChange<Expense>], at position: LogPosition?) throws {}
         func save(_ changes: [RowChange], at position: LogPosition?) throws {}
@@ -84,7 +124,12 @@ private enum Documented {
 
     struct Session {
         let accessToken = "token"
+
+        func renewedToken() async throws -> String { accessToken }
     }
+
+    static func log(_ something: Any) {}
+    static func show(_ text: String) {}
 
     static func changes(_ store: Store, _ anonKey: String, _ session: Session, me: UUID) async throws {
         // swift-format-ignore: NeverForceUnwrap
@@ -147,6 +192,129 @@ private enum Documented {
         }
     }
 
+    static func orders(_ tidewire: Tidewire, _ store: Store) async throws {
+        for await batch in tidewire.live(Order.self, where: \.status == "open", after: store.position) {
+            try store.save(batch.changes, at: batch.position)
+        }
+    }
+
+    // MARK: Articles
+
+    static func gettingStarted(hub: URL, publicKey: String, _ session: Session, me: UUID) async throws {
+        let tidewire = Tidewire(url: hub, key: publicKey, token: session.accessToken)
+        var reminders: [UUID: Reminder] = [:]
+        for await batch in tidewire.live(Reminder.self, where: \.ownerID == me) {
+            if let rows = batch.rows { reminders = Dictionary(rows.map { ($0.id, $0) }) { _, last in last } }
+            for change in batch.changes { reminders[change.id] = change.row }
+            for problem in batch.problems { log(problem) }
+        }
+        var status = ""
+        for await state in tidewire.states {
+            switch state {
+            case .live: status = "up to date"
+            case .connecting, .catchingUp: status = "connecting"
+            case .offline(.tokenRefused): tidewire.signIn(token: try await session.renewedToken())
+            case .offline, .signedOut: status = "offline"
+            }
+        }
+        show(status)
+    }
+
+    static func liveQueries(_ tidewire: Tidewire, _ store: Store, me: UUID, blocked: [UUID]) async throws {
+        let mine: LiveFilter<Reminder> = \.ownerID == me && !.among(\.ownerID, blocked)
+        log(mine)
+        for await batch in tidewire.live(Reminder.self, where: \.ownerID == me, window: .immediate) {
+            if let rows = batch.rows { store.replaceAll(rows) }
+            for change in batch.changes {
+                switch change {
+                case .inserted(let row), .updated(let row, _): store.put(row)
+                case .deleted(let id, _), .left(let id, _): store.remove(id)
+                }
+            }
+            for row in batch.unreadable { log(row.reason) }
+            for problem in batch.problems { log(problem) }
+        }
+        let tables = [TableBinding(table: "reminders"), TableBinding(table: "settlements")]
+        for await batch in tidewire.changes(of: tables, snapshot: true) {
+            for change in batch.changes {
+                if change.table == "reminders", change.kind == .insert {
+                    store.put(try RowImage(change.record).decode(Reminder.self))
+                }
+            }
+        }
+    }
+
+    static func rooms(_ room: TidewireRoom, _ move: Move) async throws {
+        try await room.send("cursor", ["x": 120, "y": 40], whenOffline: .drop)
+        do {
+            try await room.send("move", move, whenOffline: .queue(atMost: .seconds(30)))
+        } catch RoomError.expired, RoomError.notJoined {
+            show("You are offline. Try again later.")
+        } catch RoomError.unconfirmed {
+            show("Your move may not have arrived.")
+        }
+        let moves = room.messages("move", as: Move.self) { error in log(error) }
+        log(moves)
+        let events = room.events
+        room.track(["name": "Ana"])
+        try await room.join()
+        for await event in events {
+            if case .presence(let joined, let left, let now) = event {
+                show("\(now.count) here, \(joined.count) came, \(left.count) left")
+            }
+        }
+    }
+
+    @MainActor static func writingOffline(
+        _ reminders: LiveQuery<Reminder>, _ reminder: Reminder, _ api: API, directory: URL, id: UUID
+    ) async throws {
+        let writes = OfflineWrites(storage: FileStorage(directory: directory)) { write in await api.upsert(write) }
+        try writes.add(.insert, "reminders", id.filterText, ["message": "call Ben"])
+        reminders.write(reminder, origin: reminder.id.filterText)
+        await writes.run { write in
+            reminders.succeeded(write.row)
+        } lost: { write, why in
+            reminders.failed(write.row)
+            log(why)
+        }
+    }
+
+    static func positions(_ tidewire: Tidewire, _ store: Store, me: UUID) async throws {
+        for await batch in tidewire.live(Expense.self, where: \.ownerID == me, after: store.position) {
+            try store.save(batch.changes, at: batch.position)
+        }
+        tidewire.enterBackground()
+        tidewire.enterForeground()
+        tidewire.networkChanged(isReachable: true)
+    }
+
+    static func keptPositions(hub: URL, publicKey: String, _ session: Session, directory: URL, me: UUID) {
+        let tidewire = Tidewire(
+            url: hub, key: publicKey, token: session.accessToken, storage: FileStorage(directory: directory))
+        let changes = tidewire.live(Expense.self, where: \.ownerID == me, keptAs: "expenses")
+        log(changes)
+    }
+
+    /// The test of the walk-through. `RoomTests` run it.
+    @MainActor static func sharedList(list: UUID) async throws {
+        let (hub, clock) = (MemoryHub(), ManualClock())
+        let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: clock)
+        let writes = OfflineWrites(storage: MemoryStorage(), clock: clock) { _ in .later }
+        let model = ListModel(tidewire, list: list, me: "ana", writes: writes)
+
+        hub.insert(
+            "items",
+            ["id": .string(UUID().filterText), "list_id": .string(list.filterText), "title": "milk", "is_done": false])
+        let running = Task { await model.run() }
+        while model.items.rows.isEmpty { await Task.yield() }
+        #expect(model.items.rows.map(\.title) == ["milk"])
+
+        hub.cut()
+        try model.add("bread")
+        #expect(model.items.rows.map(\.title) == ["bread", "milk"])
+        running.cancel()
+    }
+
     static func filter(me: UUID) {
         let open: LiveFilter<Expense> = \.ownerID == me && \.amount > 0
         _ = open
@@ -159,5 +327,81 @@ private enum Documented {
         hub.cut(code: 1012)
         clock.advance(by: .milliseconds(500))
         _ = tidewire
+    }
+}
+
+// MARK: The shared list
+
+struct Item: LiveRow, Hashable {
+    static let table = "items"
+    let id: UUID
+    let listID: UUID
+    let title: String
+    let isDone: Bool
+
+    struct Columns: Sendable {
+        let listID = LiveColumn<UUID>("list_id")
+    }
+    static let columns = Columns()
+}
+
+@MainActor @Observable final class ListModel {
+    let items: LiveQuery<Item>
+    private(set) var people: [String] = []
+    private(set) var hint: String?
+
+    private let list: UUID
+    private let room: TidewireRoom
+    private let writes: OfflineWrites
+
+    init(_ tidewire: Tidewire, list: UUID, me: String, writes: OfflineWrites) {
+        self.list = list
+        self.writes = writes
+        room = tidewire.room("list:\(list.filterText)", presenceKey: me)
+        items = LiveQuery(
+            tidewire, Item.self, where: \.listID == list, window: .immediate, origin: { $0.id.filterText },
+            sortedBy: { $0.title < $1.title })
+    }
+}
+
+extension ListModel {
+    func run() async {
+        async let items: Void = items.run()
+        async let people: Void = followPeople()
+        _ = await (items, people)
+    }
+
+    private func followPeople() async {
+        let events = room.events
+        room.track([:])
+        defer { room.leave() }
+        do {
+            try await room.join()
+            hint = nil
+        } catch {
+            hint = "\(error)"
+            return
+        }
+        for await event in events {
+            if case .presence(_, _, let now) = event { people = now.keys.sorted() }
+        }
+    }
+}
+
+extension ListModel {
+    func add(_ title: String) throws {
+        let item = Item(id: UUID(), listID: list, title: title, isDone: false)
+        let id = item.id.filterText
+        try writes.add(.insert, Item.table, id, ["list_id": .string(list.filterText), "title": .string(title)])
+        items.write(item, origin: id)
+    }
+
+    func sendWrites() async {
+        await writes.run { write in
+            items.succeeded(write.row)
+        } lost: { write, why in
+            items.failed(write.row)
+            hint = "\(write.row) was not saved: \(why)"
+        }
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 import TestSupport
 import Testing
@@ -298,6 +299,10 @@ final class Outcomes: Sendable {
         try await room.join()
         stage.tidewire.signOut()
         #expect(!room.isJoined && stage.hub.openChannels == 0)
+    }
+
+    @Test func `the walk-through of the documentation ends as it says`() throws {
+        try onThisThread { try await Documented.sharedList(list: UUID()) }
     }
 
     @Test func `a second room object takes over the topic, and the first one is told`() async throws {

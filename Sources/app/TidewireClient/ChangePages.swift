@@ -14,6 +14,7 @@ extension Tidewire {
     ///
     /// - Parameters:
     ///   - position: position that the app saved last; nil to get the present end of the log, and no changes.
+    ///   - tables: tables to ask for, with their filters.
     ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
     ///     answer's `position`.
     /// - Throws: a ``TidewireProblem`` with the server's code, or `Unreachable`. Changes that the server can no longer

@@ -55,11 +55,13 @@ extension Tidewire {
     /// Returns the changes of a table's rows, in whole transactions, with the position to save together with them.
     ///
     /// - Parameters:
+    ///   - row: type of the rows.
     ///   - table: name of the table, if it differs from the row type's own.
     ///   - filter: condition on the rows; the server evaluates it.
-    ///   - after: position that the app saved last; nil to begin now.
-    ///   - keptAs: the name under which the client keeps the position itself; see
-    ///     `changes(of:after:keptAs:window:windows:)`.
+    ///   - position: position that the app saved last; nil to begin now.
+    ///   - name: name under which the client keeps the position itself; see
+    ///     ``changes(of:after:keptAs:window:windows:snapshot:)``.
+    ///   - window: rules for gathering changes into batches.
     ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
     ///     The rows come together as the batch's `rows`. Later changes follow them, with none missing and none twice.
     ///     The default is true if there is no `fetch`. With both, `fetch` serves servers that do not send rows.

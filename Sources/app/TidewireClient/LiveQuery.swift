@@ -30,8 +30,18 @@ public final class LiveQuery<Row: LiveRow> {
     private let areInOrder: @Sendable (Row, Row) -> Bool
     @ObservationIgnored private var kept: OptimisticRows<Row>
 
-    /// - Parameter origin: returns the origin of the write that made a row, for ``optimistic(_:origin:send:)``. The
-    ///   default is the row's id, which works if the app chooses the ids.
+    /// Creates a query. It follows the table while ``run()`` runs.
+    ///
+    /// - Parameters:
+    ///   - tidewire: client that the query uses.
+    ///   - row: type of the rows.
+    ///   - filter: condition on the rows; the server evaluates it.
+    ///   - window: rules for gathering changes into batches.
+    ///   - snapshot: true to ask the server for the existing rows. The default is true if there is no `fetch`.
+    ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered.
+    ///   - origin: returns the origin of the write that made a row, for ``optimistic(_:origin:send:)``. The default is
+    ///     the row's id, which works if the app chooses the ids.
+    ///   - areInOrder: returns true if the first row comes before the second one.
     public init(
         _ tidewire: Tidewire, _ row: Row.Type, where filter: LiveFilter<Row>? = nil, window: BatchWindow = .standard,
         snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
@@ -77,6 +87,7 @@ public final class LiveQuery<Row: LiveRow> {
     /// or the change arrives first.
     ///
     /// - Parameters:
+    ///   - row: row to show.
     ///   - origin: value by which the arriving change is recognized.
     ///   - send: writes the row and returns it as stored; nil if the answer does not contain it.
     public func optimistic(

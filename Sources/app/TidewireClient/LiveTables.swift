@@ -25,9 +25,11 @@ extension Tidewire {
     /// Returns the changes of several tables on one subscription, in one order.
     ///
     /// - Parameters:
-    ///   - after: position that the app saved last; nil to begin now.
-    ///   - keptAs: name under which the client keeps the position itself, for apps that save nothing with it. The
+    ///   - tables: tables to follow, with their filters.
+    ///   - position: position that the app saved last; nil to begin now.
+    ///   - name: name under which the client keeps the position itself, for apps that save nothing with it. The
     ///     client saves the position of a batch when the app asks for the next batch.
+    ///   - window: rules for gathering changes into batches.
     ///   - windows: windows by table, for tables that need another than `window`.
     ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
     public func changes(

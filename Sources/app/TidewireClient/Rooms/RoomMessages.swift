@@ -14,8 +14,11 @@ extension TidewireRoom {
     /// Payloads decode by the rules of rows: a key matches in the spellings `owner_id`, `ownerId` and `ownerID`, numbers
     /// keep all their digits, and dates keep microseconds. At most 1000 messages wait for the app.
     ///
-    /// - Parameter skipped: receives each message that could not be delivered, and the sequence continues. Without it
-    ///   the sequence throws the ``RoomMessageError``.
+    /// - Parameters:
+    ///   - event: event of the messages to receive.
+    ///   - type: type of the payloads.
+    ///   - skipped: receives each message that could not be delivered, and the sequence continues. Without it the
+    ///     sequence throws the ``RoomMessageError``.
     public func messages<Value: Decodable & Sendable>(
         _ event: String, as type: Value.Type, skipped: (@Sendable (RoomMessageError) -> Void)? = nil
     ) -> RoomMessages<Value> {

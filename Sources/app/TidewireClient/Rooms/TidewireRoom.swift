@@ -207,7 +207,10 @@ public final class TidewireRoom: Sendable {
 
     /// Sends a message. Returns when the server has it.
     ///
-    /// - Parameter whenOffline: treatment of the message while the room is not joined. By default `send` throws.
+    /// - Parameters:
+    ///   - event: name by which receivers choose the message.
+    ///   - payload: content of the message.
+    ///   - whenOffline: treatment of the message while the room is not joined. By default `send` throws.
     /// - Throws: ``RoomError`` if the message was not sent or not confirmed; `CancellationError` if the task is
     ///   cancelled before the message is sent.
     public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .fail) async throws {

@@ -27,7 +27,12 @@ public final class OfflineWrites: Sendable {
     private let queue: Mutex<OfflineQueue>
     private let bell = Mailbox<Void>()
 
-    /// - Parameter send: sends one write to the app's API. The same write may be sent twice.
+    /// Creates a queue with the writes that the storage has.
+    ///
+    /// - Parameters:
+    ///   - storage: storage of the writes between launches.
+    ///   - limits: maximum number, size and age of the writes.
+    ///   - send: sends one write to the app's API. The same write may be sent twice.
     public convenience init(
         storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(),
         send: @escaping @Sendable (PendingWrite) async -> Answer
