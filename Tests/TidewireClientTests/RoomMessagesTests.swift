@@ -127,6 +127,31 @@ private struct Move: Codable, Sendable, Hashable {
         await #expect(throws: RoomError.refused(problem)) { try await moves.next() }
     }
 
+    @Test func `a loop that is cancelled leaves the messages to the next one, and two loops share them`() throws {
+        try onThisThread {
+            let room = try await joined(stage.tidewire)
+            let moves = room.messages("move", as: Int.self)
+            let outcomes = Outcomes()
+            func begin() -> Task<Void, Never> {
+                onMainThread {
+                    let iterator = moves.makeAsyncIterator()
+                    while let move = try? await iterator.next() { await outcomes.note("\(move)") {} }
+                }
+            }
+            let first = begin()
+            stage.hub.broadcast("board", "move", 1)
+            #expect(await eventually { outcomes.count == 1 })
+            first.cancel()
+            await first.value
+            stage.hub.broadcast("board", "move", 2)
+            let both = [begin(), begin()]
+            for number in 3...6 { stage.hub.broadcast("board", "move", .number("\(number)")) }
+            #expect(await eventually { outcomes.count == 6 })
+            room.leave()
+            for loop in both { await loop.value }
+        }
+    }
+
     @Test func `signing out ends the sequence`() async throws {
         let moves = try await joined(stage.tidewire).messages("move").makeAsyncIterator()
         stage.tidewire.signOut()

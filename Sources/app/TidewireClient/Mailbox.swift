@@ -1,12 +1,18 @@
 import Synchronization
 
-/// A queue from which one task at a time takes elements.
+/// A queue from which tasks take elements. Each element goes to one task, in the order in which the tasks came.
 final class Mailbox<Element: Sendable>: Sendable {
+    private struct Taker {
+        let number: Int
+        let continuation: CheckedContinuation<Element?, Never>
+    }
+
     private struct State {
         var waiting: [Element] = []
         var first = 0
         var isFinished = false
-        var taker: CheckedContinuation<Element?, Never>?
+        var takers: [Taker] = []
+        var lastTaker = 0
         /// Number of elements that the last waiting element stands for because there was no space; otherwise 0.
         var missed = 0
 
@@ -28,17 +34,16 @@ final class Mailbox<Element: Sendable>: Sendable {
     var isFinished: Bool { state.withLock { $0.isFinished } }
 
     func put(_ element: Element) {
-        let taker = state.withLock { state -> CheckedContinuation<Element?, Never>? in
+        let taker = state.withLock { state -> Taker? in
             guard !state.isFinished else { return nil }
-            guard let taker = state.taker else {
+            guard !state.takers.isEmpty else {
                 state.waiting.append(element)
                 state.missed = 0
                 return nil
             }
-            state.taker = nil
-            return taker
+            return state.takers.removeFirst()
         }
-        taker?.resume(returning: element)
+        taker?.continuation.resume(returning: element)
     }
 
     /// Puts an element if fewer than `limit` wait. Otherwise drops it, and the last waiting element says how many have
@@ -56,13 +61,13 @@ final class Mailbox<Element: Sendable>: Sendable {
 
     /// Ends the queue. Waiting elements can still be taken unless `discarding` is true; later ones are ignored.
     func finish(discarding: Bool) {
-        let taker = state.withLock { state in
+        let takers = state.withLock { state in
             state.isFinished = true
             if discarding { (state.waiting, state.first) = ([], 0) }
-            defer { state.taker = nil }
-            return state.taker
+            defer { state.takers = [] }
+            return state.takers
         }
-        taker?.resume(returning: nil)
+        for taker in takers { taker.continuation.resume(returning: nil) }
     }
 
     func empty() { state.withLock { ($0.waiting, $0.first) = ([], 0) } }
@@ -71,19 +76,34 @@ final class Mailbox<Element: Sendable>: Sendable {
     func takeNow() -> Element? { state.withLock { $0.take() } }
 
     /// Waits for the next element; nil if the queue has ended or the task is cancelled.
-    func take() async -> Element? {
-        await withTaskCancellationHandler {
+    ///
+    /// - Parameter endsQueue: true if the cancellation of the task ends the queue, also for other tasks.
+    func take(cancellationEndsQueue endsQueue: Bool = true) async -> Element? {
+        let number = state.withLock { state in
+            state.lastTaker += 1
+            return state.lastTaker
+        }
+        return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let answer = state.withLock { state -> Element?? in
+                    // Elements remain for the other tasks.
+                    if !endsQueue, Task.isCancelled { return .some(nil) }
                     if let element = state.take() { return .some(element) }
                     if state.isFinished || Task.isCancelled { return .some(nil) }
-                    state.taker = continuation
+                    state.takers.append(Taker(number: number, continuation: continuation))
                     return nil
                 }
                 if let answer { continuation.resume(returning: answer) }
             }
         } onCancel: {
-            finish(discarding: true)
+            if endsQueue { finish(discarding: true) } else { cancel(number) }
         }
+    }
+
+    private func cancel(_ number: Int) {
+        let taker = state.withLock { state in
+            state.takers.firstIndex { $0.number == number }.map { state.takers.remove(at: $0) }
+        }
+        taker?.continuation.resume(returning: nil)
     }
 }

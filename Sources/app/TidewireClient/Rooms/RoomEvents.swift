@@ -12,7 +12,9 @@ public enum RoomEvent: Sendable, Hashable {
     case missed(Int)
 }
 
-/// The events of a room. The sequence receives events from its creation on, and its iterators share them.
+/// The events of a room. The sequence receives events from its creation on, and ends when the room is left.
+///
+/// Loops over one sequence share its events. A loop whose task is cancelled ends, and a later loop continues behind it.
 public struct RoomEvents: AsyncSequence, Sendable {
     let listening: RoomListening
 
@@ -21,7 +23,9 @@ public struct RoomEvents: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         let listening: RoomListening
 
-        public func next() async -> RoomEvent? { await listening.mailbox.take() }
+        public func next() async -> RoomEvent? {
+            await listening.mailbox.take(cancellationEndsQueue: false)
+        }
     }
 }
 

@@ -63,8 +63,8 @@ extension RoomMessageError: CustomStringConvertible, LocalizedError {
 
 /// The messages of one event of a room.
 ///
-/// The sequence receives messages from its creation on, and ends when the app leaves the room or signs out. Iterators of
-/// one sequence share its messages.
+/// The sequence receives messages from its creation on, and ends when the app leaves the room or signs out. Loops over
+/// one sequence share its messages. A loop whose task is cancelled ends, and a later loop continues behind it.
 ///
 /// The iterator throws ``RoomMessageError`` for messages that it cannot deliver, and ``RoomError/refused(_:)`` if the
 /// server ends the user's rights on the room. After an error, the next call continues behind it.
@@ -90,7 +90,7 @@ public struct RoomMessages<Element: Sendable>: AsyncSequence, Sendable {
         let messages: RoomMessages
 
         public func next() async throws -> Element? {
-            while let event = await messages.listening.mailbox.take() {
+            while let event = await messages.listening.mailbox.take(cancellationEndsQueue: false) {
                 do throws(RoomMessageError) {
                     if let element = try messages.element(event) { return element }
                 } catch {
