@@ -42,6 +42,8 @@ extension ClientLoop {
                     address.joinRef, to: &writer)
             }
         case .resume(let frame):
+            // The frame before may have ended the session.
+            guard case .client = session.stage else { return }
             handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
         case .tooManyWaiting: say(.policyViolation, "too many messages before a channel was joined", to: session)
         case .startJoin, .startRefresh, .push: preconditionFailure("only a frame at hand starts this")

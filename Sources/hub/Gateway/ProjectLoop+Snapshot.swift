@@ -50,8 +50,6 @@ struct SnapshotTelling {
     let envelopes: [ChangeEnvelope]
     var start: SnapshotStart?
     var rowCount = 0
-    /// True if a page may come once the socket has drained.
-    var waitsForSocket = false
 }
 
 /// Snapshots of channels that begin with the existing rows. Rows are sent page by page, as fast as the socket takes
