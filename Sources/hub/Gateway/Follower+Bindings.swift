@@ -148,11 +148,12 @@ extension Follower {
         guard project.catalog.isCurrent else { return sendAway() }
         guard let missing = rebinding?.giveUp() else { return }
         for place in missing {
-            guard let channel = channel(at: place), channel.join.isAnswered else { continue }
+            // At the log's end, a channel without an answer was promised nothing yet. A channel that catches up was.
+            guard let channel = channel(at: place), channel.join.isAnswered || !isAtEnd else { continue }
             // The former binding does not show whether the channel may see the changes that follow.
             clearBindings(of: channel)
             channel.missesUntilBound = .lateBindings
-            home.missed(channel, .lateBindings)
+            if channel.join.isAnswered { home.missed(channel, .lateBindings) }
         }
     }
 
@@ -333,29 +334,28 @@ extension Follower {
     func continueRebinding() -> Rebinding.Progress {
         // An answer came from a newer catalog than the bindings. All bindings are checked before the log is read on.
         if pipeline.takeReplacement() { rebinding = Rebinding() }
+        guard var work = rebinding.take() else { return .done }
+        assert(work.next <= places.upperBound, "no channel that is still to come is passed over")
         var left = Limits.rebindingsPerTurn
-        // It stays in place meanwhile: binding one channel may make the log wait for others, or end a channel.
-        while left > 0, let next = rebinding?.next, next < places.upperBound {
-            rebinding?.next = next + 1
-            guard let channel = channel(at: next), channel.join.isBinding else { continue }
+        while left > 0, work.next < places.upperBound {
+            defer { work.next += 1 }
+            guard let channel = channel(at: work.next), channel.join.isBinding else { continue }
             left -= 1
-            if bind(next, channel) {
+            if bind(work.next, channel) {
                 // The log may have waited for this channel before its turn came.
-                rebinding?.finished(channel.place)
+                work.finished(channel.place)
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
                 clearBindings(of: channel)
                 channel.missesUntilBound = .lateBindings
-            } else if self.channel(at: next) === channel {
-                rebinding?.await(channel.place)
+            } else {
+                work.await(channel.place)
             }
         }
-        if pipeline.takeReplacement() { rebinding = Rebinding() }
-        let progress = rebinding?.progress(of: places.upperBound) ?? .done
-        if progress == .done {
-            rebinding = nil
-            forgetUnusedPolicies()
-        }
+        if pipeline.takeReplacement() { work = Rebinding() }
+        let progress = work.progress(of: places.upperBound)
+        rebinding = progress == .done ? nil : work
+        if progress == .done { forgetUnusedPolicies() }
         return progress
     }
 
