@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-/// Commits that wait for a standby. They are in PostgreSQL's log and in the hub's, but no snapshot sees them.
+/// Commits that wait for a standby. PostgreSQL's WAL and the hub's event log hold them, but no snapshot shows them.
 ///
 /// Requires a stage on a cluster of its own. Statements of the test itself must set `synchronous_commit = local`.
 extension GatewayStage {
@@ -49,7 +49,7 @@ extension GatewayStage {
 }
 
 enum AbsentStandby {
-    /// Lets commits wait for a while and pass for a while, in turn; at the end they pass.
+    /// Alternates between blocking commits for a while and letting them pass for a while. At the end commits pass.
     static func comesAndGoes(_ stage: GatewayStage, seed: UInt64, until end: Bell) throws {
         var random = SeededRandom(seed: seed)
         while !end.rang {

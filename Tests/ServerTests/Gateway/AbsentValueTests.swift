@@ -7,7 +7,8 @@ import Testing
 @testable import Server
 
 extension GatewayRows {
-    /// What a change does not hold of its row is not NULL: it is found, or said to be missing.
+    /// Checks that the hub never takes a value that a change lacks for NULL: it finds the value or reports it as
+    /// missing.
     @Suite(.serialized) struct AbsentValueTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, n int, kind text, body text);
@@ -18,7 +19,8 @@ extension GatewayRows {
 
         private static let guarded = "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;"
 
-        /// Policies that the hub decides, and that PostgreSQL does.
+        /// Returns a policy on `notes`: one that PostgreSQL has to evaluate if `isAsked`, otherwise one that the hub
+        /// evaluates.
         private static func policy(_ condition: String, isAsked: Bool) -> String {
             let seen = """
                 CREATE FUNCTION sees(boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN $1; END $$;
@@ -44,7 +46,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// All that a client heard of the notes up to now.
+        /// Returns all messages about the notes that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fences.number += 1
             try stage.run("INSERT INTO fences VALUES (\(fences.number))")
@@ -59,7 +61,8 @@ extension GatewayRows {
             }
         }
 
-        /// The loop has read all that was committed; somebody must follow something for that to be seen.
+        /// Waits until the loop has read everything committed so far. A client has to follow a table to make this
+        /// observable.
         private func pass(_ stage: GatewayStage) throws {
             let caller = try stage.caller()
             try caller.subscribe("realtime:p", [binding("fences")])
@@ -68,7 +71,7 @@ extension GatewayRows {
         }
 
         private func isTold(_ caller: Caller) throws -> Bool {
-            // It is said after what was delivered in the same turn.
+            // The loop reports missing changes after everything that it delivered in the same turn.
             try caller.fence()
             return caller.takeUnheard().contains { $0.isTrouble && $0.said?.contains("changes may be missing") == true }
         }
@@ -126,7 +129,8 @@ extension GatewayRows {
 
         // MARK: Rows that move out of view
 
-        /// Whatever the table's identity, who asked for moves hears of all, of rows from before it came, too.
+        /// Checks that a client with `moves` is told of every move, including those of rows written before the client
+        /// joined.
         @Test(arguments: seeds(2), [nil, false, true])
         func `rows that updates take away are told under every identity`(seed: Seed, isAsked: Bool?) throws {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) }
@@ -159,7 +163,9 @@ extension GatewayRows {
             }
         }
 
-        /// While a table keeps less of old rows, and nobody was told so: before and after it keeps them whole.
+        /// Returns a transaction that runs the statement while the table's replica identity is DEFAULT. The hub has no
+        /// notice of
+        /// this; before and after, the identity is FULL.
         private static func whileKeysAreKept(_ statement: String) -> String {
             "BEGIN; ALTER TABLE notes REPLICA IDENTITY DEFAULT; \(statement); "
                 + "ALTER TABLE notes REPLICA IDENTITY FULL; COMMIT"
@@ -170,7 +176,7 @@ extension GatewayRows {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
             let stage = try stage(policy + "ALTER TABLE notes REPLICA IDENTITY FULL;")
             try stage.run("INSERT INTO notes VALUES (1, 5), (2, 5), (3, 1)")
-            // Those who join now do not hear of it.
+            // Clients that join from now on do not learn of the insertion.
             try pass(stage)
             let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
             try stage.run(
@@ -187,7 +193,7 @@ extension GatewayRows {
             isAsked: Bool?, statement: String
         ) throws {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
-            // From before the log began.
+            // The row was written before the log began.
             let stage = try stage(
                 policy + "ALTER TABLE notes REPLICA IDENTITY FULL; INSERT INTO notes VALUES (1, 5);")
             let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
@@ -196,7 +202,7 @@ extension GatewayRows {
             #expect(try isTold(one))
         }
 
-        /// What a table holds, and what somebody has to hear who sees rows with n > 3.
+        /// Contents of the table, and the messages that a client must receive if it sees rows with n > 3.
         private struct Rows {
             private var values: [Int: Int] = [:]
             private var last = 0
@@ -280,7 +286,7 @@ extension GatewayRows {
             #expect(heard.map { ($0.record["body"] as? String)?.count } == [9000])
         }
 
-        /// The key was another row's, whose value must not be taken for this one's.
+        /// Checks that the hub never uses a value of another row that had the same key earlier.
         @Test func `what another row had under the same key is nothing to this one`() throws {
             let stage = try stage(
                 "INSERT INTO notes VALUES (7, 1, 'k', repeat('z', 9000));")

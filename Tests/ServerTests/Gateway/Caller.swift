@@ -3,25 +3,26 @@ import Foundation
 import TestSupport
 import WebSocket
 
-/// A client that does one thing after the other: it says a text, or waits for the next that it is told. What it waits for
-/// in vain fails the test after a while instead of hanging it.
+/// Client that sends a text or waits for the next one, one step after another. A wait that stays without result fails
+/// the
+/// test after a while instead of blocking it.
 final class Caller: @unchecked Sendable {
-    // Each is used by one thread at a time.
+    // One thread at a time uses each caller.
     private let client: TestClient
     private var buffer: [UInt8] = []
     private var first = 0
     private var lastRef = 0
-    /// Messages that came while another was waited for.
+    /// Messages that arrived while the test waited for another one.
     private var unheard: [Message] = []
 
-    /// Connects; nothing is said yet.
+    /// Connects without sending anything.
     init(port: UInt16, receiveBuffer: Int32? = nil) throws {
         client = try TestClient(port: port, receiveBuffer: receiveBuffer)
     }
 
     func hangUp() { client.close() }
 
-    /// Says no more, and hears all that is still sent to it.
+    /// Stops sending, and collects everything that the hub still sends.
     func fallSilent() {
         client.finishSending()
         while let message = try? Message(Data(text())) { unheard.append(message) }
@@ -45,7 +46,7 @@ final class Caller: @unchecked Sendable {
         guard try client.receive(appendingTo: &buffer) else { throw ClientFailure(operation: "receive", code: 0) }
     }
 
-    /// Text up to and with a mark.
+    /// Returns the received text up to and including the mark.
     func read(through mark: String) throws -> String {
         let mark = Array(mark.utf8)
         var at = first
@@ -65,7 +66,7 @@ final class Caller: @unchecked Sendable {
         return String(decoding: buffer[first..<first + count], as: UTF8.self)
     }
 
-    /// One answer over HTTP: its status line and its body.
+    /// Returns the status line and the body of one HTTP response.
     func answer() throws -> (status: String, body: String) {
         let head = try read(through: "\r\n\r\n")
         let lines = head.split(separator: "\r\n")
@@ -90,7 +91,7 @@ final class Caller: @unchecked Sendable {
 
     func say(_ text: String) throws { try send(Self.frame(text)) }
 
-    /// The next frame's opcode and payload.
+    /// Returns the opcode and payload of the next frame.
     private func frame() throws -> (opcode: UInt8, payload: ArraySlice<UInt8>) {
         try fill(2)
         var length = Int(buffer[first + 1])
@@ -109,7 +110,7 @@ final class Caller: @unchecked Sendable {
         return (buffer[first] & 0x0f, buffer[first + head..<first + head + length])
     }
 
-    /// The payload of the next text frame; throws `Farewell` for a close.
+    /// Returns the payload of the next text frame; throws `Farewell` for a close.
     func text() throws -> ArraySlice<UInt8> {
         while true {
             let (opcode, payload) = try frame()
@@ -124,7 +125,8 @@ final class Caller: @unchecked Sendable {
         }
     }
 
-    /// The number behind a mark in the next text, if the mark is in it: for many texts of one kind.
+    /// Returns the number behind a mark in the next text, or nil if the mark is not in it. Meant for many texts of one
+    /// kind.
     func textNumber(after mark: Data) throws -> Int? {
         let bytes = Data(try text())
         guard let found = bytes.range(of: mark) else { return nil }
@@ -139,7 +141,7 @@ final class Caller: @unchecked Sendable {
         return try Message(Data(try text()))
     }
 
-    /// The first message that is one of these; the others stay to be heard.
+    /// Returns the first message that meets the condition, and keeps the others for later calls.
     func first(_ isWanted: (Message) -> Bool) throws -> Message {
         if let place = unheard.firstIndex(where: isWanted) { return unheard.remove(at: place) }
         while true {
@@ -149,7 +151,7 @@ final class Caller: @unchecked Sendable {
         }
     }
 
-    /// What came and was not waited for.
+    /// Returns and removes the messages that arrived while the test waited for others.
     func takeUnheard() -> [Message] {
         defer { unheard = [] }
         return unheard
@@ -163,7 +165,7 @@ final class Caller: @unchecked Sendable {
         return "\(lastRef)"
     }
 
-    /// Everything said before has been dealt with.
+    /// Waits until the hub has processed everything that this client has sent.
     func fence() throws {
         let ref = try push("phoenix", "heartbeat", "{}")
         _ = try first { $0.ref == ref && $0.topic == "phoenix" }
@@ -174,7 +176,7 @@ final class Caller: @unchecked Sendable {
         return #"{"config":{"postgres_changes":[\#(changes.joined(separator: ","))]\#(more)}\#(token)}"#
     }
 
-    /// Joins and waits for the reply; its ref.
+    /// Joins and waits for the reply; returns the ref of the join.
     @discardableResult
     func join(_ topic: String, _ changes: [String], token: String? = nil, more: String = "") throws -> String {
         let ref = try push(topic, "phx_join", Self.join(changes, token: token, more: more))
@@ -183,7 +185,7 @@ final class Caller: @unchecked Sendable {
         return ref
     }
 
-    /// Joins and waits until changes are promised.
+    /// Joins and waits until the hub confirms the subscription to changes; returns the ref of the join.
     @discardableResult
     func subscribe(
         _ topic: String, _ changes: [String], token: String? = nil, more: String = ""
@@ -197,11 +199,11 @@ final class Caller: @unchecked Sendable {
         try first { $0.event == "postgres_changes" && (topic == nil || $0.topic == topic) }
     }
 
-    /// The ids of the next changes, which are inserts and updates of tables with an `id`.
+    /// Returns the ids of the next changes, which are inserts and updates of tables with an `id`.
     func ids(_ count: Int) throws -> [Int] { try (0..<count).map { _ in try change().id ?? -1 } }
 }
 
-/// A message of the second serializer.
+/// Message of the second serializer.
 struct Message: CustomStringConvertible {
     let joinRef: String?
     let ref: String?

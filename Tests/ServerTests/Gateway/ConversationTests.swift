@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// What a client hears, from the first word to the last.
+    /// Everything that the hub sends to a client, from the join to the close.
     @Suite(.serialized) struct ConversationTests {
         private static let notes = """
             CREATE TABLE notes (id int PRIMARY KEY, kind text, body text);
@@ -76,7 +76,7 @@ extension Gateways {
             #expect(try caller.change().record.keys.sorted() == ["id"])
         }
 
-        /// The catalog cannot say what the new role may see: until it can, the channel gets nothing, and then all.
+        /// Checks that a channel receives nothing until the catalog knows the new role's rights, and then everything.
         @Test func `rows are never shown to a role that the channel has no more`() throws {
             let stage = try stage("GRANT SELECT (id) ON notes TO OUTSIDER;")
             let caller = try stage.caller()
@@ -199,7 +199,7 @@ extension Gateways {
             }
         }
 
-        /// Tables that the catalog says are others, at the very moment in which somebody joins.
+        /// Checks joins at the moment at which the catalog reports a table as replaced.
         @Test func `joins while the catalog moves take nothing from those who are there`() throws {
             let stage = try stage()
             let caller = try stage.caller()

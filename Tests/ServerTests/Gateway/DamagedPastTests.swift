@@ -48,7 +48,7 @@ extension Gateways {
             try stage.awaitLog()
             #expect(try live.ids(40) == Array(1...40))
             try flipByte(place, of: stage.dataDirectory + "/log/0000000001.segment")
-            // This is repeated: one damaged past must not affect the present.
+            // The loop repeats this: one damaged past must not affect the present.
             for id in 41...43 {
                 let (caller, standing) = try join(stage, at: position)
                 if place == .header {

@@ -7,20 +7,21 @@ import Testing
 @testable import Server
 
 extension GatewayPolicies {
-    /// Memberships that functions with SECURITY DEFINER read in their owner's name, as the hub's documented login can or
-    /// cannot read them: whatever that is, each hears of what PostgreSQL shows it.
+    /// Memberships that SECURITY DEFINER functions read with their owner's rights. The hub's documented login may or
+    /// may not be
+    /// able to read them. In every case each client receives the rows that PostgreSQL shows it.
     @Suite(.serialized) struct DefinerMembershipTests {
-        /// Who owns the function.
+        /// Owner of the policy's function.
         enum Owner: String, CaseIterable, Sendable {
             case superuser, tableOwner, granted, refused
         }
 
-        /// What row level security does to the membership's table.
+        /// Row level security of the membership's table.
         enum Security: String, CaseIterable {
             case none, forClients, forEverybody, forced
         }
 
-        /// What the hub's login may do with it.
+        /// Rights of the hub's login on the membership's table.
         enum Right: String, CaseIterable {
             case nothing, table, columns, otherColumns, noSchema, tableAndPolicy
         }
@@ -30,7 +31,7 @@ extension GatewayPolicies {
             var owner: Owner
             var security: Security
             var right: Right
-            /// The policy's function calls another one.
+            /// True if the policy's function calls another function.
             var isNested: Bool { number % 3 == 0 }
 
             var description: String { "\(owner) \(security) \(right)\(isNested ? " nested" : "")" }
@@ -51,7 +52,7 @@ extension GatewayPolicies {
             var schema: String { "rooms_\(number)" }
             var members: String { "\(schema).members" }
 
-            /// The tables, the functions in their owner's name, and who may do what.
+            /// Statements that create the tables, the functions with their owners, and the grants.
             var sql: String {
                 let boss = "boss_READER"
                 let function =
@@ -114,13 +115,13 @@ extension GatewayPolicies {
                 }
             }
 
-            /// Whether the hub's login can read what the function's owner reads.
+            /// True if the hub's login can read the same rows as the function's owner.
             var isFollowed: Bool {
                 guard owner != .refused, security != .forced || owner == .superuser else { return false }
                 switch right {
                 case .nothing, .otherColumns, .noSchema: return false
                 case .table, .columns: return security == .none
-                // A policy for everybody would run in the hub's own name.
+                // A policy for every role would run in the hub's own name.
                 case .tableAndPolicy: return security == .none || security == .forClients
                 }
             }
@@ -139,7 +140,7 @@ extension GatewayPolicies {
             return stage
         }
 
-        /// By table, the rows that the caller heard of up to the fence, in all of its channels.
+        /// Returns the ids of the rows that the caller received before the fence in all its channels, by table.
         private func heard(_ caller: Caller, _ fence: Int, _ channels: Int) throws -> [String: Set<Int>] {
             var heard: [String: Set<Int>] = [:]
             var fences = 0
@@ -155,7 +156,7 @@ extension GatewayPolicies {
             }
         }
 
-        /// What PostgreSQL shows the user of rows from `first` on; nil where it refuses.
+        /// Returns the ids from `first` on that PostgreSQL shows the user, or nil if PostgreSQL refuses the query.
         private func shown(_ setup: Setup, to user: Int, from first: Int, _ stage: GatewayStage) throws -> Set<Int> {
             let connection = try stage.database.cluster.connect(database: stage.database.name)
             _ = try connection.query(

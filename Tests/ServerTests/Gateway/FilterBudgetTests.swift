@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Filters cost their holder, and nobody else.
+    /// Checks that the cost of filters affects only the client that uses them.
     @Suite(.serialized) struct FilterBudgetTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, n int, body text);
@@ -19,14 +19,17 @@ extension GatewayTraffic {
             try GatewayStage(Self.tables, publication: "FOR TABLE notes, fences", on: cluster)
         }
 
-        /// Conditions that take long on a large value of nothing but `a`, each binding's own.
+        /// Returns a binding whose conditions take long on a large value of only `a`. The conditions differ between
+        /// bindings.
         private static func costly(_ number: Int) -> String {
             let conditions = (0..<50).map { "body.like.%a%a%a%a%a%\(number)x\($0)" }
             return binding("notes", filter: "or=(\(conditions.joined(separator: ",")))")
         }
 
         @Test func `a connection whose filters take too long is left out for a while, and told`() throws {
-            // Channels with many filters miss changes while they are bound anew, which others' new roles lead to.
+            // A cluster of its own, because new roles of other tests make the hub place bindings anew. Channels with
+            // many filters
+            // miss changes meanwhile.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -34,7 +37,7 @@ extension GatewayTraffic {
             try heavy.subscribe("realtime:plain", [binding("fences")])
             try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly) + [binding("fences")])
             try light.subscribe("realtime:light", [binding("notes", filter: "body=like.%aa%"), binding("fences")])
-            // What is cheap to try is tried.
+            // The hub evaluates the filters as long as the values are cheap.
             try stage.run("INSERT INTO notes VALUES (1, 1, 'aaaa'); INSERT INTO fences VALUES (1)")
             #expect(try light.ids(2) == [1, 1])
             #expect(try heavy.change("realtime:heavy").id == 1)
@@ -43,26 +46,28 @@ extension GatewayTraffic {
             #expect(try light.ids(6) == [2, 3, 4, 5, 6, 2])
             let told = try heavy.first { $0.isTrouble }
             #expect(told.topic == "realtime:heavy" && told.said?.contains("take more time") == true)
-            // Its other channels go on, with filters it may not join any.
+            // The client's other channels continue. Until the rest is over, the client may not join with a filter.
             #expect(try heavy.change("realtime:plain").id == 1)
             #expect(try heavy.change("realtime:plain").id == 2)
             let ref = try heavy.push("realtime:more", "phx_join", Caller.join([binding("notes", filter: "n=eq.1")]))
             let refusal = try heavy.first { $0.ref == ref }
             #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooMuchFilterWork"))
-            // Then it hears again, and is told that there was something in between.
+            // Afterwards the channel receives changes again, and is told that changes are missing.
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isSubscription }
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isTrouble }
             try stage.run("INSERT INTO fences VALUES (3)")
-            // What was in the same turn as the last note may have come, too.
+            // Changes of the same turn as the last note may have arrived, too.
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.event == "postgres_changes" && $0.id == 3 }
             #expect(try light.ids(1) == [3])
             #expect(!light.takeUnheard().contains { $0.isTrouble })
         }
 
-        /// Rows that have to be completed, and rows that go, are tried elsewhere.
+        /// Checks changes whose filters run in other places: rows that have to be completed, and deleted rows.
         @Test(arguments: ["UPDATE notes SET n = n + 1", "UPDATE notes SET body = 'b'", "DELETE FROM notes"])
         func `whoever is left out is told, whatever the change is`(change: String) throws {
-            // Alone: whoever is bound anew when the change comes, because others have new roles, is told that and tries nothing.
+            // A cluster of its own: new roles of other tests would make the hub place the bindings anew. The client
+            // would then be told
+            // so, and no filter would run.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -93,7 +98,7 @@ extension GatewayTraffic {
             let ref = try caller.push("realtime:b", "phx_join", Caller.join(lists(7)))
             let refusal = try caller.first { $0.ref == ref }
             #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooManyFilterValues"))
-            // A channel that is joined again does not count twice.
+            // A channel that joins again does not count twice.
             try caller.join("realtime:a", lists(12))
             try caller.join("realtime:c", lists(4))
             #expect(parts.value == 16_000)
@@ -101,7 +106,7 @@ extension GatewayTraffic {
             #expect(eventually { parts.value == 0 })
         }
 
-        /// They take turns; none is lost, and each is answered as a small one would be.
+        /// Checks that large joins take turns: the hub loses none, and answers each like a small one.
         @Test func `large joins wait for each other`() throws {
             let stage = try stage()
             let callers = try (0..<8).map { _ in try stage.caller() }
@@ -120,7 +125,7 @@ extension GatewayTraffic {
             for (number, caller) in callers.enumerated() { #expect(try caller.ids(1) == [number]) }
         }
 
-        /// Those who take little have room of their own, and so have those who take much.
+        /// Checks that connections with few values and connections with many values have separate room.
         @Test func `few and many values of connections do not crowd each other out`() throws {
             let few = 10
             let metrics = ProcessMetrics()
@@ -131,7 +136,7 @@ extension GatewayTraffic {
             #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: 0) }
             try budget.take(0, of: 0)
             try budget.take(few * 2, of: 0)
-            // What a connection took as one of the others comes along.
+            // Values that the connection took while it counted among those with few move along.
             try budget.take(few, of: few)
             #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: few) }
             try budget.take(few, of: 0)

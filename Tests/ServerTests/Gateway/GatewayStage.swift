@@ -15,25 +15,28 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// A hub in this process with the logins that it is documented to have, on a database of its own, and those who call it.
+/// Hub in this process with its documented logins and a database of its own, and the clients that connect to it.
 final class GatewayStage: @unchecked Sendable {
-    // Each is used by one thread, but for `stop`, which is called by one.
+    // One thread uses each property, except that another thread may call `stop`.
     let database: TestDatabase
     private(set) var hub: Hub
     private let configuration: Configuration
-    /// Roles are the whole cluster's.
+    /// Names of the roles, which are unique because roles belong to the whole cluster.
     let names: Names
     var reader: String { names.reader }
     var outsider: String { names.outsider }
-    /// As the hub has them.
+    /// Logins of the hub.
     let logins: DocumentedLogins
     let dataDirectory = TemporaryDirectory.make("data")
     private var isStopped = false
     private var callers: [Caller] = []
     static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
-    /// `READER` and `OUTSIDER` in the text and in settings are two roles, of which the first is meant to read; `HUB` is the hub's login.
-    /// `followed` are tables that an operator put into the hub's own publication, which its login may not make.
+    /// Starts a hub. `READER` and `OUTSIDER` in the text and in settings stand for two roles, of which the first may
+    /// read.
+    /// `HUB` stands for the hub's login. `followed` lists tables that an operator adds to the hub's own publication,
+    /// because the
+    /// hub's login may not do that.
     init(
         _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
         on cluster: PrivateCluster? = nil, _ encoding: ServerEncoding = .utf8
@@ -56,7 +59,7 @@ final class GatewayStage: @unchecked Sendable {
             (Setting(\.databaseURL), logins.hubURL), (Setting(\.policyDatabaseURL), logins.policyURL),
             (Setting(\.slot), database.slot), (Setting(\.dataDirectory), dataDirectory),
             (Setting(\.listen), "127.0.0.1:0"), (Setting(\.loops), "1"), (Setting(\.jwtSecret), Self.secret),
-            // Callers send no heartbeats, and a test takes as long as the machine lets it.
+            // Test clients send no heartbeats, and a test takes as long as the machine needs.
             (Setting(\.connectErrorBackoff), "10ms"), (Setting(\.idleTimeout), "0"),
             (Setting(\.channelErrorBackoff), "10ms"), (Setting(\.segmentBytes), "1MB"),
         ]
@@ -80,10 +83,10 @@ final class GatewayStage: @unchecked Sendable {
         }
     }
 
-    /// What the hub counts of its sockets.
+    /// Metrics of the hub's process.
     var processMetrics: ProcessMetrics { hub.gateway.metrics }
 
-    /// What the hub counts of its project.
+    /// Metrics of the hub's project.
     var metrics: ProjectMetrics {
         guard let main = hub.director.main else { preconditionFailure("the stage's project does not run") }
         return main.project.metrics
@@ -94,7 +97,7 @@ final class GatewayStage: @unchecked Sendable {
         isStopped = true
     }
 
-    /// The hub stops, something is done to what it leaves, and another one goes on with that. Who called it has to call again.
+    /// Stops the hub, runs `meanwhile`, and starts another hub on the same data. Callers have to connect again.
     func restart(_ meanwhile: () throws -> Void) throws {
         for caller in callers { caller.hangUp() }
         callers = []
@@ -105,9 +108,9 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// Slots are few, and the whole cluster's.
+    /// Drops the replication slot: slots are few, and they belong to the whole cluster.
     deinit {
-        // A hub waits a while for those who are there.
+        // A stopping hub waits a while for connected clients.
         for caller in callers { caller.hangUp() }
         stop()
         let drop =
@@ -126,20 +129,21 @@ final class GatewayStage: @unchecked Sendable {
         try database.run(names.filled(sql))
     }
 
-    /// The loop knows what the catalog says now: it has been asked again, and the loop has taken a turn since.
+    /// Waits until the hub has read the catalog again and the loop has taken a turn since.
     func awaitCatalog() throws {
         let isRead = Awaited<Bool>()
         hub.director.main?.project.catalog.refresh(seeing: nil) { isRead.set($0 != nil) }
         #expect(isRead.wait() == true)
-        // Where the publication of what policies read is another now, the stream may begin anew meanwhile.
+        // If the publication of the policies' tables has changed, the stream may restart meanwhile.
         let port = hub.port
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// All judge by what the hub has read of the catalog, and the log has it, or is about to.
+    /// True if every part of the hub judges by the newest catalog, and the log has recorded this catalog or is about
+    /// to.
     var catalogIsNoted: Bool { (hub.director.main?.project.catalog as? CatalogService)?.isNoted ?? false }
 
-    /// Everything that was committed before is in the log.
+    /// Waits until the log holds everything that was committed before the call.
     func awaitLog() throws {
         let end = try database.value("SELECT pg_current_wal_flush_lsn()") ?? ""
         let isConfirmed =
@@ -147,14 +151,14 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try database.value(isConfirmed) == "t" })
     }
 
-    /// A token of the role, for an hour.
+    /// Returns a token of the role, valid for an hour by default.
     func token(_ role: String? = nil, mark: String = "", lasting seconds: Int = 3600) -> String {
         let expiry = Int(Date().timeIntervalSince1970) + seconds
         let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"mark":"\#(mark)"}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
     }
 
-    /// The token of a user.
+    /// Returns a token of the user, valid for an hour.
     func token(of user: Int, _ more: String = "", role: String? = nil) -> String {
         let expiry = Int(Date().timeIntervalSince1970) + 3600
         let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"sub":"\#(Self.user(user))"\#(more)}"#
@@ -169,7 +173,7 @@ final class GatewayStage: @unchecked Sendable {
         "00000000-0000-4000-8000-" + String(repeating: "0", count: 12 - String(number).count) + String(number)
     }
 
-    /// Somebody with an open WebSocket.
+    /// Returns a caller with an open WebSocket.
     func caller(receiveBuffer: Int32? = nil) throws -> Caller {
         let caller = try Caller(port: hub.port, receiveBuffer: receiveBuffer)
         callers.append(caller)
@@ -179,7 +183,8 @@ final class GatewayStage: @unchecked Sendable {
         return caller
     }
 
-    /// The database lets nobody in, and what the hub has of these connections ends.
+    /// Runs the body while the database refuses connections, after the hub's connections of that application have
+    /// ended.
     func away(_ application: String, of other: TestDatabase? = nil, _ body: () throws -> Void) throws {
         let database = other ?? database
         let outside = try database.cluster.connect()
@@ -197,14 +202,14 @@ final class GatewayStage: @unchecked Sendable {
     }
 }
 
-/// A binding as a client writes it.
+/// Returns a binding as a client writes it.
 func binding(_ table: String, _ event: String = "*", filter: String? = nil, select: [String]? = nil) -> String {
     let filter = filter.map { #","filter":"\#($0)""# } ?? ""
     let select = select.map { #","select":["\#($0.joined(separator: #"",""#))"]"# } ?? ""
     return #"{"event":"\#(event)","schema":"public","table":"\#(table)"\#(filter)\#(select)}"#
 }
 
-/// Tells other threads that it is enough.
+/// Flag that tells other threads to stop.
 final class Bell: Sendable {
     private let isRung = Atomic<Bool>(false)
 
@@ -212,7 +217,7 @@ final class Bell: Sendable {
     func ring() { isRung.store(true, ordering: .releasing) }
 }
 
-/// They share two cores and a PostgreSQL: of each of these groups one at a time.
+/// Groups of suites that share two cores and one PostgreSQL. Each group runs one suite at a time.
 @Suite(.serialized, .inChain(minutes: 10)) enum Gateways {}
 @Suite(.serialized, .inChain(minutes: 10)) enum GatewayPolicies {}
 @Suite(.serialized, .inChain(minutes: 10)) enum GatewayHistories {}

@@ -9,9 +9,11 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Whole histories of rows with generated columns, under every replica identity, with large values that updates leave
-    /// alone, and with definitions that change. A trigger writes down what the columns were; that, or nothing, is what
-    /// clients must have heard, and filters on them must have let pass what the trigger says, as far as it could be known.
+    /// Random histories of rows with generated columns, under every replica identity, with large values that updates
+    /// leave
+    /// alone, and with definitions that change. A trigger records the columns' values. Clients must have received these
+    /// values
+    /// or none, and filters must have passed the rows that match by these values, as far as the hub could know them.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_GENERATED_STEPS=n` makes the histories longer.
     @Suite(.serialized, .postgres(before: 18)) struct GeneratedHistoryTests {
@@ -21,9 +23,9 @@ extension GatewayRows {
         private struct Entry {
             var operation: String
             var id: Int
-            /// The new row; of a delete the old one.
+            /// The new row; for a delete, the old one.
             var row: [String: String]
-            /// The large value was not touched, and nothing else holds it.
+            /// True if the statement did not touch the large value, and nothing else in the change holds it.
             var lacksBody: Bool
         }
 
@@ -62,7 +64,8 @@ extension GatewayRows {
                 let sql = (0..<Int.random(in: 1...5, using: &random)).map { _ in Self.statement(&random) }.joined()
                 let change = step % 9 == 0 ? Self.definition(&random) : ""
                 try stage.run("DELETE FROM trail")
-                // The catalog is read behind what came before, so definitions and rows do not overtake each other here.
+                // The hub reads the catalog after earlier changes are done, so definitions and rows do not overtake
+                // each other here.
                 try stage.run("BEGIN;" + change + "COMMIT")
                 try stage.run(Bool.random(using: &random) ? "BEGIN;" + sql + "COMMIT" : sql)
                 try stage.run("INSERT INTO fences VALUES (\(step))")
@@ -71,7 +74,7 @@ extension GatewayRows {
                     let heard = try Self.heard(caller, step)
                     let ids = heard.map { "\($0.type ?? "") \(Self.id(of: $0))" }
                     let passing = trail.filter { Self.passes($0, filter) }
-                    // What depends on a value that was not sent may be known from elsewhere, and need not be.
+                    // A row that depends on a value that was not sent may be known from elsewhere, but need not be.
                     var rest = ids[...]
                     let wanted = passing.filter { entry in
                         let isHeard = rest.first == "\(entry.operation) \(entry.id)"
@@ -170,7 +173,8 @@ extension GatewayRows {
             if change.type == "DELETE", !isFull { return }
             for name in ["half", "size", "mixed", "more"] {
                 let isThere = row.keys.contains(name)
-                // What it is made of was not sent: then it may be missing, but it is never wrong, and never NULL for that.
+                // If a source value was not sent, the column may be missing. It is never wrong, and never NULL for that
+                // reason.
                 if !isThere, entry.lacksBody, name == "size" || name == "mixed" { continue }
                 let value = row[name].flatMap { $0 is NSNull ? nil : "\($0)" }
                 #expect(value == entry.row[name], "\(name): \(about)")

@@ -8,10 +8,10 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// What goes wrong where rows are judged by what the table shows when somebody gets around to asking: none of it here.
+    /// Hazards of judging a row by the table's state at the time of the question. The hub must have none of them.
     ///
     /// The second hazard, the unjudged past of a row, is `a row that changes hands is shown to whom it belongs` in
-    /// `RowSecurityTests`; what a policy's code may become is in `PolicyLoginTests` as well.
+    /// `RowSecurityTests`. `PolicyLoginTests` checks the possible effects of a policy's code as well.
     @Suite(.serialized) struct HazardTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
@@ -34,7 +34,7 @@ extension GatewayTraffic {
             return caller
         }
 
-        /// What the callers heard of the notes up to now, each for itself.
+        /// Returns the messages about the notes that each caller has received so far, in the order of the callers.
         private func heard(_ callers: Caller..., at stage: GatewayStage) throws -> [[Message]] {
             let fence = try Int(stage.database.value("SELECT count(*) + 1 FROM fences") ?? "") ?? 0
             try stage.run("INSERT INTO fences VALUES (\(fence))")
@@ -59,7 +59,7 @@ extension GatewayTraffic {
             let stage = try stage(Self.owners)
             let (one, two) = (try user(1, stage), try user(2, stage))
             let moved = "UPDATE notes SET owner = '\(GatewayStage.user(2))', body = 'moved' WHERE id = 1;"
-            // The row is another's before anybody could look at it.
+            // The row belongs to another user before any later query could see it.
             try stage.run("BEGIN;" + Self.insert(1, 1, "x", "secret") + moved + "COMMIT")
             let heard = try heard(one, two, at: stage)
             #expect(heard[0].map(\.type) == ["INSERT"] && heard[0][0].record["body"] as? String == "secret")
@@ -106,7 +106,7 @@ extension GatewayTraffic {
             try stage.run(Self.insert(1, 1))
             var heard = try heard(one, broken, filtering, outsider, at: stage)
             #expect(heard.map { $0.map(\.id) } == [[1], [], [1], []])
-            // What the filter was is no value of the column any more.
+            // The filter's old value is no longer a value of the column.
             try stage.run(
                 "ALTER TABLE notes ALTER kind TYPE int USING 7;" + Self.insert(2, 1, "8")
                     + "ALTER POLICY locked ON notes USING (closed.sees() OR id = 3);" + Self.insert(3, 1, "9"))

@@ -1,18 +1,19 @@
 import TestSupport
 
-/// What the table of a history is: with all its rows and columns published, or as less.
+/// Kind of table that a history uses: published with all its rows and columns, or with fewer.
 enum HistoryGround: CaseIterable {
     case root, columnList, leaves, table, mixedRoot, indexIdentity
 
-    /// The tables whose policies decide, and as whose rows the changes come.
+    /// Tables whose policies decide, and whose names the changes carry.
     var judged: [String] { self == .leaves ? ["notes_low", "notes_high"] : ["notes"] }
 
-    /// Rows that a delete does not tell are looked for in the log. Of partitions it is said that they are not.
+    /// True if the hub searches the log for rows that a delete only names. For partitions the hub reports that it does
+    /// not.
     var isRecalled: Bool { !isPartitioned }
 
     private var isPartitioned: Bool { self == .root || self == .leaves || self == .mixedRoot }
 
-    /// Changes can hold rows as they were: no column list goes with a whole identity, and other identities are others.
+    /// True if changes can hold whole old rows. A column list excludes a FULL identity, and index identities hold less.
     var canKeepThePast: Bool { self == .root || self == .leaves || self == .table }
 
     var publication: String {
@@ -26,7 +27,8 @@ enum HistoryGround: CaseIterable {
     private static let columns =
         "owner uuid, kind text, body text, team int, score numeric, tags text[], data jsonb, rank rank, level int"
 
-    /// One partition has its columns in another order than the table, and had one more.
+    /// Statements that create the table. One partition has another column order than the table, and once had one more
+    /// column.
     var creation: String {
         guard isPartitioned else {
             return "CREATE TABLE notes (id int PRIMARY KEY, \(Self.columns)); " + stored("notes")
@@ -45,7 +47,7 @@ enum HistoryGround: CaseIterable {
 
     private func stored(_ table: String) -> String { "ALTER TABLE \(table) ALTER body SET STORAGE EXTERNAL;" }
 
-    /// What changes keep of the rows that they end, `whole` or not.
+    /// Returns statements that set the replica identity: with `whole`, changes hold whole old rows where possible.
     func identity(_ whole: Bool) -> String {
         let full = { (table: String) in "ALTER TABLE \(table) REPLICA IDENTITY FULL;" }
         switch self {
@@ -55,7 +57,7 @@ enum HistoryGround: CaseIterable {
                 CREATE UNIQUE INDEX notes_place ON notes (place, id);
                 ALTER TABLE notes REPLICA IDENTITY USING INDEX notes_place;
                 """
-        // Said of the table and not of all that hold its rows.
+        // The table has this identity, but not all partitions that hold its rows have it.
         case .mixedRoot: return full("notes") + full("notes_high")
         case .root: return whole ? full("notes") + full("notes_low") + full("notes_high") : ""
         case .leaves: return whole ? full("notes_low") + full("notes_high") : ""
@@ -63,9 +65,10 @@ enum HistoryGround: CaseIterable {
         }
     }
 
-    /// A policy's text looks at what changes do not carry. It shows nothing then, and who asks is told so.
+    /// True if the policy's text needs more than changes carry. Then the policy shows no rows, and subscribers are told
+    /// so.
     func isBeyondRows(_ text: String) -> Bool {
-        // PostgreSQL knows `(notes).team` for a column.
+        // PostgreSQL treats `(notes).team` as a column.
         let wholeRows = PolicyHistory.wholeRows.filter { !$0.hasPrefix("(notes).") }
         return self == .columnList && (text.contains("data ") || wholeRows.contains { text.contains($0) })
     }

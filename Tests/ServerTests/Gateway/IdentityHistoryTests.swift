@@ -31,7 +31,8 @@ private final class IdentityRun {
     private let stage: GatewayStage
     private var random: SeededRandom
     private let seed: Seed
-    /// True if the stream tells of definitions; otherwise type changes are found by asking, which takes a while.
+    /// True if the stream announces new definitions. Otherwise the hub finds type changes by asking, which takes a
+    /// while.
     private let isTold: Bool
     /// Present column names: the one that policies read, the one that is not granted, and one that comes and goes.
     private var (seen, secret, flag) = ("a", "b", "f")

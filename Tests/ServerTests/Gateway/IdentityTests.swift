@@ -8,7 +8,8 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Old rows under names that have another meaning now, and of tables that left the publication for a while.
+    /// Old rows with column names that have another meaning now, and old rows of tables that left the publication for a
+    /// while.
     @Suite(.serialized) struct IdentityTests {
         private static let tables = """
             CREATE TYPE rank AS ENUM ('public', 'private', 'secret');
@@ -69,7 +70,8 @@ extension GatewayRows {
 
         enum Return: CaseIterable { case live, resume, restart }
 
-        /// Runs steps while a client listens, or before it returns; returns what it heard.
+        /// Runs steps while a client listens, or before it returns; returns the client and the messages that it
+        /// received.
         private func hear(_ way: Return, _ stage: GatewayStage, _ steps: [String]) throws -> (Caller, [Message]) {
             let start = try position(stage)
             let live = way == .live ? try follow(stage) : nil

@@ -9,8 +9,9 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Memberships are as of the row's own transaction, however far behind the hub is, and whatever else of the catalog
-    /// changed meanwhile.
+    /// Checks that memberships are those at the row's own transaction, however far the hub lags, and whatever else of
+    /// the
+    /// catalog changed meanwhile.
     @Suite(.serialized) struct MembershipLagTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, body text);
@@ -30,7 +31,7 @@ extension GatewayHistories {
             let stage = try GatewayStage(
                 Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
                 publication: "FOR TABLE notes, others, fences", followed: "members", on: cluster)
-            // Until its table is followed, PostgreSQL is asked, and says who is a member now.
+            // Until the hub follows the table, the hub asks PostgreSQL, which answers with the members of now.
             let someone = try user(9, stage)
             #expect(eventually { stage.hub.follows("members") })
             var round = 0
@@ -50,7 +51,7 @@ extension GatewayHistories {
             return caller
         }
 
-        /// The notes that were heard of up to now.
+        /// Returns the ids of the notes that the caller received before the fence.
         private func heard(_ caller: Caller, _ fence: Int) throws -> [Int] {
             var heard: [Int] = []
             while true {
@@ -67,8 +68,8 @@ extension GatewayHistories {
             "DELETE FROM members; INSERT INTO members VALUES (\(team), '\(GatewayStage.user(user))');"
         }
 
-        /// The hub meets something in the log that it has to read the catalog for, and cannot; so it stands still while the
-        /// body writes.
+        /// Runs the body while the hub lags: an entry of the log makes the hub read the catalog, and a lock prevents
+        /// that.
         private func whileBehind(_ stage: GatewayStage, _ round: Int, _ body: () throws -> Void) throws {
             let holding = try stage.database.cluster.connect(database: stage.database.name)
             try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
@@ -131,7 +132,9 @@ extension GatewayHistories {
             }
         }
 
-        /// A function that reads a locked table cannot be read itself. PostgreSQL would say who is a member when it is free again.
+        /// Checks policies whose function reads a locked table. The hub cannot read such a function, and PostgreSQL
+        /// would answer
+        /// with the members at the end of the lock.
         @Test func `rows whose policies cannot be read for a lock wait for it`() throws {
             let stage = try stage()
             try stage.run(
@@ -158,17 +161,19 @@ extension GatewayHistories {
             #expect((one.takeUnheard() + two.takeUnheard()).allSatisfy { !$0.isTrouble })
         }
 
-        /// The log waits for who was told it has joined, and the others with it: for a while.
+        /// Checks that the log waits, for a limited time, for a channel that already has its join reply. Other channels
+        /// wait too.
         @Test func `a join whose memberships cannot be read holds up the others for a while only, and is told`() throws
         {
-            // A catalog that is read while the lock is there finds that itself: other tests make roles, for which it is.
+            // A cluster of its own: other tests make roles, so the hub would read the catalog during the lock and find
+            // it locked.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
             let other = try stage.caller()
             try other.subscribe("realtime:a", [binding("fences")], token: stage.token(of: 3))
             try stage.run(make(1))
-            // What the stage was built of has been looked at.
+            // Waits until the hub has read the catalog for everything that built the stage.
             try stage.run("INSERT INTO fences VALUES (0)")
             #expect(try other.change().id == 0)
             let settled = Clock.monotonicNanoseconds() + 10 * Limits.catalogSettlingDelay.wholeNanoseconds
@@ -179,7 +184,8 @@ extension GatewayHistories {
             try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: 1))
             try stage.run("INSERT INTO fences VALUES (1)")
             #expect(try other.change().id == 1)
-            // What came until its bindings are there is missing, so it is told at the end of that, too.
+            // Changes between the join and the placed bindings are missing. So the hub reports a loss at the end of the
+            // wait, too.
             _ = try late.first { $0.isTrouble }
             try holding.execute("COMMIT")
             _ = try late.first { $0.isSubscription }
@@ -188,7 +194,8 @@ extension GatewayHistories {
             #expect(try heard(late, 2) == [1])
         }
 
-        /// What it missed was not for it: it was no member when it was written, or it was not there.
+        /// Checks that the client misses nothing meant for it: at each earlier row it was not a member, or it had not
+        /// joined.
         @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
             let stage = try stage()
             try stage.run(make(1))
@@ -205,7 +212,8 @@ extension GatewayHistories {
             #expect(try heard(late, 1) == [2])
         }
 
-        /// Who was a member when a row was written cannot be found out any more: it is told, and nobody hears too much.
+        /// Checks rows whose members at the time can no longer be determined: the hub reports them missing and shows
+        /// none too many.
         @Test func `where memberships mean something else now, rows from before are told to be missing`() throws {
             let stage = try stage()
             let (one, two) = (try user(1, stage), try user(2, stage))

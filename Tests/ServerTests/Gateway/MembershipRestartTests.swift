@@ -8,8 +8,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Judgement of clients that return after the hub restarted: by memberships as of each row, or with a message that this is
-    /// impossible.
+    /// Checks how the hub judges rows for clients that return after its restart: by the memberships at each row, or by
+    /// reporting a loss if they are unknown.
     @Suite(.serialized) struct MembershipRestartTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int);
@@ -73,7 +73,7 @@ extension GatewayHistories {
             var isTold = false
         }
 
-        /// Returns the same for a client over HTTP.
+        /// Does the same as `back`, for a client that reads changes over HTTP.
         private func fed(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }
@@ -94,7 +94,9 @@ extension GatewayHistories {
             return Heard(ids: ids, isTold: notes.contains { $0["code"] as? String == "ChangesMissing" })
         }
 
-        /// Writes two rows with a swap of memberships between them; returns the positions before and after the swap.
+        /// Writes rows with a swap of memberships among them. Returns what users 1 and 2 receive when they resume from
+        /// before the
+        /// rows: over WebSocket and over HTTP.
         private func swap(
             _ stage: GatewayStage, isRestarted: Bool = true, _ meanwhile: (GatewayStage) throws -> Void = { _ in }
         ) throws -> (one: [Heard], two: [Heard]) {
@@ -172,7 +174,7 @@ extension GatewayHistories {
                     #expect(heard.ids == whole || heard.isTold && heard.ids.allSatisfy(whole.contains), "\(heard)")
                 }
             }
-            // The members are known again once the table is followed.
+            // The hub knows the members again once it follows the table.
             #expect(eventually { stage.hub.follows("members") })
             let position = try position(2, stage)
             try stage.run("INSERT INTO notes VALUES (4, 1)")
@@ -195,7 +197,7 @@ extension GatewayHistories {
         ]
         private static let users = 1...3
 
-        /// Returns the users that may see the row, by PostgreSQL in the moment after its commit.
+        /// Returns the users that may see the row, according to PostgreSQL in the moment after the row's commit.
         private func seers(of id: Int, _ stage: GatewayStage) throws -> Set<Int> {
             try Set(
                 Self.users.filter { user in
