@@ -220,8 +220,9 @@ extension GatewayHistories {
             ])
         }
 
-        /// Writes rows and memberships in turn and restarts the hub between any two. Users return to any position that they
-        /// once had. The oracle is PostgreSQL, asked after each row.
+        /// Writes rows and memberships in turn and restarts the hub between any two. Users return to any position that
+        /// they once
+        /// had. The oracle is PostgreSQL, asked after each row.
         @Test(arguments: seeds(4))
         func `whenever a hub is restarted, who comes back hears what PostgreSQL would have shown`(
             seed: Seed

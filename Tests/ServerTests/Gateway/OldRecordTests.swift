@@ -7,7 +7,9 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// What `old_record` of an update tells who may see the row as it is now, by what he could see of it before.
+    /// Columns in `old_record` of an update, sent to a client that may see the new row, depending on what the client
+    /// could see
+    /// of the old row.
     @Suite(.serialized) struct OldRecordTests {
         enum Identity: String, CaseIterable, CustomStringConvertible {
             case primaryKey = "DEFAULT"
@@ -17,7 +19,7 @@ extension GatewayRows {
 
             var description: String { rawValue }
 
-            /// What an old image holds of a row.
+            /// Columns that an old row image holds.
             var columns: [String] {
                 switch self {
                 case .primaryKey: ["id"]
@@ -28,9 +30,9 @@ extension GatewayRows {
             }
         }
 
-        /// Three ways in which a row's visibility is found out.
+        /// Three ways to determine a row's visibility.
         enum Policy: String, CaseIterable, CustomStringConvertible {
-            /// The hub decides, by a column that keys do not have.
+            /// The hub decides, by a column that keys do not include.
             case ofOwner = "owner = auth.uid()"
             /// PostgreSQL decides.
             case asked = "asks(owner)"
@@ -45,7 +47,7 @@ extension GatewayRows {
             var changesKey: Bool
             var wasVisible: Bool
             var isVisible: Bool
-            /// The log has the row as it was.
+            /// True if the log has the old row.
             var isKnown: Bool
 
             var oldKey: Int { (wasVisible ? 0 : 500) + 10 + number }
@@ -59,9 +61,9 @@ extension GatewayRows {
 
             private func owner(_ isVisible: Bool) -> String { GatewayStage.user(isVisible ? 1 : 2) }
 
-            /// The names of the columns that are told of the row as it was.
+            /// Returns the names of the columns that the client is told of the old row.
             func told(_ identity: Identity, _ policy: Policy) -> [String] {
-                // A key that did not change is the new row's.
+                // An unchanged key is also in the new row.
                 if identity != .full, !changesKey { return identity.columns }
                 let canBeDecided = identity == .full || policy == .ofKey || isKnown
                 return wasVisible && canBeDecided ? identity.columns : []
@@ -74,7 +76,7 @@ extension GatewayRows {
                 let made = Case(
                     number: bits, changesKey: bits & 1 != 0, wasVisible: bits & 2 != 0, isVisible: bits & 4 != 0,
                     isKnown: bits & 8 != 0)
-                // A key that stays does not change what it decides.
+                // An unchanged key decides the same for the old and the new row.
                 if policy != .ofKey || made.changesKey || made.wasVisible == made.isVisible { cases.append(made) }
             }
             return cases
@@ -102,7 +104,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// The updates that a client heard of, by the keys that rows have by now.
+        /// Returns the updates that a client received, by the present key of the row.
         private func updates(_ caller: Caller, _ stage: GatewayStage) throws -> [Int: Message] {
             try stage.run("DELETE FROM fences; INSERT INTO fences VALUES (1)")
             var heard: [Int: Message] = [:]
@@ -124,7 +126,7 @@ extension GatewayRows {
             let caller = try follow(stage)
             try stage.run(cases.filter(\.isKnown).map(\.insert).joined())
             guard identity != .nothing else {
-                // PostgreSQL has none of these updated, so there is nothing to tell.
+                // PostgreSQL refuses these updates, so the client receives nothing.
                 #expect(throws: (any Error).self) { try stage.run(cases[0].update) }
                 return
             }

@@ -9,9 +9,10 @@ import Testing
 @testable import Settings
 
 extension GatewayTraffic {
-    /// Much at once: nobody who reads is called slow, and nobody who does not read holds up the others.
+    /// Many changes at once: the hub closes no socket that reads as too slow, and a socket that does not read delays no
+    /// other.
     @Suite(.serialized) struct PaceTests {
-        /// `TW_BULK` rows are updated at once; the usual number suits a build without optimisation.
+        /// Number of rows in the bulk update, from `TW_BULK`. The default suits a build without optimisation.
         private static let rows = ProcessInfo.processInfo.environment["TW_BULK"].flatMap { Int($0) } ?? 20_000
         private static let readers = ProcessInfo.processInfo.environment["TW_READERS"].flatMap { Int($0) } ?? 10
 
@@ -52,7 +53,8 @@ extension GatewayTraffic {
             ended.ring()
             watching.join()
             #expect(outcomes.map { $0.wait() } == Array(repeating: "all in order", count: readers.count))
-            // Frames are shared: all of them together hold what the one most behind has, and what its chunks share.
+            // Sockets share frames: all outboxes together hold the backlog of the slowest socket, and what its chunks
+            // share.
             #expect(most.wait() ?? .max < 16 * outbox)
         }
 

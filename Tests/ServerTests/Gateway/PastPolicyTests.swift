@@ -11,7 +11,7 @@ import Testing
 
 @testable import Settings
 
-/// Policies as they were then: what the log has of them, beside what clients really heard.
+/// Past policies: the log's record of them, compared with the changes that clients really received.
 @Suite(.inChain(minutes: 10), .serialized) struct PastPolicyTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
@@ -49,7 +49,7 @@ import Testing
         return count
     }
 
-    /// From where on each record counts, and from where on it may.
+    /// Returns, for each catalog record, the offset from which it may apply and the offset from which it does.
     private static func spans(_ stage: GatewayStage) throws -> [String] {
         var reader = try EventLogReader(directory: log(stage).directory)
         var spans: [String] = []
@@ -60,7 +60,7 @@ import Testing
         return spans
     }
 
-    /// The catalog has become another, the hub judges by it, and the log has it.
+    /// Changes the catalog, and waits until the hub judges by it and the log has its record.
     private static func alter(_ stage: GatewayStage, _ sql: String) throws {
         try stage.run(sql)
         try stage.awaitCatalog()
@@ -76,14 +76,17 @@ import Testing
         return found
     }
 
-    /// For seconds behind a mark of a catalog that may be another a record of it may be to come.
+    /// Waits until the log has a catalog record for the last change. After a mark of a possible catalog change, the
+    /// record can
+    /// take seconds.
     private static func awaitRecord(of log: HistoryLog) throws {
         let last = try #require(try changes(of: log).last)
         #expect(try eventually { try PastCatalogs.record(of: log, at: last.offset) != nil })
     }
 
-    /// An offset of which the log has what the catalog said then. A hub that starts on a busy machine may read its catalog twice,
-    /// and be for seconds between both.
+    /// Returns an offset at which the log has a catalog record. A hub that starts on a busy machine may read its
+    /// catalog twice,
+    /// with seconds between both reads.
     private static func settle(_ stage: GatewayStage) throws -> UInt64 {
         var (settled, trial): (UInt64?, Int) = (nil, 0)
         #expect(
@@ -111,7 +114,7 @@ import Testing
         }
         let settled = try Self.settle(stage)
         var heard = callers.map { _ in Set<Int>() }
-        // Whatever was committed before has been judged for both.
+        // The hub has judged everything that was committed earlier, for both clients.
         func hearAll(through end: Int) throws {
             try stage.run("INSERT INTO ends VALUES (\(end))")
             for (user, caller) in callers.enumerated() {
@@ -122,14 +125,14 @@ import Testing
                         heard[user].formUnion(told.compactMap(\.id))
                         return heard[user].contains(end)
                     })
-                // Once around: what has been judged counts as that from its loop's next turn on.
+                // One more turn: a change counts as judged from the loop's next turn on.
                 try caller.fence()
             }
         }
         for step in 0..<40 {
             if step % 5 == 4, let change = Self.alterations.randomElement(using: &random) {
                 let exists = try stage.database.value("SELECT count(*) FROM pg_policy WHERE polname = 'more'") == "1"
-                // What waits to be judged while the policies become others may be judged by these or by those.
+                // The hub may judge waiting rows by the old policies or by the new ones, so none must wait.
                 try hearAll(through: 90_000 + step)
                 if !(exists && change.hasPrefix("CREATE POLICY")) { try Self.alter(stage, change) }
             }
@@ -209,7 +212,7 @@ import Testing
                 heard.formUnion(caller.takeUnheard().compactMap(\.id))
                 return heard.contains(7)
             })
-        // By what comes afterwards all of it is judged.
+        // The new policy would show every row.
         try Self.alter(stage, "ALTER POLICY shown ON notes USING (true)")
         let (log, notes) = (try Self.log(stage), try Self.changes(of: Self.log(stage)))
         #expect(notes.filter { $0.offset > settled }.count >= 8)

@@ -7,7 +7,7 @@ import Testing
 extension GatewayPolicies {
     /// Edge cases of policies from the table's change to the client's socket.
     ///
-    /// Where the forty of the specification are tested:
+    /// Tests that cover the forty cases of the specification:
     ///
     ///     1 2 3 4          PolicyBindingTests, `policies together say what PostgreSQL says`
     ///     5 6 7 8          PolicyBindingTests, `memberships between roles count as they do for PostgreSQL`;
@@ -62,7 +62,8 @@ extension GatewayPolicies {
 
         private static func person(_ number: Int) -> String { "'\(GatewayStage.user(number))'" }
 
-        /// PostgreSQL refuses a query for a right that one policy lacks, whatever the others would have said of its rows.
+        /// Checks that one policy without the needed right makes PostgreSQL refuse the query, whatever the other
+        /// policies say.
         @Test(arguments: [
             (
                 "auth.uid() IS NOT NULL",
@@ -82,7 +83,7 @@ extension GatewayPolicies {
                 """)
             let caller = try user(1, stage)
             try stage.run("INSERT INTO notes VALUES (1, \(Self.person(1)), 'a', 'b', 1)")
-            // What the planner sees to be true is not asked about, nor is the right.
+            // The planner drops a condition that it finds to be true, and with it the check of the right.
             let isShown = plain == "true"
             #expect(try heard(caller, stage).count == (isShown ? 1 : 0))
             try stage.run("GRANT SELECT ON members TO READER; GRANT EXECUTE ON FUNCTION asks TO PUBLIC")
@@ -91,7 +92,8 @@ extension GatewayPolicies {
             #expect(try heard(caller, stage).count == 1)
         }
 
-        /// An error is one only where PostgreSQL comes to it: the last of the permissive policies is asked first.
+        /// Checks that an error counts only if PostgreSQL reaches it: PostgreSQL evaluates the last permissive policy
+        /// first.
         @Test func `policies are asked in PostgreSQL's order`() throws {
             let stage = try stage(
                 """
@@ -118,7 +120,7 @@ extension GatewayPolicies {
             let heard = try heard(one, stage)
             #expect(heard.map(\.id) == [1, 1] && heard[1].old.count == 5)
             #expect((heard[1].record["body"] as? String)?.hasSuffix("xy") == true)
-            // Without the past in the change, it is in the log's.
+            // If the change lacks the old row, the hub takes it from the log.
             try stage.run("ALTER TABLE notes REPLICA IDENTITY DEFAULT; UPDATE notes SET kind = 'c'")
             let again = try self.heard(one, stage)
             #expect(again.map(\.id) == [1])
@@ -203,7 +205,7 @@ extension GatewayPolicies {
             }
             try stage.run(rows(0))
             #expect(try heard(one, stage).map(\.id) == [1])
-            // Rewritten: no change of a row says so.
+            // The statement rewrites the table, and no change of a row announces this.
             try stage.run("ALTER TABLE members ALTER team TYPE int USING team + 1")
             try stage.awaitCatalog()
             try stage.run(rows(10))

@@ -1,22 +1,22 @@
 import TestSupport
 
-/// What happens to a table, its policies and all that they speak of, one transaction after the other.
+/// Random history of a table, its policies and everything that these policies use, one transaction after another.
 struct PolicyHistory {
     struct Step {
         var sql: String
-        /// PostgreSQL announces it to nobody: it is noticed by asking, which takes a while.
+        /// True if PostgreSQL does not announce the step. The hub notices it only by asking, which takes a while.
         var isQuiet = false
     }
 
     private var random: SeededRandom
-    /// Definitions are told of in the stream, except for those of roles.
+    /// True if the stream announces new definitions, except those of roles.
     private let isToldOfDefinitions: Bool
     private var labels = 0
     private var hasExtraColumn = false
-    /// The policies as they are, for whoever has to find out what went wrong.
+    /// The present policies, for reports of failures.
     private(set) var policies: [String] = []
 
-    /// Changes hold rows as they were; otherwise what they lack is in the log.
+    /// True if changes hold whole old rows. Otherwise the hub finds missing values in the log.
     let keepsThePast: Bool
     private var levelType = 0
 
@@ -48,13 +48,13 @@ struct PolicyHistory {
         encoding == .latin1 ? text.replacing("Б", with: "é").replacing("Ц", with: "Ä") : text
     }
 
-    /// Whether definitions are told of in the stream: each ground in turn with and without.
+    /// True if the stream announces new definitions. Each kind of table has seeds with and without announcements.
     static func isTold(_ seed: Seed) -> Bool {
         let (round, ground) = (seed.number - 1).quotientAndRemainder(dividingBy: UInt64(HistoryGround.allCases.count))
         return (round + ground) % 2 == 1
     }
 
-    /// What there is at first.
+    /// Statements that create the first tables, types and functions.
     var schema: String {
         let domains = """
             CREATE DOMAIN word AS text CHECK (VALUE <> 'never'); CREATE DOMAIN person AS uuid;
@@ -78,7 +78,7 @@ struct PolicyHistory {
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
 
-    /// `trail` is what was done, in the order in which it was done.
+    /// Statements that create the tables. `trail` records each operation, in order.
     private static let tables = """
         CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
         CREATE TABLE fences (id int PRIMARY KEY);
@@ -130,7 +130,7 @@ struct PolicyHistory {
         CREATE FUNCTION any_told(r anyelement) RETURNS text LANGUAGE sql STABLE AS $$ SELECT r::text $$;
         """ + functions.map { $0.joined(separator: "\n") }.joined(separator: "\n")
 
-    /// Functions that policies call, each as it may be at one time or another.
+    /// Functions that policies call. Each has several versions, which replace each other during a history.
     private static let functions: [[String]] = [
         [body("mine(o uuid)", "sql STABLE", "SELECT o = auth.uid()")],
         [
@@ -190,7 +190,7 @@ struct PolicyHistory {
         "(auth.jwt() ->> 'on')::date = '2026-02-03'", "(auth.jwt() ->> 'on')::date > '2026-02-03'::date + level::int",
         "to_jsonb('2026-02-03'::date + level::int) ->> 0 LIKE '2026%'",
     ]
-    /// The row as a whole, and what functions make of it.
+    /// Conditions on the whole row, directly or through functions.
     static let wholeRows = [
         "to_jsonb(notes) ->> 'kind' = 'a'", "notes IS NOT NULL", "notes::text LIKE '%,a,%'", "(notes).team > 1",
         "NOT coalesce(row_to_json(notes) ->> 'body' = 'abc', false)", "told(notes) LIKE '%moved%'",
@@ -261,7 +261,9 @@ struct PolicyHistory {
         }
     }
 
-    /// Rows before it are still to come when the catalog knows the column as it is then. No policy may look at it.
+    /// Changes the type of `level`. The hub may know the new type while earlier rows are still to come, so no policy
+    /// may
+    /// use the column at that moment.
     private mutating func retyped() -> String {
         levelType += 1
         let type = ["int", "bigint", "numeric", "double precision"][levelType % 4]
@@ -295,7 +297,7 @@ struct PolicyHistory {
         END $$;
         """
 
-    /// What the oracle is to take for a policy, where that is not the policy itself.
+    /// Statements that replace, for the oracle, the policies that the hub cannot apply.
     var oraclePolicies: String {
         policies.enumerated().filter { ground.isBeyondRows($0.element) }
             .map { "ALTER POLICY \($0.element.split(separator: " ")[2]) ON notes USING (false);" }.joined()
@@ -325,7 +327,7 @@ struct PolicyHistory {
         ])
     }
 
-    /// Whether an error can only be an error: there is nothing else to decide by.
+    /// True if the only policy has no alternative branch, so that its error decides the result.
     var isPlain: Bool {
         policies.count == 1
             && ["OR", "AND", "CASE", "coalesce", "SELECT"].allSatisfy { word in
@@ -363,7 +365,7 @@ struct PolicyHistory {
         }
     }
 
-    /// Half of it never was.
+    /// Returns a block whose first half is rolled back.
     private mutating func savepoint() -> String {
         """
         DO $$ BEGIN

@@ -11,17 +11,21 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Whole histories of rows, memberships, policies and definitions: after each transaction PostgreSQL is asked which of
-    /// its row images each client may see, and that is what the client must have heard, no more and no less.
+    /// Random histories of rows, memberships, policies and definitions. After each transaction the test asks PostgreSQL
+    /// which row
+    /// images each client may see. Each client must have received exactly these.
     ///
-    /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` makes more.
+    /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` sets
+    /// the number
+    /// of seeds.
     @Suite(.serialized, .postgres(15), .postgres(before: 18)) struct PolicyHistoryTests {
         private static func number(_ name: String, or usual: Int) -> Int {
             ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual
         }
 
-        // Partitioned tables that are published as themselves where definitions are not told of in the stream, the others in
-        // turn; twice as many seeds have each both ways.
+        // The seeds take the kinds of table in turn: partitioned ones without announcements of definitions in the
+        // stream, the
+        // others with. Twice as many seeds run each kind both ways.
         @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: HistoryGround.allCases.count)))
         func `each hears of what PostgreSQL would show it`(seed: Seed) throws {
             let run = try HistoryRun(seed: seed)
@@ -37,21 +41,21 @@ extension GatewayHistories {
     }
 }
 
-/// One history, the clients who listen to it, and the oracle.
+/// One history, its subscribed clients, and the oracle.
 private final class HistoryRun {
     private struct Claims {
         var role: String
         var json: String
     }
 
-    /// A row's change as the trail has it.
+    /// Change of a row as recorded in the trail.
     private struct TrailEntry: CustomStringConvertible {
         var operation: String
         var was: String?
         var became: String?
         var oldID: Int?
         var id: Int?
-        /// The plain ones of the new row's columns.
+        /// Plain columns of the new row.
         var shown: [String: String]
 
         var description: String {
@@ -127,7 +131,7 @@ private final class HistoryRun {
     func step() throws {
         stepNumber += 1
         let step = history.next()
-        // Who says nothing for long is taken for gone.
+        // The hub disconnects clients that stay silent for long.
         if stepNumber % 10 == 0 { for caller in callers { try caller.fence() } }
         steps.append(step.sql)
         try stage.run("DELETE FROM trail")
@@ -173,7 +177,8 @@ private final class HistoryRun {
         return object.mapValues { "\($0)" }
     }
 
-    /// By image, for each client: `y` may see it, `n` may not, `e` PostgreSQL fails.
+    /// Returns, for each image, one letter for each client: `y` may see the image, `n` may not, `e` PostgreSQL raises
+    /// an error.
     private func verdicts(_ trail: [TrailEntry]) throws -> [String: [Character]] {
         let images = Array(Set(trail.flatMap { [$0.was, $0.became].compactMap(\.self) }))
         guard !images.isEmpty else { return [:] }
@@ -223,7 +228,7 @@ private final class HistoryRun {
             if judged == "n" || judged == "e" && history.isPlain { complaints.append("told of \(entry)") }
             guard entry.operation == "UPDATE", let event else { continue }
             let isWhole = event.old.count > 2
-            // What is in the new row as well tells nothing of the old one.
+            // A value that the new row also has reveals nothing about the old row.
             let isNews = isWhole || event.old.contains { "\(event.record[$0] ?? "")" != "\($1)" }
             if isNews, was == "n" || was == "e" && history.isPlain {
                 complaints.append("told the past \(event.old) of \(entry)")
@@ -246,7 +251,7 @@ private final class HistoryRun {
             """)
     }
 
-    /// Large values that an update leaves alone, and columns that are not published.
+    /// True for large values that an update may leave alone, and for columns that are not published.
     private func mayLack(_ column: String) -> Bool {
         switch column {
         case "body": !history.keepsThePast && !history.ground.isRecalled
@@ -255,7 +260,7 @@ private final class HistoryRun {
         }
     }
 
-    /// Whether a message can be of this change: a doubtful one may be missing.
+    /// True if the message can belong to this entry. A column that may be missing need not be in it.
     private func isOf(_ entry: TrailEntry, _ message: Message) -> Bool {
         message.type == entry.operation
             && (entry.operation == "DELETE"

@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// What a publication leaves out is said to who waits for it.
+    /// Checks that the hub tells subscribers which tables and columns the publication leaves out.
     @Suite(.serialized) struct PublicationTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, secret text,
@@ -34,7 +34,8 @@ extension GatewayTraffic {
                 #expect(said.said?.contains("ALTER PUBLICATION supabase_realtime ADD TABLE public.notes") == true)
                 #expect(said.said?.contains("secret") == true || said.said?.contains("loud") == true)
             }
-            // What is there, or can be made of it, is not.
+            // The hub reports nothing for columns that are published, or that PostgreSQL can compute from published
+            // ones.
             let caller = try stage.caller()
             try caller.subscribe(
                 "realtime:a", [binding("notes", filter: "half=eq.2", select: ["team", "half"])],
@@ -85,7 +86,8 @@ extension GatewayTraffic {
             #expect(try answer(stage, binding("nowhere")).said?.contains("as rows of") == false)
         }
 
-        /// The table says that old rows are whole, and what a partition leaves out comes as NULL.
+        /// Checks a table whose identity promises whole old rows, while a partition sends NULL for columns that it does
+        /// not keep.
         @Test(arguments: ["DEFAULT", "USING INDEX low_code"])
         func `what some partitions do not keep of old rows is not known of any`(identity: String) throws {
             let stage = try GatewayStage(
@@ -113,7 +115,7 @@ extension GatewayTraffic {
             let changes = try (0..<4).map { _ in try caller.change() }
             #expect(changes.map(\.type) == ["INSERT", "UPDATE", "UPDATE", "INSERT"], "\(changes)")
             #expect(changes.map(\.id) == [2, 2, 1, 150])
-            // Not NULL, which it is not.
+            // The column must be missing, because its value is not NULL.
             #expect(changes[1].record["body"] == nil && changes[2].record["body"] == nil)
             #expect(
                 changes.allSatisfy { Set($0.old.keys).isSubset(of: ["id"]) && !$0.old.values.contains { $0 is NSNull } }

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Who hears of deletes that name the row only.
+    /// Clients that receive deletes which name only the row's key.
     @Suite(.serialized) struct RecallTests {
         private static let identities = ["DEFAULT", "USING INDEX notes_code"]
 
@@ -44,7 +44,8 @@ extension Gateways {
             return caller
         }
 
-        /// The loop has read all that was committed; somebody must follow something for that to be seen.
+        /// Waits until the loop has read everything committed so far. A client has to follow a table to make this
+        /// observable.
         private func pass(_ stage: GatewayStage) throws {
             let caller = try stage.caller()
             try caller.subscribe("realtime:p", [binding("fences")], token: stage.token(of: 9))
@@ -52,7 +53,7 @@ extension Gateways {
             caller.hangUp()
         }
 
-        /// All that a client heard of the notes up to now.
+        /// Returns all messages about the notes that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fences.number += 1
             try stage.run("INSERT INTO fences VALUES (\(fences.number))")
@@ -67,7 +68,7 @@ extension Gateways {
             }
         }
 
-        /// The keys of what was deleted, as the deletes say them.
+        /// Returns the keys of the deleted rows, as the deletes name them.
         private func gone(_ caller: Caller, _ stage: GatewayStage) throws -> [Int] {
             try heard(caller, stage).filter { $0.type == "DELETE" }.map { change in
                 #expect(change.old.count == 1, "\(change.old)")
@@ -89,7 +90,7 @@ extension Gateways {
         @Test(arguments: identities)
         func `the last owner hears of a delete, however long the row has been there`(identity: String) throws {
             let stage = try stage(identity)
-            // Nobody follows these.
+            // No client follows these rows.
             try stage.run(Self.insert(1, 1) + Self.insert(2, 2) + Self.insert(3, 1) + Self.give(3, to: 2))
             try pass(stage)
             let (one, two) = (try user(1, stage), try user(2, stage))
@@ -136,7 +137,7 @@ extension Gateways {
             let stage = try stage(identity)
             let before = try user(1, stage)
             try stage.run(Self.insert(1, 1) + Self.insert(2, 1))
-            // From here on the table's rows are remembered for a while, whoever listens.
+            // From here on the hub remembers the table's rows for a while, whether or not a client follows them.
             try stage.run(Self.delete(2))
             #expect(try gone(before, stage) == [2])
             before.hangUp()
@@ -159,7 +160,7 @@ extension Gateways {
             try stage.run(Self.delete(1) + Self.insert(3, 1) + "TRUNCATE notes;" + Self.insert(3, 2) + Self.delete(3))
             #expect(try gone(one, stage).isEmpty)
             #expect(try gone(two, stage) == [1, 3])
-            // Rows that came unseen, under keys that the log knows from before.
+            // The stream does not announce these rows, and the log knows their keys from earlier rows.
             try stage.run(Self.insert(5, 1) + Self.insert(6, 1) + "TRUNCATE notes;")
             try stage.run("ALTER PUBLICATION supabase_realtime SET (publish = 'update, delete')")
             try stage.run(Self.insert(5, 2) + Self.insert(6, 2))

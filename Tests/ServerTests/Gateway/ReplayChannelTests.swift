@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// What a hub's clients were told, replayed into channels of another hub.
+    /// Changes that one hub delivered to its clients, replayed into channels of another hub.
     @Suite(.serialized) struct ReplayChannelTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, body text, email text);
@@ -21,7 +21,7 @@ extension Gateways {
             GRANT SELECT ON notes, "Odd one" TO READER;
             """
 
-        /// What is the same of a change wherever it is told.
+        /// Returns the parts of a change that are equal in the original and in the replay.
         private static func told(_ message: Message) -> String {
             let data = message.data
             func sorted(_ row: [String: Any]) -> String {
@@ -87,7 +87,7 @@ extension Gateways {
                 }
             }
             #expect(!heard.contains { "\($0)".contains("planted5ecret") } && "\(heard)".contains("*** "))
-            // And whose hub is whose.
+            // The epoch shows whether a hub wrote the log.
             let epochs = Set(try log.segments().map { Hex.text($0.header.epoch) })
             let own = try #require(HubAddress("http://127.0.0.1:\(source.hub.port)/realtime/v1/api"))
             let itself = try HubTarget(HubTarget.Settings(own, token: source.token()), request)
@@ -100,7 +100,7 @@ extension Gateways {
 }
 
 extension Message {
-    /// What was broadcast, as if it was told itself.
+    /// The broadcast's inner payload, as a message of its own.
     fileprivate var inner: Message {
         Message(topic: topic, payload: payload["payload"] as? [String: Any] ?? [:])
     }

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension GatewayPolicies {
-    /// Who hears of which rows where policies say who may see them.
+    /// Rows that clients receive of tables with row level security.
     @Suite(.serialized) struct RowSecurityTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
@@ -25,7 +25,7 @@ extension GatewayPolicies {
                 Self.tables + policies, publication: "FOR TABLE notes, fences", followed: "members", settings)
         }
 
-        /// A client of the user who follows the notes and the fences.
+        /// Returns a client of the user that follows the notes and the fences.
         private func user(
             _ number: Int, _ stage: GatewayStage, _ notes: [String] = [binding("notes")], more: String = ""
         ) throws -> Caller {
@@ -35,7 +35,7 @@ extension GatewayPolicies {
             return caller
         }
 
-        /// All that a client heard of the notes up to now.
+        /// Returns all messages about the notes that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fence += 1
             try stage.run("INSERT INTO fences VALUES (\(fence))")
@@ -105,7 +105,7 @@ extension GatewayPolicies {
             #expect(try heard(two, stage).map(\.id) == [1])
         }
 
-        /// NULL is no match, and none that a policy could make one.
+        /// Checks that NULL does not match the filter, and that no policy makes it match.
         @Test(
             arguments: ["kind=neq.a", "kind=not.eq.a", "kind=not.in.(a,c)", "and=(kind.neq.a,kind.neq.c)"])
         func `a filter that does not hold is not forgotten where PostgreSQL decides the policy`(filter: String) throws {
@@ -214,7 +214,7 @@ extension GatewayPolicies {
             #expect(try eventually { try stage.database.value(asked) != "0" })
             try caller.push("realtime:a", "access_token", #"{"access_token":"\#(stage.token(of: 2))"}"#)
             try caller.fence()
-            // What came before the second one did is the first one's.
+            // Rows that arrived before the second token was accepted belong to the first.
             _ = caller.takeUnheard()
             let later = try heard(caller, stage)
             #expect(later.allSatisfy { $0.id != 1 })
@@ -267,12 +267,14 @@ extension GatewayPolicies {
             #expect(try heard(one, stage).isEmpty)
         }
 
-        /// Nobody announces that a role is above row security now; it takes a moment until the hub asks.
+        /// Checks a role that bypasses row security from now on. PostgreSQL does not announce this, so the hub notices
+        /// it later.
         @Test func `a table that shows something else than was decided is noticed`() throws {
-            // Its channels would be closed as soon as the hub finds out.
+            // Without this setting, the hub would close the role's channels as soon as it notices.
             let stage = try stage(Self.owners, [(Setting(\.bypassRoles), "READER")])
             let one = try user(1, stage)
-            // Who can become somebody above row security may not run policies: that is looked at now and then.
+            // A login that can become a role above row security may not run policies. The hub checks this from time to
+            // time.
             #expect(eventually { stage.hub.policyLoginIsFit })
             let before = (stage.metrics.shadowSamples.value, stage.metrics.shadowContradictions.value)
             var id = 0
@@ -306,7 +308,7 @@ extension GatewayPolicies {
             "DELETE FROM members WHERE team = \(team) AND person = '\(GatewayStage.user(person))';"
         }
 
-        /// Memberships are followed by the stream, and not asked for.
+        /// Waits until the hub follows the memberships by the stream, instead of asking PostgreSQL.
         private func awaitFollowing(_ stage: GatewayStage) throws {
             #expect(eventually { stage.hub.follows("members") })
             try stage.awaitCatalog()
@@ -339,7 +341,7 @@ extension GatewayPolicies {
             try stage.run("BEGIN;" + Self.note(2, team: 1) + Self.leave(1, 1) + "COMMIT")
             try stage.run("BEGIN;" + Self.join(6, 1) + Self.leave(6, 1) + Self.note(3, team: 6) + "COMMIT")
             #expect(try heard(one, stage).map(\.id) == [1])
-            // Of several parts of the log, the membership in the last.
+            // For a transaction in several parts of the log, the membership in the last part counts.
             try stage.run(
                 "BEGIN;"
                     + "INSERT INTO notes (id, team, body) SELECT 10 + g, 7, repeat('x', 100) FROM generate_series(1, 20000) g;"

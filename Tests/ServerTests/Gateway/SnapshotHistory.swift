@@ -6,9 +6,10 @@ import System
 import TestSupport
 import Testing
 
-/// Writers that do all that may come between a snapshot and the log: short and long transactions, savepoints, prepared ones,
-/// large ones, with and without waiting for the disk. A row's `version` goes up by one with each change of it, and begins
-/// anew, higher, where the row is inserted again.
+/// Writer of every kind of transaction that can come between a snapshot and the log: short, long, prepared, large, with
+/// savepoints, with and without waiting for the disk. Each change of a row raises its `version` by one. An insertion of
+/// the
+/// same row starts again at a higher version.
 struct SnapshotWriter {
     static let rowsEach = 12
     static let tables = """
@@ -52,7 +53,7 @@ struct SnapshotWriter {
         BackgroundThread.rest(nanoseconds: UInt64.random(in: milliseconds, using: &random) * 1_000_000)
     }
 
-    /// Of one of the writer's own rows.
+    /// Returns a change of one of the writer's own rows.
     private mutating func change(body: Int = 10) -> String {
         let id = number * Self.rowsEach + Int.random(in: 0..<Self.rowsEach, using: &random)
         let owner = GatewayStage.user(Int.random(in: 1...2, using: &random))
@@ -91,7 +92,7 @@ struct SnapshotWriter {
         try connection.execute("\(random.pick(["COMMIT", "COMMIT", "ROLLBACK"])) PREPARED '\(name)'")
     }
 
-    /// The server streams it while it runs.
+    /// Commits a transaction so large that the server streams it while it runs.
     private mutating func large() throws {
         try connection.execute("BEGIN")
         for _ in 0..<12 { try connection.execute(change(body: 8000)) }
@@ -100,8 +101,9 @@ struct SnapshotWriter {
     }
 }
 
-/// What a client has of the table: the rows that it was told, and what the changes made of them. Whatever comes twice, out of
-/// order or not at all is noted.
+/// Client's copy of the table: the rows of its snapshot, updated by the changes. Records everything that arrives twice,
+/// out
+/// of order or not at all.
 struct SnapshotReplica {
     private(set) var rows: [Int: [String: Any]] = [:]
     private var versions: [Int: Int] = [:]
@@ -148,9 +150,10 @@ struct SnapshotReplica {
     }
 }
 
-/// A client that begins with a snapshot and hears of changes until it is told that it is over.
+/// Client that starts with a snapshot and receives changes until the row that marks the end.
 final class SnapshotHearer: @unchecked Sendable {
-    // Each is used by one thread, until that has ended; the caller hears on one and speaks on another.
+    // One thread at a time uses each property, until the thread ends. The caller may receive on one and send on
+    // another.
     let user: Int
     private let caller: Caller
     private(set) var replica = SnapshotReplica()
@@ -161,7 +164,7 @@ final class SnapshotHearer: @unchecked Sendable {
         caller = try stage.caller()
     }
 
-    /// From another thread, which it lets speak while it listens.
+    /// Sends a heartbeat. Another thread may call this while the client receives.
     func beat() { try? caller.say(#"[null,"0","phoenix","heartbeat",{}]"#) }
 
     static func wish(_ table: String, filter: String? = nil) -> String {

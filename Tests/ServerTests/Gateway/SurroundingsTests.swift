@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension GatewayPolicies {
-    /// Policies in databases with unusual settings: each row goes to those to whom PostgreSQL shows it there.
+    /// Policies in databases with unusual settings: each client receives the rows that PostgreSQL shows it there.
     @Suite(.serialized) struct SurroundingsTests {
         private static func schema(_ columns: String) -> String {
             """

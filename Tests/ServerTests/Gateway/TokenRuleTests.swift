@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Which roles tokens may name, and what comes after a token's end.
+    /// Roles that tokens may name, and effects of a token's expiry.
     @Suite(.serialized) struct TokenRuleTests {
         private static let notes = """
             CREATE TABLE notes (id int PRIMARY KEY, body text);
@@ -17,7 +17,7 @@ extension Gateways {
 
         private func stage(_ sql: String = "", _ settings: [(Setting, String)] = []) throws -> GatewayStage {
             let stage = try GatewayStage(Self.notes + sql, publication: "FOR ALL TABLES", settings)
-            // Roles are refused by what the catalog says of them.
+            // The hub refuses roles by their attributes in the catalog.
             #expect(eventually { stage.hub.follows("notes") })
             return stage
         }
@@ -33,7 +33,7 @@ extension Gateways {
             return response?["reason"] as? String
         }
 
-        /// What somebody is told who comes with the role's token as a key.
+        /// Returns the response to a WebSocket request that has the role's token as its key.
         private func upgrade(_ role: String, _ stage: GatewayStage) throws -> (status: String, body: String) {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }
@@ -91,7 +91,7 @@ extension Gateways {
                 #expect(try two.change().id == 2)
                 try one.fence()
                 #expect(one.takeUnheard().allSatisfy { $0.event != "postgres_changes" })
-                // Other tests' logins must not be able to become it.
+                // Logins of other tests must not be able to become this role.
                 try stage.run("ALTER ROLE READER NOSUPERUSER NOBYPASSRLS NOREPLICATION")
             }
         }

@@ -11,7 +11,7 @@ import Testing
 
 @testable import Settings
 
-/// What a proposal would change, beside what is known of each change, each policy and each user.
+/// Effects of a proposal, compared with the known changes, policies and users.
 @Suite(.inChain(minutes: 10), .serialized) struct WhatIfTests {
     private struct Row: Equatable {
         var id: Int
@@ -19,7 +19,7 @@ import Testing
         var room: Int
     }
 
-    /// Who was in which room when a change was committed.
+    /// Pairs of room and user that were members when a change was committed.
     private typealias Members = Set<[Int]>
 
     private struct Told {
@@ -27,7 +27,7 @@ import Testing
         var members: Members
     }
 
-    /// A policy as SQL, and what it comes to.
+    /// Policy as SQL, and a function with its meaning.
     private struct Rule: Sendable {
         var sql: String
         var shows: @Sendable (Row, Int, Members) -> Bool
@@ -79,7 +79,7 @@ import Testing
         ) { _, _ in }
     }
 
-    /// Changes at random, each in a transaction of its own or with a membership's.
+    /// Commits random changes, each alone or together with a change of a membership.
     private static func play(_ stage: GatewayStage, _ random: inout SeededRandom) throws -> [Told] {
         var (rows, members, told): ([Row], Members, [Told]) = ([], [], [])
         for step in 0..<90 {
@@ -148,7 +148,7 @@ import Testing
 
     private var rules: [Rule] { Self.rules }
 
-    /// What a gain or a loss is said to come from, and of how many rows.
+    /// Returns the number of rows by reason, for each gain or loss in the report.
     private static func shifts(_ report: WhatIfReport, of user: Int) -> [String: Int] {
         let shifts = report.lines.filter { $0.holder == user && $0.table.name == "notes" }.flatMap(\.shifts)
         let words = { (ground: RulingReason) in
@@ -167,8 +167,8 @@ import Testing
         let told = try Self.play(stage, &random)
         try stage.awaitLog()
         let more = rules.dropFirst().filter { $0.sql != "true" }.randomElement(using: &random) ?? rules[1]
-        // Policies that PostgreSQL has to be asked about are told apart like those that are compiled; of memberships it knows
-        // what is now.
+        // The report tells policies that PostgreSQL evaluates apart like compiled ones. PostgreSQL judges by present
+        // memberships.
         let ids = more.sql.contains("room IN") || more.sql.contains("in_room") ? "id < 40" : "is_small(id)"
         let report = try Self.answer(
             stage,
@@ -185,7 +185,7 @@ import Testing
                     .compactMap(\.self)
                 let isShown = (own || other) && keeping.isEmpty
                 if own == isShown { continue }
-                // Policies of each kind come in the order of their names.
+                // Policies of the same kind come in the order of their names.
                 let gain = "gain more noPolicy"
                 expected[own ? "loss shown \(keeping.joined(separator: "+"))" : gain, default: 0] += 1
             }
@@ -206,7 +206,8 @@ import Testing
         #expect(try found("REVOKE SELECT ON notes FROM READER") == ["loss shown unreadable": 2])
         #expect(
             try found("ALTER PUBLICATION supabase_realtime DROP TABLE notes") == ["loss shown unpublished": 2])
-        // What is not published any more is a difference, though the table is there and its policies are what they were.
+        // Operations that are no longer published count as a difference, even if the table and its policies stay the
+        // same.
         let narrowed = "ALTER PUBLICATION supabase_realtime SET (publish = 'insert')"
         #expect(try found(narrowed) == ["loss shown unpublished": 1])
         let words = try Self.answer(stage, narrowed, users: 1..<2).differences.tables
@@ -220,11 +221,13 @@ import Testing
         #expect(try found("ALTER TABLE notes DISABLE ROW LEVEL SECURITY") == ["gain open noPolicy": 2])
     }
 
-    /// The last one reads memberships by its owner's rights, which the hub has not got: it asks PostgreSQL, which judges by the
-    /// memberships of when it is asked.
+    /// Rules without the last one, which reads memberships with its owner's rights. The hub lacks these rights, so it
+    /// asks
+    /// PostgreSQL, and PostgreSQL judges by the memberships at the time of the question.
     private static let followed = rules.dropLast()
 
-    /// With a number on each version, by which those are told apart that clients heard, and a table for the end.
+    /// Statements that number each row version, so that the test can tell messages apart, and a table that marks the
+    /// end.
     private static let numbered = """
         CREATE SEQUENCE marks; ALTER TABLE notes ADD COLUMN v bigint;
         CREATE FUNCTION number() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := nextval('marks'); RETURN NEW; END $$;
@@ -232,7 +235,7 @@ import Testing
         CREATE TABLE ends (id int PRIMARY KEY); GRANT SELECT ON ends TO READER;
         """
 
-    /// What users ask for of the notes, by user.
+    /// Bindings on the notes, by user.
     private typealias Asked = [[AskedBinding]]
 
     private static let filters = [
@@ -260,7 +263,7 @@ import Testing
         return binding("notes", event, filter: asked.filter)
     }
 
-    /// What three users hear of changes at random under a rule, each change by its name.
+    /// Returns the changes that three users receive during random changes under a rule, each change by its name.
     private static func delivery(
         _ rule: Rule, _ seed: Seed, asking asked: Asked = Array(repeating: [AskedBinding()], count: 3)
     ) throws -> (stage: GatewayStage, heard: [Set<String>]) {
@@ -312,7 +315,7 @@ import Testing
     ) throws {
         var random = SeededRandom(seed: seed)
         let two = Self.followed.shuffled(using: &random).prefix(2)
-        // The same policies on both sides, or others.
+        // Both sides have the same policies, or different ones.
         let rule = (two[0], seed.number % 2 == 0 ? two[1] : two[0])
         let now = Self.asked(&random)
         let then = Array(repeating: Self.asked(&random)[0], count: 3)
@@ -335,7 +338,7 @@ import Testing
                     would.subtracting(heard).count, heard.subtracting(would).count
                 ),
                 "user \(user), \(rule.0.sql) → \(rule.1.sql), \(now[user]) → \(then[0])")
-            // Where policies are the same, it is what is asked for that makes the difference.
+            // If the policies are equal, only the bindings make a difference.
             for shift in line?.shifts ?? [] where rule.0.sql == rule.1.sql { #expect(shift.keptBy == .notAskedFor) }
         }
         #expect(report.lines.allSatisfy { $0.table == notes })
@@ -353,7 +356,7 @@ import Testing
                 now: Array(repeating: [notes: [AskedBinding()]], count: 3))
             #expect(throws: WhatIf.Failure.self, "\(filter)") { try Self.answer(stage, "-- nothing", asking: bindings) }
         }
-        // What was asked for once and would be refused now is as if it were not asked for.
+        // A binding that was accepted earlier and would be refused now counts as not requested.
         let bindings = ProposedBindings(
             then: [notes: [AskedBinding()]],
             now: Array(repeating: [notes: [AskedBinding(filter: "nothing=eq.1")]], count: 3))
@@ -409,7 +412,7 @@ import Testing
                 == (["row security does not bind it any more", "policy \"shown\" is gone"], 0, 0))
         #expect(try words("DROP POLICY shown ON notes") == (["policy \"shown\" is gone"], 0, 5))
         #expect(try words("-- nothing\n") == ([], 0, 0))
-        // The text of the policy is the same, and what it calls says something else.
+        // The policy's text stays the same, but the function that it calls changes.
         try stage.run("ALTER POLICY shown ON notes USING (is_small(id))")
         #expect(
             try words(

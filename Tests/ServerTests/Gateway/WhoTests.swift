@@ -13,7 +13,7 @@ import Testing
 @testable import Settings
 @testable import tidewire
 
-/// `tidewire who`, beside what clients really got.
+/// Answers of `tidewire who`, compared with the messages that clients really received.
 @Suite(.inChain(minutes: 15), .serialized) struct WhoTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL, v int NOT NULL);
@@ -35,7 +35,7 @@ import Testing
 
     fileprivate static let filters = [nil, nil, "room=eq.1", "room=in.(0,2)", "id=gt.20", "v=lt.60"]
 
-    /// One channel of a client of the test, from its join to its end, and what it was told there.
+    /// One channel of a test client, from its join to its end, and the changes that it received.
     private final class Stay {
         let caller: Caller
         let user: Int
@@ -78,7 +78,7 @@ import Testing
             take()
         }
 
-        /// Until the end that all see.
+        /// Waits for the row that marks the end for every client.
         func awaitEnd() throws {
             _ = try caller.first { $0.event == "postgres_changes" && $0.data["table"] as? String == "ends" }
         }
@@ -93,7 +93,8 @@ import Testing
         }
     }
 
-    /// What happens at random: changes of rows, memberships and policies, and clients that come, go, are cut and come back.
+    /// Random changes of rows, memberships and policies, with clients that join, leave, lose their connection and
+    /// return.
     private final class Play {
         let stage: GatewayStage
         var random: SeededRandom
@@ -128,7 +129,7 @@ import Testing
                 case 8, 9: try changeMembers()
                 default: try changeRow()
                 }
-                // Otherwise some join, and leave, while the log has yet to come to what was committed before.
+                // Otherwise some clients join and leave before the log holds everything that was committed earlier.
                 if random.next() % 4 == 0 { try stage.awaitLog() }
             }
             try stage.run("INSERT INTO ends VALUES (1)")
@@ -138,7 +139,7 @@ import Testing
             }
         }
 
-        /// Mostly it stays long enough to be written down.
+        /// Changes the policy. In most cases it stays long enough to be recorded.
         private func alter() throws {
             let (version, before) = (stage.metrics.catalogVersion.value, try records())
             try stage.run("ALTER POLICY shown ON notes USING (\(random.pick(policies)))")
@@ -148,7 +149,7 @@ import Testing
             #expect(try eventually { try records() > before })
         }
 
-        /// How often the log has what the catalog said.
+        /// Returns the number of catalog records in the log.
         func records() throws -> Int {
             var reader = try EventLogReader(directory: DiskDirectory(stage.dataDirectory + "/log"))
             var count = 0
@@ -164,14 +165,14 @@ import Testing
         private func join() throws {
             let request = binding(
                 "notes", random.pick(["*", "*", "INSERT", "UPDATE", "DELETE"]), filter: random.pick(filters))
-            // Nothing is recorded for another role until a client of it has been connected for a moment.
+            // The log has no record for another role until a client with this role has been connected for a moment.
             let role = Int.random(in: 0..<5, using: &random) == 0 ? stage.outsider : stage.reader
             let stay = Stay(
                 try stage.caller(), user: Int.random(in: 0..<3, using: &random), role: role, request: request,
                 topic: "realtime:t\(step)")
             try stay.join(token(of: stay))
             stays.append(stay)
-            // This happens before that is written down.
+            // These changes are committed before the role is recorded.
             for _ in 0..<(role == stage.outsider ? 3 : 0) {
                 step += 1
                 try changeRow()
@@ -247,7 +248,8 @@ import Testing
         return "\(change["op"] ?? "") \(key) \(version)"
     }
 
-    /// How many answers are right, and how many of these are that somebody was sent it; with the database, or the log alone.
+    /// Counts the right answers, and those of them that say "sent". `isWhole` is true with the database, false with
+    /// only the log.
     private static func judge(
         _ answers: [[String: Any]], _ name: String, _ play: Play, isWhole: Bool
     ) -> (right: Int, sent: Int, recorded: Int, unknown: Int) {
@@ -255,10 +257,11 @@ import Testing
         for stay in play.stays {
             let answer = answers.first { $0["topic"] as? String == stay.topic }
             let outcome = answer?["outcome"] as? String
-            // What the catalog said for a moment only nobody wrote down, and it says so. What is recorded does not depend on it.
+            // A policy that held only for a moment is not recorded, and the answer says so. Recorded deliveries do not
+            // depend on it.
             let isRecorded = answer?["basis"] as? String == "recorded"
             if !isRecorded, answer?["policies"] as? String ?? "then" != "then" { continue }
-            // An unknown result wrongs nobody, as long as it is rare.
+            // An unknown result is no error, as long as it is rare.
             if !isRecorded, outcome == "unknown" {
                 unknown += 1
                 continue
@@ -306,8 +309,9 @@ import Testing
         #expect(right.sent > 1 && right.right > 50 && alone.sent > 1, "\(right) \(alone)")
     }
 
-    /// Reconnects a client while a policy shows everything. The client takes what it missed so slowly that the policy is
-    /// repaired meanwhile: part of it is never sent.
+    /// Reconnects a client while a policy shows everything. The client takes the changes it missed so slowly that the
+    /// policy is
+    /// repaired meanwhile: part of the changes is never sent.
     @Test(arguments: ["ranges", "full"]) func `who caught up slowly is not said to have got what he did not`(
         _ scope: String
     ) throws {
@@ -324,7 +328,7 @@ import Testing
         let request = binding("notes")
         let first = Stay(try stage.caller(), user: 1, role: stage.reader, request: request, topic: "realtime:first")
         try first.join(stage.token(of: 1))
-        // The rights of its role are in the log, too: without them nobody could tell.
+        // The log must also have the role's rights: without them no answer is possible.
         let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: Masking())
         let isRecorded = eventually {
             (try? PastCatalogs.record(of: log, at: .max))?.roles.contains(stage.reader) ?? false
@@ -383,7 +387,8 @@ import Testing
             return stay
         }
         #expect(eventually { stage.catalogIsNoted })
-        // On a busy machine the record of the altered policy may be still to come, behind that of the one before.
+        // On a busy machine the record of the altered policy may still be outstanding, after the record of the earlier
+        // one.
         Thread.sleep(forTimeInterval: 2)
         try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 0, 1); INSERT INTO ends VALUES (1)")
         for stay in stays {

@@ -1,8 +1,8 @@
 import TestSupport
 
-/// Conditions that look at a row other than by its columns: as a whole, through functions, out of sub-selects.
+/// Conditions that do not use a row by its columns, but as a whole, through functions, or from sub-selects.
 ///
-/// What only columns say is elsewhere; these are for whatever builds a row to be judged.
+/// Conditions on columns only are tested elsewhere. These test the code that builds a row for a policy.
 struct WholeRowShapes {
     private var random: SeededRandom
     private let table: String
@@ -12,7 +12,7 @@ struct WholeRowShapes {
         self.table = table
     }
 
-    /// Functions over rows of the table, each of which tells something of the row that no column was named for.
+    /// Returns functions over rows of the table. Each reveals a part of the row without naming a column.
     static func functions(of table: String) -> String {
         """
         CREATE FUNCTION told(\(table)) RETURNS text LANGUAGE plpgsql STABLE AS $f$ BEGIN RETURN $1::text; END $f$;
@@ -22,15 +22,15 @@ struct WholeRowShapes {
         """
     }
 
-    /// The row in each way of writing it.
+    /// Returns the row, written in one of several ways.
     private mutating func row() -> String {
         random.pick(["\(table)", "\(table).*", "(\(table))", "(\(table).*)", "\(table)::\(table)"])
     }
 
-    /// The same where an asterisk would be all its columns.
+    /// Returns the row in a form without an asterisk, for places in which an asterisk would mean all columns.
     private mutating func value() -> String { random.pick(["\(table)", "(\(table))", "\(table)::\(table)"]) }
 
-    /// Something that the whole row comes to.
+    /// Returns an expression whose value depends on the whole row.
     private mutating func text() -> String {
         let row = row()
         return random.pick([

@@ -5,8 +5,9 @@ import Testing
 @testable import Server
 
 extension GatewayRows {
-    /// A policy may look at the row as a whole, and not only at columns: what it is asked about then is the row as it was
-    /// committed, or nobody is asked.
+    /// Policies that use the whole row and not only columns. PostgreSQL is then asked about the row as it was
+    /// committed, or not
+    /// at all.
     @Suite(.serialized) struct WholeRowTests {
         private static let tables = """
             CREATE TABLE fences (id int PRIMARY KEY);
@@ -35,7 +36,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// All that the caller heard of the posts up to now.
+        /// Returns all messages about the posts that the caller has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             let fence = try Int(stage.database.value("SELECT count(*) + 1 FROM fences") ?? "") ?? 0
             try stage.run("INSERT INTO fences VALUES (\(fence))")
@@ -50,7 +51,7 @@ extension GatewayRows {
             }
         }
 
-        /// The rows that PostgreSQL shows the reader; nil where it raises an error.
+        /// Returns the ids of the rows that PostgreSQL shows the reader, or nil if PostgreSQL raises an error.
         private func shown(_ stage: GatewayStage) throws -> [Int]? {
             defer { _ = try? stage.run("ROLLBACK") }
             try stage.run("BEGIN")
@@ -66,7 +67,7 @@ extension GatewayRows {
             try stage.run(Self.rows)
             let shown = try shown(stage)
             let inserted = try heard(caller, stage).filter { $0.type == "INSERT" }.compactMap(\.id)
-            // A statement fails as a whole where one row does: each by itself need not.
+            // A query fails as a whole if one row fails. The hub judges each row alone and need not fail.
             guard let shown else { return 0 }
             #expect(inserted == shown, "USING (\(condition))")
             try stage.run("DELETE FROM posts")
@@ -116,8 +117,9 @@ extension GatewayRows {
                 caller.takeUnheard().contains { $0.said?.contains("which changes do not carry") == true })
         }
 
-        /// PostgreSQL would be asked about what the function makes of the value, and not about the value.
-        /// What is deleted before a column's type changes is converted before it is asked about, and told as it was.
+        /// Checks rows deleted before a column's type changes. The hub converts a row for the question to PostgreSQL,
+        /// and sends it as
+        /// it was. PostgreSQL must judge the value itself, not the result of a function.
         @Test func `rows that are deleted before a column is another are judged whole`() throws {
             let policy =
                 "CREATE POLICY whole ON posts FOR SELECT TO PUBLIC USING (to_jsonb(posts) ->> 'body' <> 'TOP SECRET');"
@@ -148,7 +150,7 @@ extension GatewayRows {
             try stage.run("INSERT INTO posts (id, secrecy) VALUES (1, ROW(9)), (2, ROW(1))")
             #expect(try heard(caller, stage).isEmpty)
             #expect(caller.takeUnheard().contains { $0.said?.contains("a cast from text that somebody made") == true })
-            // Nobody is told of casts; a change of the table is met in the order of commits.
+            // PostgreSQL does not announce casts. A change of the table is announced, in the order of commits.
             try stage.run(
                 """
                 DROP CAST (text AS secrecy);
@@ -166,7 +168,7 @@ extension GatewayRows {
                 """)
             let caller = try listener(stage)
             try stage.run(Self.rows)
-            // What needs no more than columns is decided all the same.
+            // The hub still decides policies that need only columns.
             #expect(try heard(caller, stage).compactMap(\.id) == [2, 3])
         }
 
