@@ -164,8 +164,7 @@ extension GatewayRows {
         }
 
         /// Returns a transaction that runs the statement while the table's replica identity is DEFAULT. The hub has no
-        /// notice of
-        /// this; before and after, the identity is FULL.
+        /// notice of this; before and after, the identity is FULL.
         private static func whileKeysAreKept(_ statement: String) -> String {
             "BEGIN; ALTER TABLE notes REPLICA IDENTITY DEFAULT; \(statement); "
                 + "ALTER TABLE notes REPLICA IDENTITY FULL; COMMIT"

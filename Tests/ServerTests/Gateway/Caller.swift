@@ -4,8 +4,7 @@ import TestSupport
 import WebSocket
 
 /// Client that sends a text or waits for the next one, one step after another. A wait that stays without result fails
-/// the
-/// test after a while instead of blocking it.
+/// the test after a while instead of blocking it.
 final class Caller: @unchecked Sendable {
     // One thread at a time uses each caller.
     private let client: TestClient

@@ -8,8 +8,7 @@ import Testing
 
 extension GatewayPolicies {
     /// Memberships that SECURITY DEFINER functions read with their owner's rights. The hub's documented login may or
-    /// may not be
-    /// able to read them. In every case each client receives the rows that PostgreSQL shows it.
+    /// may not be able to read them. In every case each client receives the rows that PostgreSQL shows it.
     @Suite(.serialized) struct DefinerMembershipTests {
         /// Owner of the policy's function.
         enum Owner: String, CaseIterable, Sendable {

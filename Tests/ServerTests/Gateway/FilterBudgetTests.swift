@@ -28,8 +28,7 @@ extension GatewayTraffic {
 
         @Test func `a connection whose filters take too long is left out for a while, and told`() throws {
             // A cluster of its own, because new roles of other tests make the hub place bindings anew. Channels with
-            // many filters
-            // miss changes meanwhile.
+            // many filters miss changes meanwhile.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -66,8 +65,7 @@ extension GatewayTraffic {
         @Test(arguments: ["UPDATE notes SET n = n + 1", "UPDATE notes SET body = 'b'", "DELETE FROM notes"])
         func `whoever is left out is told, whatever the change is`(change: String) throws {
             // A cluster of its own: new roles of other tests would make the hub place the bindings anew. The client
-            // would then be told
-            // so, and no filter would run.
+            // would then be told so, and no filter would run.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)

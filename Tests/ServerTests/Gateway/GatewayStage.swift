@@ -33,10 +33,8 @@ final class GatewayStage: @unchecked Sendable {
     static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     /// Starts a hub. `READER` and `OUTSIDER` in the text and in settings stand for two roles, of which the first may
-    /// read.
-    /// `HUB` stands for the hub's login. `followed` lists tables that an operator adds to the hub's own publication,
-    /// because the
-    /// hub's login may not do that.
+    /// read. `HUB` stands for the hub's login. `followed` lists tables that an operator adds to the hub's own
+    /// publication, because the hub's login may not do that.
     init(
         _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
         on cluster: PrivateCluster? = nil, _ encoding: ServerEncoding = .utf8

@@ -10,10 +10,9 @@ import Testing
 
 extension GatewayRows {
     /// Random histories of rows with generated columns, under every replica identity, with large values that updates
-    /// leave
-    /// alone, and with definitions that change. A trigger records the columns' values. Clients must have received these
-    /// values
-    /// or none, and filters must have passed the rows that match by these values, as far as the hub could know them.
+    /// leave alone, and with definitions that change. A trigger records the columns' values. Clients must have received
+    /// these values or none, and filters must have passed the rows that match by these values, as far as the hub could
+    /// know them.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_GENERATED_STEPS=n` makes the histories longer.
     @Suite(.serialized, .postgres(before: 18)) struct GeneratedHistoryTests {

@@ -11,10 +11,8 @@ import Testing
 
 extension GatewayHistories {
     /// Random histories of rows whose columns, labels and publication keep changing. The test asks PostgreSQL at each
-    /// change
-    /// whether the reader may see the row. A client receives only rows that it may see, live or after its return. If
-    /// the client
-    /// misses one, the hub tells it.
+    /// change whether the reader may see the row. A client receives only rows that it may see, live or after its
+    /// return. If the client misses one, the hub tells it.
     @Suite(.serialized, .postgres(15)) struct IdentityHistoryTests {
         @Test(arguments: seeds(8)) func `nobody hears of what PostgreSQL would not have shown`(seed: Seed) throws {
             let run = try IdentityRun(seed)

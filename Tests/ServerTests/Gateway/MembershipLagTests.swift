@@ -10,8 +10,7 @@ import Testing
 
 extension GatewayHistories {
     /// Checks that memberships are those at the row's own transaction, however far the hub lags, and whatever else of
-    /// the
-    /// catalog changed meanwhile.
+    /// the catalog changed meanwhile.
     @Suite(.serialized) struct MembershipLagTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, body text);
@@ -133,8 +132,7 @@ extension GatewayHistories {
         }
 
         /// Checks policies whose function reads a locked table. The hub cannot read such a function, and PostgreSQL
-        /// would answer
-        /// with the members at the end of the lock.
+        /// would answer with the members at the end of the lock.
         @Test func `rows whose policies cannot be read for a lock wait for it`() throws {
             let stage = try stage()
             try stage.run(

@@ -95,8 +95,7 @@ extension GatewayHistories {
         }
 
         /// Writes rows with a swap of memberships among them. Returns what users 1 and 2 receive when they resume from
-        /// before the
-        /// rows: over WebSocket and over HTTP.
+        /// before the rows: over WebSocket and over HTTP.
         private func swap(
             _ stage: GatewayStage, isRestarted: Bool = true, _ meanwhile: (GatewayStage) throws -> Void = { _ in }
         ) throws -> (one: [Heard], two: [Heard]) {
@@ -221,8 +220,7 @@ extension GatewayHistories {
         }
 
         /// Writes rows and memberships in turn and restarts the hub between any two. Users return to any position that
-        /// they once
-        /// had. The oracle is PostgreSQL, asked after each row.
+        /// they once had. The oracle is PostgreSQL, asked after each row.
         @Test(arguments: seeds(4))
         func `whenever a hub is restarted, who comes back hears what PostgreSQL would have shown`(
             seed: Seed

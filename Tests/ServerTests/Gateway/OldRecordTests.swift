@@ -8,8 +8,7 @@ import Testing
 
 extension GatewayRows {
     /// Columns in `old_record` of an update, sent to a client that may see the new row, depending on what the client
-    /// could see
-    /// of the old row.
+    /// could see of the old row.
     @Suite(.serialized) struct OldRecordTests {
         enum Identity: String, CaseIterable, CustomStringConvertible {
             case primaryKey = "DEFAULT"

@@ -77,16 +77,14 @@ import Testing
     }
 
     /// Waits until the log has a catalog record for the last change. After a mark of a possible catalog change, the
-    /// record can
-    /// take seconds.
+    /// record can take seconds.
     private static func awaitRecord(of log: HistoryLog) throws {
         let last = try #require(try changes(of: log).last)
         #expect(try eventually { try PastCatalogs.record(of: log, at: last.offset) != nil })
     }
 
     /// Returns an offset at which the log has a catalog record. A hub that starts on a busy machine may read its
-    /// catalog twice,
-    /// with seconds between both reads.
+    /// catalog twice, with seconds between both reads.
     private static func settle(_ stage: GatewayStage) throws -> UInt64 {
         var (settled, trial): (UInt64?, Int) = (nil, 0)
         #expect(

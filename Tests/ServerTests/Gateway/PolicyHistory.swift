@@ -262,8 +262,7 @@ struct PolicyHistory {
     }
 
     /// Changes the type of `level`. The hub may know the new type while earlier rows are still to come, so no policy
-    /// may
-    /// use the column at that moment.
+    /// may use the column at that moment.
     private mutating func retyped() -> String {
         levelType += 1
         let type = ["int", "bigint", "numeric", "double precision"][levelType % 4]

@@ -12,20 +12,17 @@ import Testing
 
 extension GatewayHistories {
     /// Random histories of rows, memberships, policies and definitions. After each transaction the test asks PostgreSQL
-    /// which row
-    /// images each client may see. Each client must have received exactly these.
+    /// which row images each client may see. Each client must have received exactly these.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` sets
-    /// the number
-    /// of seeds.
+    /// the number of seeds.
     @Suite(.serialized, .postgres(15), .postgres(before: 18)) struct PolicyHistoryTests {
         private static func number(_ name: String, or usual: Int) -> Int {
             ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual
         }
 
         // The seeds take the kinds of table in turn: partitioned ones without announcements of definitions in the
-        // stream, the
-        // others with. Twice as many seeds run each kind both ways.
+        // stream, the others with. Twice as many seeds run each kind both ways.
         @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: HistoryGround.allCases.count)))
         func `each hears of what PostgreSQL would show it`(seed: Seed) throws {
             let run = try HistoryRun(seed: seed)

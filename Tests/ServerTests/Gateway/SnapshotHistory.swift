@@ -8,8 +8,7 @@ import Testing
 
 /// Writer of every kind of transaction that can come between a snapshot and the log: short, long, prepared, large, with
 /// savepoints, with and without waiting for the disk. Each change of a row raises its `version` by one. An insertion of
-/// the
-/// same row starts again at a higher version.
+/// the same row starts again at a higher version.
 struct SnapshotWriter {
     static let rowsEach = 12
     static let tables = """
@@ -102,8 +101,7 @@ struct SnapshotWriter {
 }
 
 /// Client's copy of the table: the rows of its snapshot, updated by the changes. Records everything that arrives twice,
-/// out
-/// of order or not at all.
+/// out of order or not at all.
 struct SnapshotReplica {
     private(set) var rows: [Int: [String: Any]] = [:]
     private var versions: [Int: Int] = [:]

@@ -222,8 +222,7 @@ import Testing
     }
 
     /// Rules without the last one, which reads memberships with its owner's rights. The hub lacks these rights, so it
-    /// asks
-    /// PostgreSQL, and PostgreSQL judges by the memberships at the time of the question.
+    /// asks PostgreSQL, and PostgreSQL judges by the memberships at the time of the question.
     private static let followed = rules.dropLast()
 
     /// Statements that number each row version, so that the test can tell messages apart, and a table that marks the

@@ -310,8 +310,7 @@ import Testing
     }
 
     /// Reconnects a client while a policy shows everything. The client takes the changes it missed so slowly that the
-    /// policy is
-    /// repaired meanwhile: part of the changes is never sent.
+    /// policy is repaired meanwhile: part of the changes is never sent.
     @Test(arguments: ["ranges", "full"]) func `who caught up slowly is not said to have got what he did not`(
         _ scope: String
     ) throws {

@@ -6,8 +6,7 @@ import Testing
 
 extension GatewayRows {
     /// Policies that use the whole row and not only columns. PostgreSQL is then asked about the row as it was
-    /// committed, or not
-    /// at all.
+    /// committed, or not at all.
     @Suite(.serialized) struct WholeRowTests {
         private static let tables = """
             CREATE TABLE fences (id int PRIMARY KEY);
@@ -118,8 +117,7 @@ extension GatewayRows {
         }
 
         /// Checks rows deleted before a column's type changes. The hub converts a row for the question to PostgreSQL,
-        /// and sends it as
-        /// it was. PostgreSQL must judge the value itself, not the result of a function.
+        /// and sends it as it was. PostgreSQL must judge the value itself, not the result of a function.
         @Test func `rows that are deleted before a column is another are judged whole`() throws {
             let policy =
                 "CREATE POLICY whole ON posts FOR SELECT TO PUBLIC USING (to_jsonb(posts) ->> 'body' <> 'TOP SECRET');"
