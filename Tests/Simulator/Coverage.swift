@@ -1,7 +1,7 @@
 import Delivery
 import Synchronization
 
-/// How often each event met each stage of delivery.
+/// Number of times that each event met each stage of delivery.
 final class Coverage: Sendable {
     private let met = Mutex<[String: Int]>([:])
 

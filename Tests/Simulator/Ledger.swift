@@ -1,6 +1,7 @@
 import Change
 
-/// Who asks for the same as the same person: the same is for them, in the same words.
+/// Group of channels with the same bindings and the same person. The hub owes all of them the same changes in the same
+/// bytes.
 final class Audience {
     struct Key: Hashable {
         var bindings: [Seat.Binding]
@@ -9,10 +10,10 @@ final class Audience {
 
     let seat: Seat
     let person: String
-    /// What was found right of what came of each change, by its number.
+    /// Correct messages of this audience, by the number of their change.
     private var sound: [HeardChange?] = []
     fileprivate var due: [Int] = []
-    /// So many changes have been gone through for `due`.
+    /// Number of changes that have been examined for `due`.
     fileprivate var dueTo = 0
     fileprivate var definitions = 0
 
@@ -21,7 +22,7 @@ final class Audience {
         self.person = person
     }
 
-    /// These very bytes were gone through for this audience before, and nothing was wrong with them.
+    /// True if this audience received the same bytes before and the oracle found them correct.
     func isSound(_ heard: HeardChange, _ number: Int) -> Bool { number < sound.count && sound[number] === heard }
 
     func found(_ heard: HeardChange, _ number: Int) {
@@ -30,7 +31,7 @@ final class Audience {
     }
 }
 
-/// All that the database committed, change after change, by numbers from 0 on, and what of it is for whom.
+/// All committed changes, numbered from 0 on, and the audiences that each concerns.
 final class Ledger {
     enum Interest { case none, possible, due }
 
@@ -41,16 +42,16 @@ final class Ledger {
 
     private let database: ModelDatabase
     private var places: [(commit: Int, change: Int)] = []
-    /// The number of each commit's first change, by the commit's number.
+    /// Number of each commit's first change, by the commit's number.
     private var firsts = [0]
-    /// By version; -1 where there is none.
+    /// Numbers of changes by row version; -1 for a version without a change.
     private var versions: [Int] = []
     private var deletes: [Deleted: Int] = [:]
-    /// What was said, by its topic.
+    /// Numbers of the database's messages, by topic.
     private var said: [String: [Int]] = [:]
     private var truncations: [Int] = []
     private var noted = 0
-    /// Commits that left other rules.
+    /// Commits that changed the rules.
     private var definitions: [(commit: Int, rules: ModelRules)] = []
     private var audiences: [Audience.Key: Audience] = [:]
     private var rulesKnown: (commit: Int, definitions: Int, rules: [ModelRules])?
@@ -93,13 +94,13 @@ final class Ledger {
         versions.indices.contains(version) && versions[version] >= 0 ? versions[version] : nil
     }
 
-    /// The number that the first change of the commit behind this one has.
+    /// Returns the number of the first change after the commit.
     func firstNumber(after commit: Int) -> Int { commit + 1 < firsts.count ? firsts[commit + 1] : places.count }
 
-    /// The number that the first change has that is committed behind a place.
+    /// Returns the number of the first change that is committed behind a place.
     func firstNumber(behind end: LSN) -> Int { firstNumber(after: database.lastCommit(endingBy: end)) }
 
-    /// Which change that is; nil where there never was such a one.
+    /// Returns the number of the change in a message, or nil if no such change was ever committed.
     func number(of heard: HeardChange) -> Int? {
         if let known = heard.ordinal { return known }
         heard.ordinal =
@@ -119,7 +120,7 @@ final class Ledger {
         return audience
     }
 
-    /// The rules under which a change may have been judged: those of its commit, and whatever came later.
+    /// Returns the rules under which the hub may have judged a change: those of its commit and all later ones.
     func rules(since commit: ModelCommit) -> [ModelRules] {
         if let known = rulesKnown, known.commit == commit.number, known.definitions == definitions.count {
             return known.rules
@@ -145,17 +146,17 @@ final class Ledger {
         return seen == 0 ? .none : seen == rules.count ? .due : .possible
     }
 
-    /// The numbers of what was said to a topic, ascending.
+    /// Returns the numbers of the messages to a topic, ascending.
     func said(to topic: String) -> [Int] { said[topic] ?? [] }
 
-    /// The numbers of truncations of which a seat is told that are no less, ascending.
+    /// Returns the numbers, from `least` on, of the truncations that the hub must tell a seat, ascending.
     func truncations(for seat: Seat, from least: Int) -> [Int] {
         truncations[truncations.partitioningIndex(least)...].filter { seat.hearsTruncation(of: change($0).table) }
     }
 
-    /// The numbers of all changes that an audience has to hear, ascending.
+    /// Returns the numbers of all changes that an audience must receive, ascending.
     func due(_ audience: Audience) -> [Int] {
-        // What came later may have made something visible or not, before it was read.
+        // A later change of the rules, read before the change was judged, may have shown or hidden its row.
         if audience.definitions != definitions.count {
             audience.definitions = definitions.count
             audience.due = []
@@ -171,14 +172,14 @@ final class Ledger {
 }
 
 extension Seat {
-    /// Whoever hears of deletes is told in words.
+    /// True if the seat is told of truncations of the table: every subscriber to deletes is.
     func hearsTruncation(of table: ModelTable) -> Bool {
         bindings.contains { $0.table == table && $0.operation.map { $0 == .delete } ?? true }
     }
 }
 
 extension [Int] {
-    /// Where the first one stands that is no less; they ascend.
+    /// Returns the index of the first element that is not less than `least`, in an ascending array.
     func partitioningIndex(_ least: Int) -> Int {
         var (low, high) = (0, count)
         while low < high {

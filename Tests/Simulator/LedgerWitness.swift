@@ -2,9 +2,10 @@ import Change
 import History
 import TestSupport
 
-/// What the hub writes down of channels, held against what those hear: who is told of a change was there at it, as the ledger
-/// has it, and where each delivery is recorded, that one is. Where the log has no room for notes now and then, nobody is said
-/// to be there who has gone, and what is not in it is not said to be all.
+/// Comparison of the hub's ledger with the messages that channels receive. A channel that receives a change was there
+/// at that change according to the ledger. If the ledger records each delivery, it has that delivery. Even if the log
+/// lacks room for notes now and then, the ledger lists no channel that has gone, and does not claim to be complete
+/// where notes are missing.
 final class LedgerWitness {
     private struct Seat: Hashable {
         let session: UInt64
@@ -18,23 +19,23 @@ final class LedgerWitness {
         var end: UInt64?
     }
 
-    /// By topic, the latest at the end.
+    /// Stays by topic, the latest at the end.
     private var stays: [[UInt8]: [Stay]] = [:]
     private static let kept = 256
     private var topics: [Seat: [UInt8]] = [:]
-    /// What is recorded as sent.
+    /// Offsets that the ledger records as sent.
     private var sent: [Seat: Set<UInt64>] = [:]
-    /// What was heard and has yet to be looked for in the ledger.
+    /// Received changes that have yet to be looked up in the ledger.
     private var heard: [(topic: [UInt8], offset: UInt64)] = []
     let recordsEach: Bool
     private(set) var found = 0
 
-    /// What can be read of the log.
+    /// Attendance as the log shows it.
     private var book = AttendanceBook()
-    /// Nil where there is always room.
+    /// Random source of refusals; nil if the log always has room.
     private var scarcity: SeededRandom?
     private var refusals = 0
-    /// Nothing is refused for now.
+    /// True while no note is refused.
     var isCalm = false
 
     init(recordsEach: Bool, scarcity: SeededRandom?) {
@@ -44,7 +45,7 @@ final class LedgerWitness {
 
     var isScarce: Bool { scarcity != nil }
 
-    /// False where there is no room for it.
+    /// Records a note. Returns false if the log has no room for it.
     func take(_ note: LedgerNote, at place: UInt64) -> Bool {
         guard hasRoom() else { return false }
         var known = stays[note.topic] ?? []
@@ -90,20 +91,20 @@ final class LedgerWitness {
         }
     }
 
-    /// Somebody heard of a change.
+    /// Records that a client received a change.
     func hears(_ topic: String, _ offset: UInt64) {
         if recordsEach || isScarce { heard.append((Array(topic.utf8), offset)) }
     }
 
-    /// With it goes what it had not handed over yet. The next one says that it began.
+    /// Records the hub's death. Notes that the hub had not handed over are lost. The next hub notes its start.
     func hubDied(at time: Int64, place: UInt64) {
         heard = []
         book.add(LedgerNote(.began, time: time, session: 0, channel: 0), at: place)
     }
 
-    /// What is wrong with the ledger, now that all has come to rest.
+    /// Returns the ledger's errors, after everything has come to rest.
     ///
-    /// - Parameter joined: how many are joined to each topic.
+    /// - Parameter joined: number of channels that are joined to each topic.
     func complaints(_ joined: [String: Int]) -> [String] {
         defer { heard = [] }
         found += heard.count
@@ -112,12 +113,12 @@ final class LedgerWitness {
         return (recordsEach ? unrecorded() : []) + (isScarce ? absent(stays) : []) + undead(stays, joined)
     }
 
-    /// What was heard and is neither recorded as sent nor said to be missing.
+    /// Returns complaints about received changes that the ledger neither records as sent nor reports as missing.
     private func unrecorded() -> [String] {
         var recorded: [[UInt8]: Set<UInt64>] = [:]
         var sessions: [[UInt8]: Set<UInt64>] = [:]
         for (seat, topic) in topics { sessions[topic, default: []].insert(seat.session) }
-        // Whose join and end there was no room for is nobody's.
+        // If the join and the end found no room, the ledger cannot name the topic.
         let nobody: [UInt8] = []
         for (seat, offsets) in sent { recorded[topics[seat] ?? nobody, default: []].formUnion(offsets) }
         return heard.filter { topic, offset in
@@ -127,7 +128,8 @@ final class LedgerWitness {
         }.map { "somebody on \(Self.text($0.topic)) heard of the change @\($0.offset), which is not recorded as sent" }
     }
 
-    /// Who heard of a change was there, or may have been, or there was no room for who was.
+    /// Returns complaints about received changes whose receiver was absent, according to the ledger, though no note is
+    /// missing.
     private func absent(_ stays: [[UInt8]: [Attendance]]) -> [String] {
         guard book.strangers == 0 else { return [] }
         return heard.filter { topic, offset in
@@ -142,7 +144,7 @@ final class LedgerWitness {
         }
     }
 
-    /// Nobody is there who has gone.
+    /// Returns complaints about topics on which the ledger has more channels than are really joined.
     private func undead(_ stays: [[UInt8]: [Attendance]], _ joined: [String: Int]) -> [String] {
         stays.compactMap { topic, stays in
             let (there, really) = (stays.count { $0.end == .none }, joined[Self.text(topic)] ?? 0)
@@ -153,7 +155,7 @@ final class LedgerWitness {
 
     private static func text(_ topic: [UInt8]) -> String { String(decoding: topic, as: UTF8.self) }
 
-    /// Whether the ledger says that the topic's channel was sent the change.
+    /// True if the ledger says that the hub sent the change to the topic's channel.
     func has(_ topic: String, _ offset: UInt64) -> Bool {
         isScarce || stays[Array(topic.utf8)]?.contains { $0.since <= offset && offset < $0.end ?? .max } ?? false
     }

@@ -1,20 +1,20 @@
 import Change
 
-/// A row of any of the model's tables: they all have the same columns.
+/// Row of any of the model's tables, which all have the same columns.
 struct ModelRow: Hashable, CustomStringConvertible {
     var id: Int
     var owner: String
     var room: Int
     var body: String
-    /// Another number with each version of any row: a change is known by it.
+    /// Number of this version, unique among all versions of all rows. The version identifies the change.
     var version: Int
 
     var description: String { "(\(id) \(owner) room \(room) v\(version))" }
 }
 
-/// A table's rows, by their keys.
+/// Rows of a table, by their keys.
 struct ModelRows {
-    /// Ascending by their keys.
+    /// Rows in ascending order of their keys.
     private(set) var all: [ModelRow] = []
 
     private func place(of id: Int) -> Int {
@@ -38,24 +38,24 @@ struct ModelRows {
 }
 
 enum ModelTable: UInt32, CaseIterable {
-    /// Its policy speaks of claims and columns alone.
+    /// Table whose policy uses claims and columns only.
     case notes = 20_001
-    /// Its policy asks who is a member of the row's room.
+    /// Table whose policy asks whether the person is a member of the row's room.
     case items
-    /// Only PostgreSQL decides its policy.
+    /// Table whose policy only PostgreSQL can decide.
     case judged
-    /// It has no row level security.
+    /// Table without row level security.
     case plain
-    /// Who is a member of which room; nobody subscribes to it.
+    /// Memberships of people in rooms. No client subscribes to this table.
     case members
-    /// What the database says to topics: a row's owner is its topic.
+    /// Messages of the database to topics: the row's owner is the topic.
     case messages
 
     var name: String { "\(self)" }
-    /// Those that the catalog is asked about.
+    /// Tables that the catalog describes.
     static let ofRows: [ModelTable] = [.notes, .items, .judged, .plain, .members]
     static let subscribed: [ModelTable] = [.notes, .items, .judged, .plain]
-    /// Nobody's memberships say who sees their rows.
+    /// Tables whose policies use no memberships.
     static let unguarded: [ModelTable] = [.notes, .judged, .plain]
 }
 
@@ -100,48 +100,49 @@ struct ModelChange: CustomStringConvertible {
     }
 }
 
-/// What the catalog says, apart from what never changes.
+/// Changeable part of the catalog.
 struct ModelRules: Hashable {
-    /// Rows of room 0 in `notes` are everybody's.
+    /// True if rows of room 0 in `notes` are visible to everybody.
     var sharesRoomZero = false
-    /// Further columns, which nobody fills, by table.
+    /// Number of additional columns, which stay empty, by table.
     var extras: [UInt32: Int] = [:]
-    /// Tables whose old images are their keys only.
+    /// Tables whose old row images hold only the key.
     var namedByKey: Set<UInt32> = []
 
     func extras(of table: ModelTable) -> Int { extras[table.rawValue] ?? 0 }
     func isNamedByKey(_ table: ModelTable) -> Bool { namedByKey.contains(table.rawValue) }
 }
 
-/// A transaction as the database committed it.
+/// Transaction as the database committed it.
 struct ModelCommit {
-    /// From 1 on, in the order of commits.
+    /// Number of the commit, from 1 on, in the order of commits.
     var number: Int
     var xid: UInt32
     var lsn: LSN
     var end: LSN
     /// Microseconds since 1970.
     var time: Int64
-    /// When other sessions' snapshots begin to show it: a moment after it went down the stream.
+    /// Time from which other sessions' snapshots show the commit: a moment after the stream sent it.
     var visibleFrom: UInt64
     var changes: [ModelChange]
-    /// It changed definitions.
+    /// True if the transaction changed definitions.
     var defines = false
-    /// There was a publication when it was made.
+    /// True if a publication existed at the time of the commit.
     var isPublished = true
-    /// As the transaction left them.
+    /// Rules at the end of the transaction.
     var rules: ModelRules
     var members: [String: [Int: Int]]
 }
 
-/// A database: what was committed, in order, and what anybody may see of it. No code of the hub decides anything here.
+/// Model of a database: all commits in order, and the rights of each person. The model uses no code of the hub for
+/// decisions.
 final class ModelDatabase {
     private(set) var commits: [ModelCommit] = []
     private(set) var rows: [ModelTable: ModelRows] = [:]
     private(set) var rules = ModelRules()
-    /// How many rows make somebody a member of a room.
+    /// Number of rows that make a person a member of a room.
     private(set) var members: [String: [Int: Int]] = [:]
-    /// There is a publication of its tables.
+    /// True if a publication of the tables exists.
     var isPublished = true
     private var lastVersion = 0
     private var lastID = 0
@@ -156,7 +157,7 @@ final class ModelDatabase {
     var lastCommit: Int { commits.count }
     var nextXID: UInt32 { lastXID + 1 }
 
-    /// The number of the last commit that lies before a place.
+    /// Returns the number of the last commit that ends at or before a place.
     func lastCommit(endingBy end: LSN) -> Int {
         var (low, high) = (0, commits.count)
         while low < high {
@@ -166,7 +167,7 @@ final class ModelDatabase {
         return low
     }
 
-    /// Transactions whose xid was taken before others that committed earlier.
+    /// Xids of open transactions, which were taken before others that committed earlier.
     private var open: [UInt32] = []
 
     // MARK: Transactions
@@ -206,14 +207,14 @@ final class ModelDatabase {
         note(table, .delete(row), in: &transaction)
     }
 
-    /// All rows are gone, and nobody says which they were.
+    /// Removes all rows. The stream does not name them.
     func truncate(_ table: ModelTable, in transaction: inout Transaction) {
         transaction.rows[table] = ModelRows()
         if table == .members { transaction.members = [:] }
         transaction.changes.append(ModelChange(table: table, kind: .truncate))
     }
 
-    /// Nothing is kept of it: it is said.
+    /// Sends a message to a topic. The model keeps no row of it.
     func say(to topic: String, in transaction: inout Transaction) {
         lastID += 1
         lastVersion += 1
@@ -234,7 +235,7 @@ final class ModelDatabase {
         if let new = change.new { transaction.members[new.owner, default: [:]][new.room, default: 0] += 1 }
     }
 
-    /// Takes a number that a later commit will have.
+    /// Reserves an xid for a later commit.
     func takeXID() -> UInt32 {
         lastXID += 1
         open.append(lastXID)
@@ -257,13 +258,13 @@ final class ModelDatabase {
 
     // MARK: What a snapshot shows
 
-    /// What is committed and can be seen at the moment, as `pg_current_snapshot` writes it, with the newest of it.
+    /// Returns the visible commits as `pg_current_snapshot` writes them, and the newest of them.
     ///
-    /// Commits become visible in their order here; a server may show a later one first, which the log's readers never ask
-    /// about without its number.
+    /// In this model commits become visible in their order. A server may show a later one first, but the log's readers
+    /// always name the commit that they ask about.
     func snapshot(at now: UInt64) -> (text: String, last: ModelCommit?) {
         let visible = commits.lastIndex { $0.visibleFrom <= now }
-        // Whoever began so long ago has ended.
+        // Transactions that began so long ago have ended.
         let first = UInt32(max(1, Int(lastXID) - 400))
         let late = commits[(visible.map { $0 + 1 } ?? 0)...].map(\.xid)
         let running = (open + late).filter { $0 >= first }.sorted()
@@ -287,7 +288,7 @@ final class ModelDatabase {
         }
     }
 
-    /// The policy that the hub does not understand.
+    /// Decides the policy that the hub does not understand.
     static func decides(_ person: String, owner: String, version: Int) -> Bool {
         owner == person || version % 3 == 0
     }

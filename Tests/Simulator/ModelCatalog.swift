@@ -4,9 +4,9 @@ import Judging
 import Policy
 import Synchronization
 
-/// The catalog as a server late in answering gives it: read now and then, with what it showed at that moment.
+/// Catalog of a server that answers late. It is read now and then, and shows the state at that moment.
 final class ModelCatalog: CatalogSource, @unchecked Sendable {
-    // One thread does everything in a simulation; what is stored here is only ever touched by it.
+    // The simulation's only thread is the only one that uses these properties.
     private let world: ModelServer
     private var view: CatalogView?
     private var tables: [ModelTable: (extras: Int, isNamedByKey: Bool, table: CatalogTable)] = [:]
@@ -20,7 +20,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     private var version: UInt64 = 0
     private var isStopped = false
 
-    /// For so long the snapshot is held to be true without the database saying so.
+    /// Nanoseconds for which the snapshot counts as current without a new reading.
     private static let holdsFor: UInt64 = 3_000_000_000
     private static let pollMilliseconds: UInt64 = 250
 
@@ -38,7 +38,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         world.agenda.after(milliseconds: Self.pollMilliseconds) { [weak self] in self?.poll() }
     }
 
-    /// What is read is what can be seen when the server looks; the answer comes later.
+    /// Reads the state at the moment at which the server looks; the answer arrives later.
     private func read() {
         guard !isReading else { return isWanted = true }
         isReading = true
@@ -110,7 +110,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         for place in due { questions[place].then(view?.snapshot) }
         for place in waiting.indices.reversed() where waiting[place].since <= began {
             waiting[place].tries += 1
-            // Something is not seen for long: it may have been rolled back by a server that went back in time.
+            // The server may have gone back in time and rolled the transaction back, so the wait ends.
             if waiting[place].tries > 20 { waiting.remove(at: place).then(nil) }
         }
         if !waiting.isEmpty {
@@ -137,7 +137,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         return view?.snapshot
     }
 
-    /// Other threads do not wait for a loop's turn to end.
+    /// Runs the next item early at times, because other threads do not wait for the end of a loop's turn.
     private func hurrySometimes() {
         if world.chance(.catalog, percent: 3) { world.agenda.hurry() }
     }
@@ -186,7 +186,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     }
 }
 
-/// The policies of the model's tables, as PostgreSQL writes them, and compiled as the hub compiles them.
+/// Policies of the model's tables, as PostgreSQL writes them, compiled by the hub's compiler.
 struct ModelPolicies {
     private static let integer = TypeFacts(oid: 23, name: "integer")
     private static let text = TypeFacts(oid: 25, name: "text")

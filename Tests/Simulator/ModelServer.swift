@@ -11,7 +11,7 @@ import Policy
 import System
 import TestSupport
 
-/// What of the world around the hub answers late, wrongly or not at all, as a seed says.
+/// Services around the hub that answer late, wrongly or not at all, as a seed determines.
 final class ModelServer {
     enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall }
 
@@ -19,9 +19,9 @@ final class ModelServer {
     let time: VirtualTime
     let agenda: Agenda
     private var randoms: [SeededRandom]
-    /// No answer comes until then.
+    /// Time until which no answer comes.
     private var awayUntil: UInt64 = 0
-    /// Some answers are lost until then.
+    /// Time until which some answers are lost.
     private var losesUntil: UInt64 = 0
     private(set) var lost = 0
 
@@ -62,9 +62,9 @@ final class ModelServer {
     }
 }
 
-/// Decides by the model what PostgreSQL would decide by policies.
+/// Evaluator that decides by the model instead of by PostgreSQL's policies.
 final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
-    // Touched by the simulation's one thread only.
+    // Only the simulation's thread uses this.
     private let world: ModelServer
 
     init(_ world: ModelServer) { self.world = world }
@@ -92,7 +92,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         }
     }
 
-    /// What the policy asks of a row.
+    /// Returns the values that the policy uses, or nil if the row lacks them.
     private static func judged(_ row: JudgedRow, _ texts: [String?]) -> (owner: String, version: Int)? {
         let values = Dictionary(uniqueKeysWithValues: zip(row.columns.map(\.name), texts))
         guard row.relation == ModelTable.judged.name, let owner = values["owner"] ?? nil,
@@ -103,7 +103,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
 
     private var persons: [String: String] = [:]
 
-    /// Whose claims those are.
+    /// Returns the person that the claims name.
     private func person(_ claimant: PolicySubject) -> String? {
         if let known = persons[claimant.claims] { return known }
         let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
@@ -118,7 +118,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         preconditionFailure("the model's policies ask nothing of claims: \(terms.map(\.sql))")
     }
 
-    /// The keys as a snapshot shows them that is taken a moment later.
+    /// Returns the memberships of a snapshot that is taken a moment later.
     func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
@@ -153,7 +153,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
     func stop() {}
 }
 
-/// The model's filters are all decided by the hub itself.
+/// Evaluator that is never asked, because the hub decides all filters of the model itself.
 final class ModelFilterEvaluator: FilterEvaluating {
     func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
         preconditionFailure("the model's filters ask nothing")
@@ -166,9 +166,9 @@ final class ModelFilterEvaluator: FilterEvaluating {
     func stop() {}
 }
 
-/// Reads the log as the hub's own service does, and answers when it pleases.
+/// Recall that reads the log as the hub's own service does, and answers after a random delay.
 final class ModelRecall: RowRecalling, @unchecked Sendable {
-    // Touched by the simulation's one thread only.
+    // Only the simulation's thread uses this.
     private let world: ModelServer
     private let lookup: RecallLookup
 
@@ -194,7 +194,7 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     func stop() {}
 }
 
-/// Nobody in the model joins a private channel, or asks for messages of the past.
+/// Authorizer that is never asked: no client of the model joins a private channel or requests past messages.
 final class NoAuthorizer: ChannelAuthorizing {
     func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
         preconditionFailure("the model has no private channels")

@@ -2,33 +2,33 @@ import Change
 import Ingest
 import Replication
 
-/// What may be taken from the history that the hub follows, so that it has to say that something may be missing.
+/// Losses of the history that the hub follows. After each, the hub must report that changes may be missing.
 public enum ForcedLoss: Sendable, Equatable, CaseIterable {
     case slotDropped
     case slotInvalidated
-    /// Somebody has read from the hub's slot.
+    /// Another reader has advanced the hub's slot.
     case slotAdvanced
-    /// What was written while there was none cannot be decoded.
+    /// PostgreSQL cannot decode what was written while there was no publication.
     case publicationRecreated
-    /// Before PostgreSQL 18 the slot cannot go on in what lies there.
+    /// Before PostgreSQL 18 the slot cannot continue behind such changes.
     case publicationRecreatedBefore18
-    /// The server is a copy whose history nobody can say.
+    /// The server is a copy with an unknown history.
     case databaseRestored
     case otherDatabase
-    /// The process ends, and what it followed cannot be read by the next one.
+    /// The process ends, and the next one cannot read the record of the history that it followed.
     case lineageDamaged
-    /// The process ends, and its log is gone; where clients stood is kept elsewhere.
+    /// The process ends, and its log is lost. The resume store is in another directory.
     case logLost
-    /// Its whole directory is.
+    /// The process ends, and its whole directory is lost.
     case directoryLost
 
-    /// It comes to pass where a process begins.
+    /// True if the loss takes effect at the start of a process.
     var endsProcess: Bool { self == .lineageDamaged || self == .logLost || self == .directoryLost }
 
     var isOfPublication: Bool { self == .publicationRecreated || self == .publicationRecreatedBefore18 }
 }
 
-/// The hub's slot on the model's server, and what that says of itself.
+/// The hub's slot on the model's server, and the server state that the hub reads.
 struct ModelSlot {
     static let name = "tidewire"
 
@@ -40,15 +40,15 @@ struct ModelSlot {
     private var branch = ServerState.Branch.same
     private var isBefore18 = false
     private var slot: ServerState.Slot?
-    /// The end of what the hub said that it has, which the server hears a moment later.
+    /// Position that the hub confirmed last. The server learns of it a moment later.
     private var reported = LSN.zero
 
     init(_ database: ModelDatabase) { self.database = database }
 
-    /// What the server was told to forget.
+    /// Position up to which the server may discard WAL.
     var confirmed: LSN { slot?.confirmed ?? .zero }
 
-    /// The hub says how far it is: what it said the time before has come there by now.
+    /// Confirms a position. By now the server has received the previous confirmation.
     mutating func confirm(_ position: LSN) {
         if reported > confirmed { slot?.confirmed = reported }
         reported = position
@@ -79,12 +79,13 @@ struct ModelSlot {
         slot?.confirmed = past
     }
 
-    /// Behind whatever is committed.
+    /// Position behind all commits.
     private var past: LSN { LSN(database.walEnd.rawValue + 8) }
 
     // MARK: Where the stream begins
 
-    /// As the hub does it before each stream, with the hub's own decision. The gap's end, where there is one.
+    /// Prepares the stream as the hub does before each start, with the hub's own decision. Reports a gap if there is
+    /// one.
     mutating func settle(_ sink: LogSink, noting gap: (Gap) -> Void) throws {
         let lineage = Lineage(timeline: timeline, database: databaseNumber, publication: publication)
         let server = ServerState(system: system, lineage, branch, current: database.walEnd, slot: slot)
@@ -94,7 +95,7 @@ struct ModelSlot {
         case .begins: try sink.begin(systemIdentifier: system, at: confirmed)
         case .needsSlot(_, let reason):
             if sink.isNew, reason == nil { try sink.prepare(for: Self.name) }
-            // Whatever was committed before there is a slot it does not tell.
+            // A new slot does not deliver earlier commits.
             let start = database.walEnd == ModelDatabase.firstLSN ? database.walEnd : past
             slot = ServerState.Slot(confirmed: start, isInvalid: false)
             if let reason {

@@ -7,7 +7,7 @@ import Replication
 import System
 import TestSupport
 
-/// The stream from the model's database into the hub's log: the real assembler and the real sink on a disk that fails.
+/// Stream from the model's database into the hub's log: the real assembler and the real sink on a disk that fails.
 final class ModelStream {
     private let database: ModelDatabase
     private let storage: FaultyStorage
@@ -16,29 +16,29 @@ final class ModelStream {
     private var process: Process?
     private(set) var end: EventLogEnd?
     private(set) var failures = 0
-    /// Whatever was committed before it is in the log.
+    /// The log has every commit before this position.
     private(set) var covered = LSN.zero
     private var lastGap = LSN.zero
     private var lastEpoch: UInt64?
-    /// Where a gap leads back to that is not in the log for sure yet.
+    /// Gap that the log may not have durably yet.
     private var gapNoted: Gap?
-    /// Told when history has begun anew, and where that leads back to.
+    /// Callback for a new gap in the history.
     var hasGap: (Gap) -> Void = { _ in }
     private let sinkTime: SinkTime
-    /// How old what the log keeps may be, the next time that it lets go of something; nil where it keeps all.
+    /// Age in milliseconds up to which the log keeps entries when it next removes segments. Nil keeps everything.
     private var retained: UInt64?
     private(set) var segmentsLetGo = 0
-    /// Two epochs may begin at one moment.
+    /// Counter that keeps epochs distinct if two begin at one moment.
     private let epochs = Counter(1)
 
     private final class Process {
         let sink: LogSink
         var assembler: TransactionAssembler
-        /// What is to be heard next.
+        /// Messages of the stream that the assembler has yet to receive.
         var messages: [[UInt8]] = []
         var nextMessage = 0
         var nextCommit: Int
-        /// Tables that were announced on this connection, with how many columns and which identity.
+        /// Tables announced on this connection, with their number of columns and their identity.
         var announced: [UInt32: Announcement] = [:]
         var isInTransaction = false
         var isConnected = false
@@ -57,9 +57,9 @@ final class ModelStream {
     }
 
     private let segmentBytes: UInt64
-    /// Nothing is said of policies.
+    /// True if the stream does not announce changes of policies.
     private let isSilent: Bool
-    /// How long a log takes to begin, where that is not at once.
+    /// Random source of the time that a log takes to begin; nil if it begins at once.
     private var slowness: SeededRandom?
     private var busyUntil: UInt64 = 0
 
@@ -84,7 +84,7 @@ final class ModelStream {
         var options = EventLogOptions(source: slot.system)
         options.segmentBytes = segmentBytes
         options.retentionBytes = max(Self.retainedBytes, segmentBytes * Self.leastRetainedSegments)
-        // Longer than any simulation: what is let go of by age is when that is its turn.
+        // This age exceeds any simulation, so the log removes old segments only when the script says so.
         options.retentionAge = SinkTime.age
         options.preparesSegments = false
         options.now = { [time] in time.unixMicroseconds() }
@@ -104,7 +104,7 @@ final class ModelStream {
 
     // MARK: The process
 
-    /// The hub starts: the log is opened, and what it lacks is sent.
+    /// Starts the hub: opens the log and connects the stream.
     func start() throws {
         let sink = try LogSink(directory: storage, options: options, time: sinkTime) { [unowned self] in end = $0 }
         process = Process(sink, from: 0)
@@ -115,10 +115,10 @@ final class ModelStream {
         connect(sink)
     }
 
-    /// No slot is made while others are at something.
+    /// Error while other transactions delay the creation of a slot.
     private struct Busy: Error {}
 
-    /// Where it fails it is tried again.
+    /// Connects the stream. After a failure the next turn tries again.
     private func connect(_ sink: LogSink) {
         do {
             let isNew = sink.isNew
@@ -146,27 +146,27 @@ final class ModelStream {
         lastEpoch = epoch
     }
 
-    /// The process is gone, whatever it was at.
+    /// Ends the process, whatever it was doing.
     func die() {
         process = nil
         end = nil
     }
 
-    /// What of the log survives whatever happens.
+    /// Position up to which the log survives any failure.
     var durable: LSN { process?.sink.durablePosition ?? .zero }
-    /// What was committed before it has been removed from the log.
+    /// Position before which the log no longer has the commits.
     var oldestKept: LSN { max(lastGap, process?.sink.segments.first.map { LSN($0.header.baseLSN) } ?? .zero) }
 
     var oldestOffset: UInt64? { process?.sink.segments.first?.firstOffset }
 
-    /// Where the log ends.
+    /// End of the log.
     var place: LogPlace? {
         end.map { LogPlace(epoch: $0.state.position.epoch, offset: $0.state.position.offset) }
     }
 
     var isRunning: Bool { process != nil }
 
-    /// The connection is lost: what was heard of a transaction that is not whole is forgotten.
+    /// Cuts the connection and discards the incomplete transaction.
     func cut() {
         guard let process else { return }
         if process.isInTransaction { try? process.sink.abandon() }
@@ -183,7 +183,7 @@ final class ModelStream {
             && process.sink.position == process.sink.durablePosition
     }
 
-    /// Takes so many messages at most, and flushes where nothing more has come.
+    /// Receives at most `count` messages, and flushes if `flushes` is true and no transaction is open.
     func hear(atMost count: Int, flushes: Bool) {
         if let process, !process.isConnected { connect(process.sink) }
         guard let process, process.isConnected else { return }
@@ -230,19 +230,19 @@ final class ModelStream {
         covered = isIdle ? max(sink.durablePosition, database.walEnd) : sink.durablePosition
     }
 
-    /// What happens to the history that is followed, while the process runs.
+    /// Applies a loss of the followed history while the process runs.
     func lose(_ loss: ForcedLoss) {
         cut()
         slot.lose(loss)
     }
 
-    /// With what is written next the log lets go of segments that are older.
+    /// Sets the age up to which the log keeps segments at its next write.
     func retain(milliseconds: UInt64) { retained = milliseconds }
 
     // MARK: Messages
 
     private func messages(of commit: ModelCommit, on process: Process) -> [[UInt8]] {
-        // A transaction of which nothing is published is not sent.
+        // The server does not send a transaction without published changes.
         guard commit.isPublished else { return [] }
         let time = commit.time - 946_684_800_000_000
         var messages = [PgOutput.begin(commit: commit.lsn.rawValue, time: time, xid: commit.xid)]
@@ -324,9 +324,9 @@ final class ModelStream {
 }
 
 extension ModelRules {
-    /// Another one whenever anything is defined otherwise: the server then announces tables again.
+    /// Number that differs after any change of definitions. The server then announces tables again.
     fileprivate var hashNumber: Int { (sharesRoomZero ? 1 : 0) + hashOfColumns }
 
-    /// The same of all but policies.
+    /// The same number without the policies.
     fileprivate var hashOfColumns: Int { extras.values.reduce(0, +) * 2 + namedByKey.count * 1000 }
 }

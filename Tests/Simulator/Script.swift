@@ -1,10 +1,10 @@
 import TestSupport
 
-/// What is done to the world in one step, and how long nothing else is done then.
+/// Action of a script, and the time before it in which no other action happens.
 public struct Step: Sendable, Equatable, CustomStringConvertible {
     public enum Action: Sendable, Equatable {
         case write(seed: UInt64)
-        /// The database says something to topics.
+        /// The database sends messages to topics.
         case say(seed: UInt64)
         case truncate(seed: UInt64)
         case memberships(seed: UInt64)
@@ -12,23 +12,23 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case join(client: Int, channel: Int, seed: UInt64)
         case leave(client: Int, channel: Int)
         case everybodyLeaves
-        /// Whoever of the crowd has not joined does.
+        /// Every client of the crowd that has not joined joins.
         case gather(seed: UInt64)
-        /// So many of the crowd are cut at once.
+        /// A percentage of the crowd is cut at once.
         case scatter(seed: UInt64, percent: UInt64)
         case freezeCrowd(seed: UInt64, percent: UInt64, milliseconds: UInt64)
-        /// The channel's token is another person's.
+        /// The channel gets the token of another person.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
         /// The connection is cut for longer than the hub keeps its place, or nearly so.
         case sleep(client: Int, seed: UInt64, milliseconds: UInt64)
-        /// It is cut, and the hub does not hear of it for so long.
+        /// The connection is cut, and the hub does not notice for a while.
         case vanish(client: Int, milliseconds: UInt64)
         case freezeClient(client: Int, milliseconds: UInt64)
         case freezeLoop(loop: Int, milliseconds: UInt64)
         case freezeStream(milliseconds: UInt64)
         case cutStream
-        /// The disk takes so many more, then refuses two.
+        /// The disk accepts a number of further writes or syncs, and then refuses two.
         case failWrites(after: Int)
         case failSyncs(after: Int)
         /// Opens, or reads, of files fail for a number of milliseconds.
@@ -39,12 +39,12 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case beAway(milliseconds: UInt64)
         case loseAnswers(milliseconds: UInt64)
         case lose(ForcedLoss)
-        /// The log lets go of what is older, though somebody may be there.
+        /// The log removes older entries, even if a client still needs them.
         case retain(milliseconds: UInt64)
         case crash(power: Bool)
-        /// The wall clock is set ahead by an amount, or behind.
+        /// The wall clock is set forward by a number of seconds, or back.
         case setWallClock(aheadBy: Int64)
-        /// Everything comes to rest, and what was heard is held against what had to be.
+        /// Everything comes to rest, and the oracle checks what clients received.
         case settle
     }
 
@@ -54,26 +54,27 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
     public var description: String { "\(milliseconds) ms, then \(action)" }
 }
 
-/// Which faults a script has.
+/// Choice of the faults in a script.
 public struct Weather: Sendable {
     public var faults = true
     public init() {}
 }
 
-/// Every so many steps everything comes to rest, and what was heard is gone through.
+/// Number of steps after which everything comes to rest and the oracle checks what clients received.
 private let stretchLength = 150
 
-/// What a stretch of a script is like.
+/// Character of a part of a script.
 private enum Stretch: CaseIterable {
-    /// Everything at once.
+    /// All kinds of actions.
     case stormy
-    /// The same, slowly, so that things happen while something is waited for that takes seconds.
+    /// The same actions, slowly, so that they happen during waits that take seconds.
     case slow
-    /// The database answers nothing for long, while changes come and clients join: nothing else hides what gets lost then.
+    /// An unavailable database for long, while changes arrive and clients join. No other fault hides what gets lost
+    /// then.
     case outage
-    /// Much is written, and many hear it.
+    /// Many changes for many clients.
     case broad
-    /// Few come, and all of them go again before others do.
+    /// Few clients, all of which leave before others come.
     case lonely
 
     static func next(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Stretch {
@@ -95,13 +96,13 @@ private enum Stretch: CaseIterable {
         }
         if self == .lonely { return lonelyAction(place, &random, shape, weather) }
         guard self == .outage else { return Simulator.action(&random, shape, weather) }
-        // Time and again, so that there are channels that were there before.
+        // The outages repeat, so that some channels are older than an outage.
         if place % 75 == 15 { return .beAway(milliseconds: UInt64.random(in: 5_000...15_000, using: &random)) }
         return quietAction(&random, shape)
     }
 }
 
-/// Steps as a seed says.
+/// Returns the steps of a seed.
 public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ shape: Shape? = nil) -> [Step] {
     let shape = shape ?? .usual(seed: seed)
     var random = SeededRandom(seed: seed)
@@ -124,7 +125,7 @@ public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ s
     return script
 }
 
-/// What many do at once.
+/// Returns an action of the whole crowd, or nil.
 private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action? {
     let (seed, percent) = (random.next(), random.pick([5, 20, 100] as [UInt64]))
     switch Int.random(in: 0..<8, using: &random) {
@@ -136,7 +137,7 @@ private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> S
     }
 }
 
-/// Somebody comes, something happens, all go, and something happens that nobody hears.
+/// Returns an action of a cycle: clients join, changes happen, all clients leave, and further changes have no receiver.
 private func lonelyAction(
     _ place: Int, _ random: inout SeededRandom, _ shape: Shape, _ weather: Weather
 ) -> Step.Action {
@@ -150,7 +151,7 @@ private func lonelyAction(
     }
 }
 
-/// Changes, and clients that come and go.
+/// Returns a change, or an action of a client that joins or leaves.
 private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
     let client = shape.someClient(&random)
     let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)

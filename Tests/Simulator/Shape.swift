@@ -1,27 +1,27 @@
-/// How many clients a simulation has, and what they are like.
+/// Number of clients in a simulation, and their properties.
 public struct Shape: Sendable, Equatable {
-    /// Each of these is a world of its own: some channels, of which no two ask the same.
+    /// Clients with subscriptions of their own: no two of their channels have the same bindings.
     public static let individuals = 6
-    /// Beside them, those who ask what many others ask.
+    /// Number of further clients, which share their bindings with many others.
     public var crowd: Int
-    /// Sockets take so much that nobody is slow: who comes from behind may be told of a loss that memberships hide.
+    /// True if sockets take so much that no client is slow. A client that resumes may be told of a loss that
+    /// memberships cause.
     public var isRoomy = false
 
     public init(clients: Int) { crowd = max(0, clients - Self.individuals) }
 
-    /// All want single rows, of tables that nobody's memberships guard, and the database says nothing to topics: much of the log
-    /// is for nobody, and who comes back passes over it.
+    /// True if all clients want single rows of tables without memberships in their policies, and the database sends no
+    /// messages. Then most of the log concerns no client, and a catch-up skips it.
     public var isOfRows = false
 
-    /// Time and again nobody listens, while changes go on.
+    /// True if no client is subscribed at times, while changes go on.
     public var isLonely = false
 
-    /// The stream says nothing of policies that become others, as it is with partitioned tables that are published as
+    /// True if the stream does not announce changes of policies, as with partitioned tables published as themselves.
     /// themselves.
     public var isSilent = false
 
-    /// The database is busy where a hub has no log yet: it begins only when others have ended their transactions, and clients
-    /// have joined by then.
+    /// True if a new hub's log begins late, when other transactions have ended. Clients have joined by then.
     public var isSlowToBegin = false
 
     /// Number of gone clients' channels that the hub has room for.
@@ -47,18 +47,18 @@ public struct Shape: Sendable, Equatable {
         return shape
     }
 
-    /// A crowd's transactions are large; who passes over segments needs many.
+    /// Size of segments: large for a crowd's large transactions, small for catch-ups that skip segments.
     var segmentBytes: UInt64 { hasCrowd ? 256 << 10 : isOfRows ? 4 << 10 : 32 << 10 }
 
     var clients: Int { Self.individuals + crowd }
     var hasCrowd: Bool { crowd > 0 }
 
-    /// So many different things are asked by the crowd.
+    /// Number of different subscriptions in the crowd.
     static let seatsOfCrowd: UInt64 = 12
 
     func isOfCrowd(_ client: Int) -> Bool { client >= Self.individuals }
 
-    /// The individuals are as often at something as all others together.
+    /// Returns a random client. The individuals together are chosen as often as the whole crowd.
     func someClient(_ random: inout some RandomNumberGenerator) -> Int {
         guard hasCrowd, Bool.random(using: &random) else { return Int.random(in: 0..<Self.individuals, using: &random) }
         return Int.random(in: Self.individuals..<clients, using: &random)

@@ -1,9 +1,9 @@
-/// Leaves out steps of a script that fails for as long as it still does.
+/// Search for a shorter script that still fails: it leaves out steps.
 struct Shrinking {
     private let seed: UInt64
     private let shape: Shape
     private let steps: [Step]
-    /// Each try is a whole simulation.
+    /// Largest number of tries. Each is a whole simulation.
     private static let mostTries = 400
 
     init(_ seed: UInt64, _ shape: Shape, _ steps: [Step]) {
@@ -40,11 +40,11 @@ struct Shrinking {
         return (best, complaints)
     }
 
-    /// How many of the steps it took, and what was wrong; nil where nothing was.
+    /// Returns the number of steps until the failure and the complaints, or nil if the script does not fail.
     private func failure(of steps: [Step]) -> (Int, [String])? {
         guard let simulation = try? Simulation(seed: seed, shape) else { return nil }
         defer { simulation.end() }
-        // What was not heard shows when all has come to rest.
+        // Missing changes show only after everything has come to rest.
         let last = Step(action: .settle, milliseconds: 10)
         let script = steps.last == last ? steps : steps + [last]
         let complaints = simulation.run(script).complaints

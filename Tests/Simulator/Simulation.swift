@@ -12,36 +12,36 @@ import Synchronization
 import System
 import TestSupport
 
-/// The hub, short of its kernel and its database, in one thread, on a clock of its own.
+/// The hub, without its kernel and its database, in one thread and with a clock of its own.
 ///
-/// The stream's messages go through the real assembler into the real log, on a disk in memory that fails; the real loops
-/// deliver to clients over socket pairs; whatever PostgreSQL would be asked a model answers, late, or not at all. What
-/// clients hear is held against what they had to.
+/// The stream's messages pass through the real assembler into the real log, on a disk in memory that fails. The real
+/// loops deliver to clients over socket pairs. A model answers the questions to PostgreSQL: correctly, late, or not at
+/// all. The oracle compares what clients receive with what they must receive.
 public final class Simulation {
     static let loopCount = 2
     static let channelsPerClient = 3
-    /// So many times five seconds more are waited for what still comes.
+    /// Number of further waits of five seconds each for messages that are still under way.
     private static let mostPatience = 60
 
     public struct Report {
         public var complaints: [String] = []
         public var deliveries = 0
-        /// Of what the database said to topics.
+        /// Messages of the database to topics.
         public var said = 0
         public var joins = 0
-        /// Of those, that went on where they had been, and that could not.
+        /// Joins that resumed at the requested position, and joins that could not.
         public var resumed = 0
         public var refetched = 0
         public var returned = 0
         public var rejoined = 0
         /// Times that a slow client's channel went back to the log.
         public var parked = 0
-        /// Segments that a pass did not read.
+        /// Segments that a catch-up skipped.
         public var passedOver = 0
-        /// Segments that the log let go of at a moment of the script's.
+        /// Segments that the log removed on the script's command.
         public var letGo = 0
         public var told = 0
-        /// Channels that history was gone for, and that were told so.
+        /// Channels that lost history and were told so.
         public var toldOfGaps = 0
         public var excused = 0
         public var faults = 0
@@ -50,7 +50,7 @@ public final class Simulation {
         public var bytesHeard = 0
         public var milliseconds: UInt64 = 0
         public var coverage: [String: Int] = [:]
-        /// Another one whenever anything that clients heard is.
+        /// Hash of everything that clients received.
         public var fingerprint: UInt64 = 0
     }
 
@@ -58,7 +58,7 @@ public final class Simulation {
     private let agenda: Agenda
     private let database = ModelDatabase()
     private let storage = FaultyStorage()
-    /// For where clients stood; nothing is wrong with it.
+    /// Directory of the resume store, without faults.
     private var notes = MemoryDirectory()
     private var departures: ResumeStore?
     private let server: ModelServer
@@ -67,13 +67,13 @@ public final class Simulation {
     private let shape: Shape
     private let wire = Wire()
     private var clients: [Client] = []
-    /// Which clients have something to read.
+    /// Watch for clients' sockets that have bytes to read.
     private let readable: Epoll
     /// Clients without a connection for which no time to come back is set yet.
     private var lost: Set<Int> = []
-    /// Clients that read nothing for now, though something may have come.
+    /// Clients that do not read for now, even if bytes have arrived.
     private var frozen: Set<Int> = []
-    /// Clients that could not say all that they had to say.
+    /// Clients whose sockets have not accepted all their bytes.
     private var unsaid: Set<Int> = []
     private var hub: Hub?
     private var random: SeededRandom
@@ -92,18 +92,18 @@ public final class Simulation {
     private var losses: [String: Int] = [:]
     private var nextBeat: UInt64 = 0
     private let coverage = Coverage()
-    /// Of all hubs.
+    /// Metrics of all hubs together.
     private let metrics = ProjectMetrics()
     private(set) var stepsDone = 0
 
-    /// Where the log ended when the hub that runs was started.
+    /// End of the log when the running hub started.
     private final class Beginning {
         var place: LogPlace?
     }
 
     private let hubBegan = Beginning()
 
-    /// How often each loop had nothing more to do.
+    /// Number of times that each loop had nothing left to do.
     private final class Rests {
         var counts = [Int](repeating: 0, count: Simulation.loopCount)
     }
@@ -160,8 +160,8 @@ public final class Simulation {
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time
-        // So little that a client which reads nothing for a moment is slow.
-        // A crowd hears transactions of hundreds of rows.
+        // The buffers are so small that a client which stops reading for a moment is slow. A crowd receives
+        // transactions of hundreds of rows and needs larger ones.
         let isTight = !shape.hasCrowd && !shape.isRoomy
         sockets.sendBuffer = isTight ? 4 << 10 : 64 << 10
         sockets.outboxBytes = isTight ? 16 << 10 : 256 << 10
@@ -201,7 +201,7 @@ public final class Simulation {
         hub = Hub(gateway: gateway, catalog: catalog)
     }
 
-    /// What the hub has written down of its channels.
+    /// Record of the hub's notes about its channels.
     private let witness: LedgerWitness
 
     private struct SharedWitness: @unchecked Sendable {
@@ -209,13 +209,13 @@ public final class Simulation {
         init(_ witness: LedgerWitness) { self.witness = witness }
     }
 
-    /// What only one thread touches, for closures that could be called from any.
+    /// Wrapper for closures that any thread could call. Only one thread uses the stream.
     private struct SharedStream: @unchecked Sendable {
         let stream: ModelStream
         init(_ stream: ModelStream) { self.stream = stream }
     }
 
-    /// Something is taken from the history that the hub follows.
+    /// Takes a part of the history that the hub follows.
     private func lose(_ loss: ForcedLoss) {
         losses["\(loss)", default: 0] += 1
         guard !loss.endsProcess else { return crash(power: false, loss) }
@@ -238,7 +238,7 @@ public final class Simulation {
         }
     }
 
-    /// The process dies with all it has in memory, and is started again a moment later.
+    /// Ends the process with everything in its memory, and starts the hub again.
     private func crash(power: Bool, _ loss: ForcedLoss? = nil) {
         hub?.catalog.stop()
         agenda.removeAll()
@@ -254,7 +254,7 @@ public final class Simulation {
         witness.hubDied(at: time.unixMicroseconds(), place: stream.place?.offset ?? 0)
         oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
-        // Whoever comes first, clients or the database.
+        // Either the clients or the database may come back first.
         if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
         do {
             try startHub()
@@ -273,7 +273,7 @@ public final class Simulation {
                 theirs, from: .anyIPv4(port: 0), to: Int.random(in: 0..<Self.loopCount, using: &random))
             try readable.add(ours, .readable, key: UInt64(number))
             lost.remove(number)
-            // Most are who they were.
+            // Most clients stay the same person.
             let isAnother = clients[number].seats.isEmpty || random.next() % 3 == 0
             clients[number].connect(ours, as: isAnother ? random.pick(ModelDatabase.people) : clients[number].person)
         } catch {
@@ -299,7 +299,7 @@ public final class Simulation {
         if !transaction.changes.isEmpty { commit(transaction, as: database.takeXID()) }
     }
 
-    /// The hub's end of its socket stays open until then.
+    /// Ends the client's connection. The hub's end of the socket stays open until a moment.
     private func vanish(_ client: Client, until moment: UInt64) {
         guard let descriptor = client.vanish() else { return }
         readable.remove(descriptor)
@@ -307,7 +307,7 @@ public final class Simulation {
         noteLoss(client)
     }
 
-    /// Sockets of clients that have vanished, whose time has come.
+    /// Closes the sockets of vanished clients whose time has come.
     private func closeVanished(until moment: UInt64) {
         for (at, descriptor) in vanished where at <= moment { StreamSocket.close(descriptor) }
         vanished.removeAll { $0.at <= moment }
@@ -322,7 +322,7 @@ public final class Simulation {
 
     private func isReturning(_ number: Int) -> Bool { returns.contains { $0.client == number } }
 
-    /// Whoever lost its connection comes back after a while, and joins what it had joined.
+    /// Lets each client that lost its connection return after a while and join the same seats again.
     private func reconnectLater() {
         for number in lost.sorted() {
             let pause = UInt64.random(in: 10...1500, using: &random)
@@ -343,13 +343,13 @@ public final class Simulation {
 
     private var returns: [(at: UInt64, client: Int)] = []
 
-    /// Whoever has something to read, reads; true where anybody did.
+    /// Lets every client with input read; returns true if any did.
     private func readAll() -> Bool {
         let now = time.monotonicNanoseconds()
         frozen = frozen.filter { clients[$0].frozenUntil > now }
         var ready = unsaid
         unsaid = []
-        // What is ready is said in turn, a batch at a time.
+        // The kernel reports ready sockets in turn, one batch at a time.
         var (asked, batch) = (0, Epoll.batch)
         while batch == Epoll.batch, asked <= clients.count {
             batch = readable.wait(milliseconds: 0)
@@ -410,7 +410,7 @@ public final class Simulation {
         return report
     }
 
-    /// Ends whatever is open: a simulation holds descriptors.
+    /// Ends everything that is open: a simulation holds descriptors.
     public func end() {
         for client in clients { client.cut() }
         closeVanished(until: .max)
@@ -418,12 +418,12 @@ public final class Simulation {
         hub?.catalog.stop()
         agenda.removeAll()
         stream.die()
-        // They know each other.
+        // The stream and the oracle refer to each other.
         stream.hasGap = { _ in }
         hub = nil
     }
 
-    /// Lets so much time pass, in which everything does what is its turn.
+    /// Lets time pass, in which every part of the simulation takes its turns.
     private func pass(milliseconds: UInt64) {
         let until = time.monotonicNanoseconds() + milliseconds * 1_000_000
         repeat {
@@ -435,7 +435,7 @@ public final class Simulation {
         _ = turnEverything()
     }
 
-    /// When something happens by itself, while nothing does.
+    /// Time of the next event that happens by itself, if nothing is active now.
     private var nextDuty: UInt64 {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
         let faults = damage.bits.map(\.until) + (readsFailUntil == 0 ? [] : [readsFailUntil])
@@ -446,7 +446,7 @@ public final class Simulation {
         return duties.compactMap(\.self).min() ?? 0
     }
 
-    /// True where anything was done.
+    /// Gives every part a turn; returns true if any had work to do.
     private func turnEverything() -> Bool {
         var didAnything = agenda.run()
         hearStream()
@@ -474,7 +474,7 @@ public final class Simulation {
     private func hearStream() {
         guard time.monotonicNanoseconds() >= streamFrozenUntil else { return }
         if !stream.isRunning {
-            // A disk that failed is tried again.
+            // After a failure of the disk, the log is opened again.
             do { try stream.start() } catch { return faults += 1 }
         }
         stream.hear(
@@ -596,7 +596,7 @@ public final class Simulation {
 
     private func rot(_ seed: UInt64, until moment: UInt64) {
         damage.lastSeen = max(damage.lastSeen ?? 0, moment)
-        // The damaged part of the current segment is what a late loop has yet to read.
+        // In the current segment, the damage hits a part that a lagging loop has yet to read.
         if seed % 3 == 0, let end = stream.end?.state, end.segmentBytes > 200 {
             faults += 1
             let name = String("\(10_000_000_000 + end.segment)".dropFirst()) + ".segment"
@@ -621,7 +621,7 @@ public final class Simulation {
         damage.bits.removeAll { $0.until <= moment }
     }
 
-    /// Nothing more happens: everybody gets what is on its way.
+    /// Ends all faults and lets everything under way arrive. Then the oracle and the witness check.
     private func settle() {
         storage.setFaults { _ in }
         readsFailUntil = 0
@@ -634,9 +634,9 @@ public final class Simulation {
         witness.isCalm = true
         defer { witness.isCalm = false }
         pass(milliseconds: 25_000)
-        // What was missed is said at the latest when channels are looked at.
+        // The hub reports a missed note at the latest when it next examines its channels.
         if witness.isScarce { pass(milliseconds: 10_000) }
-        // A crowd takes longer; what still comes is waited for.
+        // A crowd takes longer, so the wait continues while messages arrive.
         var (heard, patience) = (-1, Self.mostPatience)
         while shape.hasCrowd, heard != oracle.tally.deliveries, patience > 0 {
             heard = oracle.tally.deliveries
@@ -647,7 +647,7 @@ public final class Simulation {
         oracle.complain(of: witness.complaints(joined))
     }
 
-    /// How many are joined to each topic.
+    /// Number of channels joined to each topic.
     private var joined: [String: Int] {
         var joined: [String: Int] = [:]
         for client in clients where client.isConnected {
@@ -663,13 +663,13 @@ public final class Simulation {
         frozen.insert(client.number)
     }
 
-    /// Those of the crowd that chance takes.
+    /// Returns a random part of the crowd.
     private func some(_ percent: UInt64, of seed: UInt64) -> [Client] {
         var random = SeededRandom(seed: seed)
         return clients[Shape.individuals...].filter { _ in random.next() % 100 < percent }
     }
 
-    /// Whoever of the crowd has not joined does.
+    /// Lets every client of the crowd join that has not joined.
     private func gather(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         for client in clients[Shape.individuals...] {
@@ -682,7 +682,7 @@ public final class Simulation {
         let isOfCrowd = shape.isOfCrowd(client)
         let seed = isOfCrowd ? seed % Shape.seatsOfCrowd : seed
         var random = SeededRandom(seed: seed)
-        // Who wants single rows only leaves segments to be passed over.
+        // A client that wants only single rows makes a catch-up skip segments.
         let wantsRows = random.next() % 5 == 0 || shape.isOfRows
         let tables = shape.isOfRows ? ModelTable.unguarded : ModelTable.subscribed
         // Some clients receive only the database's messages to their topic.
@@ -739,7 +739,7 @@ public final class Simulation {
         commit(transaction, as: database.takeXID())
     }
 
-    /// To topics that are joined, and now and then beside rows.
+    /// Sends messages to joined topics, sometimes in one transaction with a row.
     private func say(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var transaction = database.begin()
@@ -783,7 +783,7 @@ public final class Simulation {
             default: database.insert(.members, owner: owner, room: room, body: "", in: &transaction)
             }
         }
-        // Rows of the same transaction are judged by what it leaves.
+        // The hub judges rows of this transaction by the memberships at its end.
         if Int.random(in: 0..<2, using: &random) == 0 {
             database.insert(
                 .items, owner: random.pick(ModelDatabase.people),
@@ -798,7 +798,7 @@ public final class Simulation {
         var transaction = database.begin()
         transaction.defines = true
         let table = random.pick(ModelTable.subscribed).rawValue
-        // Of policies a silent stream says nothing: these are what is looked at there.
+        // A silent stream does not announce policies, so these are the definitions to test there.
         switch shape.isSilent ? 0 : Int.random(in: 0..<3, using: &random) {
         case 0: transaction.rules.sharesRoomZero.toggle()
         case 1: transaction.rules.extras[table] = (transaction.rules.extras[table] ?? 0) % 3 + 1

@@ -1,9 +1,9 @@
 import Synchronization
 import System
 
-/// A clock that stands still until somebody moves it.
+/// Clock that stands still until the simulation moves it.
 public final class VirtualTime: TimeSource {
-    /// Nanoseconds; it begins where a computer that has run for a while stands.
+    /// Initial value in nanoseconds, like that of a computer that has run for a while.
     static let start: UInt64 = 1_000_000_000_000
     private let now = Atomic<UInt64>(start)
     /// Microseconds from 1970 to the clock's zero.
@@ -30,7 +30,8 @@ public final class VirtualTime: TimeSource {
     func advance(milliseconds: UInt64) { advance(to: monotonicNanoseconds() + milliseconds * 1_000_000) }
 }
 
-/// What is to happen later, in the order of its moments; at one moment in the order in which it was asked for.
+/// Queue of later actions, in the order of their times. Actions of the same time run in the order in which they were
+/// added.
 final class Agenda {
     private struct Item {
         var moment: UInt64
@@ -54,14 +55,14 @@ final class Agenda {
         items.insert(item, at: place)
     }
 
-    /// Does what would be next, a little early: another thread was faster.
+    /// Runs the next action a little early, as if another thread were faster.
     func hurry() {
         guard let first = items.first, first.moment <= time.monotonicNanoseconds() + 20_000_000 else { return }
         items.removeFirst()
         first.body()
     }
 
-    /// Does what is due; true where there was anything.
+    /// Runs the actions that are due; returns true if there were any.
     func run() -> Bool {
         var didAnything = false
         while let first = items.first, first.moment <= time.monotonicNanoseconds() {
@@ -75,13 +76,14 @@ final class Agenda {
     func removeAll() { items = [] }
 }
 
-/// The clock by which a log lets go of segments. It can be ahead of the world's: then what is older than a moment ago is old.
+/// Clock by which a log removes segments. While it is ahead of the simulation's clock, the log takes recent entries for
+/// old.
 final class SinkTime: TimeSource {
     static let age = Duration.seconds(48 * 3600)
     private static let ageNanoseconds: UInt64 = 48 * 3600 * 1_000_000_000
 
     private let time: VirtualTime
-    /// Nanoseconds.
+    /// Nanoseconds by which the monotonic time is ahead.
     private let passed = Atomic<UInt64>(0)
     private let ahead = Atomic<UInt64>(0)
 
@@ -90,7 +92,7 @@ final class SinkTime: TimeSource {
     func monotonicNanoseconds() -> UInt64 { time.monotonicNanoseconds() + passed.load(ordering: .relaxed) }
     func unixMicroseconds() -> Int64 { time.unixMicroseconds() + Int64(ahead.load(ordering: .relaxed) / 1000) }
 
-    /// So much time passes at once that only what is so new is kept.
+    /// Advances the clock so far that the log keeps only entries of the last `milliseconds`.
     func isAhead(retaining milliseconds: UInt64) {
         passed.add(Self.ageNanoseconds, ordering: .relaxed)
         ahead.store(Self.ageNanoseconds - milliseconds * 1_000_000, ordering: .relaxed)

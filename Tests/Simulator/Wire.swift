@@ -1,11 +1,11 @@
 import Foundation
 import System
 
-/// What a hub says to clients in frames, read once for each text: a crowd is sent the same bytes a thousand times.
+/// Parser of the hub's texts that remembers each result: a crowd receives the same bytes a thousand times.
 ///
-/// One is shared by all clients of a simulation. What is kept of a text is what the text says, nothing of who heard it.
+/// All clients of a simulation share one. It remembers the meaning of a text, and nothing about its receivers.
 final class Wire {
-    /// What one text says, and on which topic.
+    /// Content of one text, and its topic.
     struct Message {
         enum Kind {
             case reply(ref: String?, isGood: Bool, recovery: Recovery?, text: String)
@@ -13,7 +13,7 @@ final class Wire {
             case subscribed
             case position(LogPlace)
             case change(HeardChange, Passage?)
-            /// What the database said, by the version of its row.
+            /// A message of the database, identified by its row's version.
             case said(Int)
             case truncated(table: String)
             case ended
@@ -24,7 +24,7 @@ final class Wire {
         var kind: Kind
     }
 
-    /// What was read of some bytes, beside them.
+    /// Bytes and their parsed meaning.
     private struct Known<Meaning> {
         var bytes: [UInt8]
         var meaning: Meaning
@@ -38,20 +38,20 @@ final class Wire {
         }
     }
 
-    /// What a socket had, on its way to whoever reads it; nobody keeps anything in it.
+    /// Buffer for bytes on their way from a socket to the parser. Its content is valid only during one read.
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
     private var messages: [UInt64: Known<Message>] = [:]
     private var changes: [UInt64: Known<HeardChange>] = [:]
     private var topicsRead: [UInt64: Known<Int>] = [:]
     private var topics: [String: Int] = ["phoenix": Wire.phoenix]
     private var tokens: [String: String] = [:]
-    /// The topic of what is said to a connection.
+    /// Topic of messages that concern the whole connection.
     static let phoenix = 0
     private static let mostKnown = 1 << 15
 
     deinit { room.deallocate() }
 
-    /// A number for a topic; the same for the same.
+    /// Returns the number of a topic. Equal names have equal numbers.
     func topic(_ name: String) -> Int {
         if let known = topics[name] { return known }
         let number = topics.count
@@ -78,7 +78,7 @@ final class Wire {
 
     private static let afterTopic = Array(#"","event":"postgres_changes","payload":{"ids":["#.utf8)
 
-    /// Most of what comes is a change in exactly this form; whatever differs anywhere from it is read as any text is.
+    /// Reads a change in the most frequent form. Returns nil for any other form, which the general parser reads.
     private func changeMessage(_ payload: UnsafeRawBufferPointer) -> Message? {
         guard var text = Text(payload), text.skip(#"{"topic":""#), let topic = text.takeString(),
             text.skip(Self.afterTopic), text.skipNumbers(),
@@ -115,7 +115,7 @@ final class Wire {
         return change
     }
 
-    /// The same for the same bytes, in every process.
+    /// Returns a hash that is equal for equal bytes in every process.
     private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var hash = UInt64(bytes.count) &* 0x9e37_79b9_7f4a_7c15
         var place = 0
@@ -186,13 +186,13 @@ final class Wire {
     }
 }
 
-/// Where a change stands in the log, and what came before it on its channel.
+/// Place of a change in the log, and the place before it on the same channel.
 struct Passage {
     var place: LogPlace
     var previous: LogPlace
 }
 
-/// The middle of a text that is taken away from both ends.
+/// Remaining middle of a text, from which both ends are consumed.
 private struct Text {
     private let bytes: UnsafeRawBufferPointer
     private let base: UnsafeRawPointer
@@ -234,7 +234,7 @@ private struct Text {
         return true
     }
 
-    /// Up to the next quote.
+    /// Takes the bytes up to the next quote.
     mutating func takeString() -> UnsafeRawBufferPointer? {
         let from = start
         while start < end, bytes[start] != UInt8(ascii: "\"") { start += 1 }
@@ -247,7 +247,7 @@ private struct Text {
         return start > from
     }
 
-    /// As `000000e8d4a51001.2`.
+    /// Takes a place like `000000e8d4a51001.2` from the end.
     mutating func takeLastPlace() -> LogPlace? {
         var (offset, scale): (UInt64, UInt64) = (0, 1)
         while end > start, 48...57 ~= bytes[end - 1] {
@@ -269,14 +269,14 @@ private struct Text {
     }
 }
 
-/// What a client was told of a row.
+/// Values of a row as a client received them.
 struct HeardRow {
     var id: Int?
     var owner: String?
     var room: Int?
     var body: String?
     var version: Int?
-    /// Something is said that no row of the model has.
+    /// True if the message has a value that no row of the model has.
     var isOdd = false
 
     init(_ values: [String: Any]) {
@@ -287,7 +287,7 @@ struct HeardRow {
             case "room": room = value as? Int
             case "body": body = value as? String
             case "version": version = value as? Int
-            // Nobody fills further columns.
+            // Further columns stay empty.
             default: isOdd = isOdd || !(value is NSNull)
             }
         }
@@ -297,7 +297,7 @@ struct HeardRow {
 
     private static let names: Set<String> = ["id", "owner", "room", "body", "version"]
 
-    /// True where all that is said is so, and, of a whole row, all of it is said.
+    /// True if all received values equal the row's, and, with `isWhole`, none is missing.
     func isSame(as row: ModelRow, isWhole: Bool) -> Bool {
         if isOdd || isWhole && (id == nil || owner == nil || room == nil || body == nil || version == nil) {
             return false
@@ -306,11 +306,11 @@ struct HeardRow {
             && (owner ?? row.owner, body ?? row.body) == (row.owner, row.body)
     }
 
-    /// More than the key.
+    /// True if the message has more values than the key.
     var saysMore: Bool { isOdd || owner != nil || room != nil || body != nil || version != nil }
 }
 
-/// A change as a client heard it: the same object for the same bytes.
+/// Change as a client received it. Equal bytes share one object.
 final class HeardChange {
     let table: String
     let operation: String
@@ -319,9 +319,9 @@ final class HeardChange {
     let errors: Any?
     let new: HeardRow
     let before: HeardRow
-    /// Another one for other bytes.
+    /// Hash of the bytes.
     let trail: UInt64
-    /// Where the oracle found it among all that was committed; nil until it was looked for.
+    /// Number of the change among all committed changes; nil until the oracle has looked it up.
     var ordinal: Int?
 
     init(
