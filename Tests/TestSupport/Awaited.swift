@@ -1,7 +1,7 @@
 import Synchronization
 import System
 
-/// A value that another thread gives.
+/// Value that another thread provides.
 public final class Awaited<Value: Sendable>: Sendable {
     private let value = Mutex<Value?>(nil)
     private let pulse = Pulse()
@@ -13,15 +13,15 @@ public final class Awaited<Value: Sendable>: Sendable {
         pulse.beat()
     }
 
-    /// Nil when nobody gives one for three minutes.
+    /// Waits for the value. Returns nil if no thread provides one within three minutes.
     public func wait() -> Value? {
         _ = pulse.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 180_000_000_000)
         return value.withLock { $0 }
     }
 }
 
-/// Asks again and again, for what comes about by itself; false when it has not within three, which only a machine that stands still
-/// takes.
+/// Polls a condition that comes true by itself. Returns false if it is still false after three minutes, which only a
+/// stalled machine needs.
 public func eventually(_ holds: () throws -> Bool) rethrows -> Bool {
     for _ in 0..<18_000 {
         if try holds() { return true }

@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// One value of a row image, as a plain value: what tests write and what they compare.
+/// One value of a row image as a plain value, for tests to write and to compare.
 public enum Cell: Sendable, Hashable {
     case null
     /// A large value that the change did not touch.
@@ -17,7 +17,7 @@ extension Cell: ExpressibleByStringLiteral, ExpressibleByNilLiteral, Expressible
 }
 
 extension Cell {
-    /// The cells of a row image; what is malformed throws.
+    /// Returns the cells of a row image; throws if it is malformed.
     public static func row(_ tuple: borrowing Tuple) throws(ByteError) -> [Cell] {
         var columns = tuple.columns()
         var cells: [Cell] = []

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A number that several threads may draw from.
+/// Counter from which several threads may draw numbers.
 public final class Counter: Sendable {
     private let value: Mutex<UInt64>
 

@@ -2,11 +2,11 @@ import Embedded
 import Foundation
 import Postgres
 
-/// The two logins that a hub is to have, made by `sql/040_hub_role.sql` and `sql/045_policy_role.sql` as an operator would
-/// make them. A superuser in their place hides what they may not do, so nothing about policies is tested as one.
+/// The two logins that a hub needs, created by `sql/040_hub_role.sql` and `sql/045_policy_role.sql` as an operator
+/// would create them. A superuser in their place would hide missing rights, so no test of policies runs as one.
 ///
-/// Roles are the whole cluster's and tests change theirs, so each database has a pair of its own under other names:
-/// what the files make of `tidewire` and `tidewire_policies` they make of these.
+/// Roles belong to the whole cluster and tests change theirs. So each database has its own pair under other names, with
+/// the rights that the files give to `tidewire` and `tidewire_policies`.
 public struct DocumentedLogins: Sendable {
     public let hubName: String
     public let policyName: String
@@ -18,7 +18,8 @@ public struct DocumentedLogins: Sendable {
 }
 
 extension TestDatabase {
-    /// `clients`: the roles that tokens will name, which the logins have to be able to become as they can become `anon`.
+    /// Creates the two logins. `clients` are the roles that tokens will name. The logins can become them, as they can
+    /// become `anon`.
     public func documentedLogins(becoming clients: [String] = []) throws -> DocumentedLogins {
         let (hub, policies) = ("hub_" + name, "policies_" + name)
         for (prefix, role, login) in [("040_", "tidewire", hub), ("045_", "tidewire_policies", policies)] {
@@ -34,7 +35,7 @@ extension TestDatabase {
 }
 
 extension String {
-    /// Where `role` stands as a word; not as the beginning of one or of a dotted name.
+    /// Replaces `role` wherever it is a whole word that is not part of a dotted name.
     fileprivate func naming(_ login: String, insteadOf role: String) -> String {
         let isOfAName = { (character: Character?) in
             character.map { $0.isLetter || $0.isNumber || $0 == "_" || $0 == "." } ?? false

@@ -3,16 +3,16 @@ import Glibc
 import Synchronization
 import System
 
-/// A directory in memory that fails in every way a disk can: on demand, and the same way every time.
+/// Directory in memory that fails in every way a disk can: on demand, and the same way every time.
 ///
-/// It keeps two states: what the process sees, and what a power cut would leave. `sync` copies from the first to the
-/// second. `powerCut` chooses, page by page and seeded, what of the rest made it.
+/// The directory keeps two states: the one that the process sees, and the one that survives a power cut. `sync` copies
+/// from the first to the second. `powerCut` decides for each unsynced page, by a seed, whether the page survives.
 public final class FaultyStorage: StorageDirectory {
     public static let pageBytes = 4096
 
-    /// What the next operations do.
+    /// Faults of the next operations.
     public struct Faults: Sendable {
-        /// Counted down by each operation of its kind; at zero it fails with the code. Nil: never.
+        /// Number of writes that succeed before one fails with the code; nil for no failure. The same holds for syncs.
         public var failWriteAfter: Int?
         public var failSyncAfter: Int?
         /// Number of opens for reading and directory listings that succeed before one fails.
@@ -20,11 +20,11 @@ public final class FaultyStorage: StorageDirectory {
         /// Number of reads of files and of their sizes that succeed before one fails.
         public var failReadAfter: Int?
         public var code: Int32 = EIO
-        /// A failing write leaves this many of its bytes behind.
+        /// Number of bytes that a failing write leaves behind.
         public var tornBytes = 0
-        /// All bytes of all files together may not be more.
+        /// Largest total size of all files.
         public var capacity: Int?
-        /// How many of them fail, one after another.
+        /// Number of operations that fail, one after another.
         public var times = 1
 
         public init() {}
@@ -78,10 +78,10 @@ public final class FaultyStorage: StorageDirectory {
     public var openCount: Int { shared.withLock { $0.opens } }
     public var readCount: Int { shared.withLock { $0.reads } }
 
-    /// The process died and the machine did not: everything it wrote is still seen. Locks are gone.
+    /// Simulates the death of the process, not of the machine: everything written is still seen, and locks are gone.
     public func processDied() { shared.withLock { $0.locked = [] } }
 
-    /// The machine died: unsynced pages, sizes and names are kept or lost as chance has it.
+    /// Simulates a power cut: unsynced pages, sizes and names survive or are lost at random.
     public func powerCut(_ random: inout SeededRandom) {
         var generator = random
         shared.withLock { shared in
@@ -90,7 +90,7 @@ public final class FaultyStorage: StorageDirectory {
             let kept = Int.random(in: 0...shared.pending.count, using: &generator)
             for change in shared.pending.prefix(kept) { Self.apply(change, to: &shared.durable) }
             shared.pending = []
-            // In a fixed order, so that a seed always means the same.
+            // The order is fixed, so that a seed always has the same result.
             for (_, content) in shared.durable.sorted(by: { $0.key < $1.key }) { Self.cut(content, &generator) }
             shared.seen = shared.durable
         }
@@ -101,11 +101,11 @@ public final class FaultyStorage: StorageDirectory {
         var generator = random
         content.state.withLock { state in
             var after = state.durable
-            // The size that the file system noted: the old one, the new one, or one on the way.
+            // The file system recorded the old size, the new one, or one between them.
             let sizes = [state.durable.count, state.seen.count, (state.durable.count + state.seen.count) / 2]
             let size = generator.pick(sizes)
             after.resize(to: size)
-            // All, none, or some: each of them shows other mistakes.
+            // All, no or some pages survive: each case shows other bugs.
             let share = generator.pick([0.0, 0.3, 0.5, 0.8, 1.0])
             for page in state.dirtyPages.sorted() where Double.random(in: 0..<1, using: &generator) < share {
                 let start = page * pageBytes
@@ -123,7 +123,7 @@ public final class FaultyStorage: StorageDirectory {
         shared.withLock { $0.seen[name] }?.state.withLock { $0.seen }
     }
 
-    /// Puts bytes there as if they had always been there.
+    /// Sets a file's bytes as if they had always been there.
     public func setBytes(_ bytes: [UInt8], of name: String) {
         let content = Content()
         content.state.withLock { state in
@@ -157,7 +157,7 @@ public final class FaultyStorage: StorageDirectory {
         setBytes(bytes, of: name)
     }
 
-    /// Flips a bit on the disk, also for whoever has the file open.
+    /// Flips a bit on the disk, also for open files.
     public func rot(_ bit: Int, of name: String) {
         shared.withLock { $0.seen[name] }?.state.withLock { state in
             for bytes in [\Content.State.seen, \Content.State.durable] where bit / 8 < state[keyPath: bytes].count {
@@ -166,7 +166,7 @@ public final class FaultyStorage: StorageDirectory {
         }
     }
 
-    /// Another directory with the same files, everything durable.
+    /// Returns another directory with the same files, all durable.
     public func copy() -> FaultyStorage {
         let other = FaultyStorage()
         for (name, content) in shared.withLock({ $0.seen }) {
@@ -256,13 +256,13 @@ public final class FaultyStorage: StorageDirectory {
         return contents.reduce(0) { $0 + $1.state.withLock { $0.seen.count } }
     }
 
-    /// How many more bytes files may hold.
+    /// Returns the number of further bytes that files may hold, or nil without a limit.
     func room() -> Int? {
         guard let capacity = shared.withLock({ $0.faults.capacity }) else { return nil }
         return max(0, capacity - usedBytes)
     }
 
-    /// The number of bytes the next write leaves before it fails, or nil if it does not.
+    /// Counts a write. Returns the number of bytes that it leaves before it fails, or nil if it succeeds.
     func countWrite() -> (torn: Int, code: Int32)? {
         shared.withLock { shared in
             shared.writes += 1
@@ -361,8 +361,8 @@ final class FaultyFile: StorageFile {
         do {
             try storage.countSync(path)
         } catch {
-            // As Linux does: pages that could not be written count as written from now on. They are still seen, and
-            // gone after a power cut unless someone writes them again.
+            // Linux does the same: pages that could not be written count as written from now on. They are still seen,
+            // and lost after a power cut unless the process writes them again.
             content.state.withLock { $0.dirtyPages = [] }
             throw error
         }

@@ -4,7 +4,8 @@ import Synchronization
 private let applying = Mutex(())
 
 extension TestDatabase {
-    /// What `tidewire db apply` makes. Roles are the whole cluster's: two that make them at once would meet.
+    /// Creates everything that `tidewire db apply` creates. One call at a time, because roles belong to the whole
+    /// cluster.
     public func applyFoundation() throws {
         try applying.withLock { _ in
             for file in SQLFile.foundation { try file.apply(connection) }

@@ -1,7 +1,7 @@
 import Bytes
 import WebSocket
 
-/// What a decoder said of a peer's bytes, with copies of what it pointed at.
+/// Event of a decoder, with copies of the bytes that it refers to.
 public enum FrameRecord: Equatable, Sendable {
     case message(MessageKind, [UInt8])
     case ping([UInt8])
@@ -13,13 +13,13 @@ public enum FrameRecord: Equatable, Sendable {
     public static func binary(_ bytes: [UInt8]) -> FrameRecord { .message(.binary, bytes) }
 }
 
-/// Gives bytes to a decoder as a connection does: what is not consumed stays, and more comes behind it.
+/// Peer that passes bytes to a decoder as a connection does: unconsumed bytes stay, and later ones follow them.
 public struct FramePeer: ~Copyable {
     private var decoder: FrameDecoder
     private let inflater = Inflater()
     private var held: [UInt8] = []
     public private(set) var records: [FrameRecord] = []
-    /// What the decoder asked for last.
+    /// Number of bytes that the decoder asked for last.
     public private(set) var wanted = 0
 
     public init(_ rules: FrameDecoder.Rules) { decoder = FrameDecoder(rules) }
@@ -55,7 +55,7 @@ public struct FramePeer: ~Copyable {
 
     private static func copy(_ range: Range<Int>, _ bytes: RawSpan) -> [UInt8] { bytes.extracting(range).copied() }
 
-    /// What is said of the bytes when they come in these pieces.
+    /// Returns the decoder's events for bytes that arrive in these pieces.
     public static func records(of pieces: [[UInt8]], _ rules: FrameDecoder.Rules) -> [FrameRecord] {
         var peer = FramePeer(rules)
         for piece in pieces { peer.receive(piece) }
@@ -63,7 +63,7 @@ public struct FramePeer: ~Copyable {
     }
 }
 
-/// The bytes, cut in two here and there.
+/// Returns the bytes, cut into pieces of random lengths.
 public func pieces(of bytes: [UInt8], using random: inout SeededRandom) -> [[UInt8]] {
     var pieces: [[UInt8]] = []
     var rest = bytes[...]

@@ -1,13 +1,13 @@
-/// What is wrong with the help texts of metrics, for whoever reads one of them alone, as Prometheus and Grafana show them.
+/// Faults in the help texts of metrics, for a reader who sees one text alone, as in Prometheus and Grafana.
 public enum HelpTexts {
-    /// Units that a metric's name may say, and how its help says them.
+    /// Units in metrics' names, and the words for them in help texts.
     private static let units = [
         "bytes": "byte", "seconds": "second", "offset": "offset", "lsn": "position", "segments": "segment",
         "rows": "row",
     ]
     private static let fewestWords = 4
 
-    /// One line for each fault in the text that Prometheus scrapes.
+    /// Returns one line for each fault in the text that Prometheus scrapes.
     public static func faults(in exposition: String) -> [String] {
         var faults: [String] = []
         var names: [String: String] = [:]
@@ -29,7 +29,7 @@ public enum HelpTexts {
         let words = help.lowercased().split { !$0.isLetter && $0 != "'" }.map(String.init)
         if words.count < fewestWords { faults.append("too few words") }
         if !help.hasSuffix(".") { faults.append("no sentence") }
-        // These point to another metric's help, which is not there to be seen.
+        // These words point to another metric's help, which the reader does not see.
         let pointing = ["such", "these", "those", "same", "above", "below", "ditto"]
         if let first = words.first, ["it", "its", "they", "their", "so"].contains(first) {
             faults.append("begins with \(first)")
@@ -44,7 +44,7 @@ public enum HelpTexts {
         return faults
     }
 
-    /// "these channels" and "those who" mean what the sentence itself has named.
+    /// True if "these channels" or "those who" refers to a noun in the same sentence.
     private static func isExplained(_ word: String, _ words: [String]) -> Bool {
         guard let place = words.firstIndex(of: word), place + 1 < words.count, place > 0 else { return false }
         return word == "those" && words[place + 1] == "who"

@@ -2,18 +2,18 @@ import Glibc
 import Synchronization
 import System
 
-/// Does what a test does on a thread of its own, as one of those that run at the same time; others wait for their turn without
-/// a thread.
+/// Runs a test on a thread of its own, within the limit of simultaneous tests. Tests wait for their turn without a
+/// thread.
 ///
-/// - Parameter isInChain: others can only run behind it. Such go first: behind the others a chain would wait for all of them at each
-///   of its links, and be left over alone.
+/// - Parameter isInChain: true if other tests can only run after this one. Such tests go first. Otherwise a chain would
+///   wait for all others at each of its links, and run alone at the end.
 func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async throws {
     guard !Turns.isOne else { return try await work() }
     await Turns.ofThisProcess.take(isInChain: isInChain)
     defer { Turns.ofThisProcess.pass() }
     try await Turns.$isOne.withValue(true) {
         let executor = OwnExecutor()
-        // It runs what the test suspends for as well, until it has ended.
+        // The executor also runs the work for which the test suspends, until the test has ended.
         let thread = try BackgroundThread("test") { _ = executor.run() }
         defer { thread.join() }
         defer { executor.finish(.success(())) }
@@ -21,8 +21,8 @@ func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async th
     }
 }
 
-/// How many tests run at once. Most wait for a server or a client most of their time, and block a thread meanwhile: the pool's,
-/// one for each processor, would leave half of the machine idle.
+/// Limit of tests that run at once. Most tests wait for a server or a client most of the time, and block a thread
+/// meanwhile. The pool's limit, one test for each processor, would leave half of the machine idle.
 final class Turns: Sendable {
     @TaskLocal static var isOne = false
     static let ofThisProcess = Turns(asked ?? 2 * Processors.count)
@@ -54,7 +54,7 @@ final class Turns: Sendable {
 
     init(_ count: Int) { state = Mutex(State(free: count)) }
 
-    /// So many have no turn yet.
+    /// Number of tests that wait for their turn.
     var waitingCount: Int { state.withLock { $0.chains.count + $0.others.count } }
 
     func take(isInChain: Bool) async {

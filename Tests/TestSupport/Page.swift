@@ -1,8 +1,8 @@
 import Foundation
 
-/// A page for people (README and what lies in `docs/`): the blocks of code in it, what it links to and what it names.
+/// Page for people (README or a file in `docs/`): its code blocks, its links and the names in it.
 public struct Page: Sendable, CustomStringConvertible {
-    /// A fenced block, and what the comment above it says of it.
+    /// Fenced block, with the note in the comment above it.
     public struct Block: Sendable, CustomStringConvertible {
         public enum Note: Sendable, Equatable {
             /// `<!-- runs -->`, or `<!-- runs on a plain database -->`.
@@ -20,10 +20,10 @@ public struct Page: Sendable, CustomStringConvertible {
         public var description: String { "\(page):\(line)" }
     }
 
-    /// From the root of the sources.
+    /// Path from the root of the sources.
     public let path: String
     public let blocks: [Block]
-    /// Without the blocks.
+    /// Text of the page without the blocks.
     public let prose: String
 
     public var description: String { path }
@@ -36,7 +36,7 @@ public struct Page: Sendable, CustomStringConvertible {
         prose = reader.prose.joined(separator: "\n")
     }
 
-    /// What stands between backticks in the text.
+    /// Texts between backticks on the page.
     public var quoted: [String] {
         prose.matches(of: /`([^`]+)`/).map {
             $0.1.split(whereSeparator: \.isWhitespace).joined(separator: " ").replacing("\\|", with: "|")
@@ -45,7 +45,7 @@ public struct Page: Sendable, CustomStringConvertible {
 
     public var links: [String] { prose.matches(of: /\]\(([^)\s]+)\)/).map { String($0.1) } }
 
-    /// The names by which its headings are linked to, as GitHub makes them.
+    /// Anchors of the page's headings, as GitHub makes them.
     public var anchors: Set<String> {
         Set(
             prose.split(separator: "\n").filter { $0.hasPrefix("#") }.map { heading in
@@ -96,14 +96,14 @@ private struct PageReader {
         return line.wholeMatch(of: /<!-- not run: (.+) -->/).map { .notRun(why: String($0.1)) }
     }
 
-    /// A block that does not end counts as well, so that it is noticed.
+    /// Returns the blocks. An unfinished block counts as well, so that a test notices it.
     mutating func finish() -> [Page.Block] {
         if open != nil { fence("```") }
         return blocks
     }
 }
 
-/// The commands in a script of a shell, as words: as far as a page needs it, without what a shell makes of `$` and `*`.
+/// Commands in a shell script, as words. The parser knows only what a page needs, and does not expand `$` and `*`.
 public struct ShellCommands: Sequence {
     private var commands: [[String]] = []
     private var words: [String] = []
@@ -130,7 +130,7 @@ public struct ShellCommands: Sequence {
         for character in line {
             defer { before = character }
             if let open = quote {
-                // A command in quotes begins anew: "$(tidewire …)".
+                // A command substitution in quotes starts a new command: "$(tidewire …)".
                 if open == "\"", before == "$", character == "(" {
                     quote = nil
                     endCommand()
@@ -157,7 +157,7 @@ public struct ShellCommands: Sequence {
     private mutating func endWord() {
         defer { word = nil }
         guard let word else { return }
-        // Where input comes from and output goes is no word of the command.
+        // Redirections are not words of the command.
         if word.firstMatch(of: /^\d?[<>]/) != nil { return }
         let isBefore =
             words.isEmpty

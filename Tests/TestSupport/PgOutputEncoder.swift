@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// Writes `pgoutput` messages of protocol 1 and 2, byte for byte: the decoder's reverse.
+/// Encoder of `pgoutput` messages of protocol 1 and 2, byte for byte: the reverse of the decoder.
 ///
-/// PostgreSQL, "Logical Replication Message Formats". It knows nothing of the decoder, and writes nonsense as readily
-/// as sense, so that tests can say what a server never would. `xid` is given inside a streamed block only.
+/// PostgreSQL documents the format in "Logical Replication Message Formats". The encoder shares no code with the
+/// decoder, and also writes invalid messages, which no server sends. `xid` is given inside a streamed block only.
 public enum PgOutput {
     public struct Column: Sendable {
         public var name: String
@@ -20,7 +20,7 @@ public enum PgOutput {
         }
     }
 
-    /// Before an old row image: its key columns only, or the whole of it.
+    /// Old row image: its key columns only, or the whole row.
     public enum Old: Sendable {
         case key([Cell])
         case full([Cell])
@@ -143,7 +143,7 @@ public enum PgOutput {
         }
     }
 
-    /// A row image alone.
+    /// Returns a row image alone.
     public static func tuple(_ cells: [Cell]) -> [UInt8] {
         var writer = ByteWriter()
         append(cells, to: &writer)

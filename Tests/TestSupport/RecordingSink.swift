@@ -7,7 +7,7 @@ public struct RecordedChange: Sendable, Hashable {
     public var operation: Operation
     public var oldImage = OldImage.none
     public var options: UInt8 = 0
-    /// The fingerprint of the schema it was made under; zero for a message.
+    /// Fingerprint of the schema at the time of the change; zero for a message.
     public var relation: UInt64
     public var table: String
     public var old: [Cell]?
@@ -16,7 +16,7 @@ public struct RecordedChange: Sendable, Hashable {
     public var content: [UInt8] = []
 }
 
-/// One part as it was handed over, read back from its stored form.
+/// One part as the sink received it, read back from its stored form.
 public struct RecordedPart: Sendable {
     public var info: TransactionInfo
     public var isLast: Bool
@@ -25,13 +25,13 @@ public struct RecordedPart: Sendable {
     public var schemas: [Relation]
     public var fingerprints: [UInt64]
     public var keys: [UInt64]
-    /// As it was stored.
+    /// Bytes of the part as stored.
     public var payload: [UInt8]
 
     public var payloadBytes: Int { payload.count }
 }
 
-/// A transaction, its parts joined.
+/// Transaction with all its parts.
 public struct RecordedTransaction: Sendable {
     public var info: TransactionInfo
     public var parts: [RecordedPart]
@@ -40,7 +40,7 @@ public struct RecordedTransaction: Sendable {
     public var keys: Set<UInt64> { Set(parts.flatMap(\.keys)) }
 }
 
-/// Keeps what a log would be given, and notes every breach of the contract a log relies on.
+/// Sink that keeps everything a log would receive, and notes every breach of the log's contract.
 public final class RecordingSink: TransactionSink {
     public private(set) var systemIdentifier: UInt64 = 0
     public private(set) var position: LSN
@@ -48,15 +48,15 @@ public final class RecordingSink: TransactionSink {
     public private(set) var pendingBytes = 0
     public private(set) var isNew: Bool
 
-    /// Finished transactions, in the order they were taken.
+    /// Finished transactions, in the order of their arrival.
     public private(set) var transactions: [RecordedTransaction] = []
     public private(set) var unfinished: [RecordedPart] = []
     public private(set) var advances: [LSN] = []
     public private(set) var gaps: [Gap] = []
     public private(set) var abandonments = 0
-    /// What was asked that a log must never be asked, in words.
+    /// Calls that a log must never receive, in words.
     public private(set) var breaches: [String] = []
-    /// So many calls are refused before the next one is taken.
+    /// Number of calls that the sink refuses before it accepts one.
     public var refusals = 0
 
     public init(at position: LSN = .zero, isNew: Bool = false) {

@@ -3,10 +3,11 @@ import Synchronization
 import System
 import Testing
 
-/// How long each test of a suite may run. One that takes longer ends the whole run, says which it was and shows what every
-/// thread was doing: nothing else ends a test that blocks its thread.
+/// Limit of the running time of each test in a suite. A test that takes longer ends the whole run. The run then names
+/// the test and shows the stack of every thread. Nothing else ends a test that blocks its thread.
 ///
-/// Swift Testing's own limit counts from when a test could run, and many wait for their turn for minutes (`inTurn`).
+/// Swift Testing's own limit counts from the moment at which a test could run, and many tests wait minutes for their
+/// turn (`inTurn`).
 public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
     let minutes: Int
     let isOfChain: Bool
@@ -25,14 +26,14 @@ public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == RunningTimeLimit {
-    /// For each test of the suite, and for each of its arguments.
+    /// Returns the limit for each test of the suite, and for each of its arguments.
     public static func within(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: false) }
 
-    /// For long suites, and suites of suites, of which one test runs at a time.
+    /// Returns the limit for long suites and suites of suites, of which one test runs at a time.
     public static func inChain(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: true) }
 }
 
-/// The tests that run, and by when each has to be done.
+/// Running tests with their deadlines.
 struct RunningTests {
     private var running: [Int: (name: String, began: UInt64, deadline: UInt64)] = [:]
     private var next = 0
@@ -43,13 +44,13 @@ struct RunningTests {
         return next
     }
 
-    /// Which it was, and since when it ran.
+    /// Returns the test's name and start.
     @discardableResult
     mutating func end(_ number: Int) -> (name: String, began: UInt64)? {
         running.removeValue(forKey: number).map { ($0.name, $0.began) }
     }
 
-    /// Whose time is up, by name.
+    /// Returns the names of the tests whose time is up.
     func overdue(at now: UInt64) -> [String] {
         running.values.filter { $0.deadline <= now }.map(\.name).sorted()
     }
@@ -63,7 +64,7 @@ struct RunningTests {
         }
     }
 
-    /// Minutes are those of a machine that has nothing else to do; one that runs much beside is so much slower at most.
+    /// Factor by which a busy machine is slower at most. The minutes of a limit hold for a machine without other work.
     private static let slowest: UInt64 = 3
 
     static func began(_ name: String, minutes: Int) -> Int {
@@ -80,6 +81,7 @@ struct RunningTests {
         _ = line.withUnsafeBytes { write(times, $0.baseAddress, $0.count) }
     }
 
-    /// Where it is written down how many milliseconds each test ran, without what it waited for its turn: `TEST_TIMES=FILE`.
+    /// Descriptor of the file in `TEST_TIMES=FILE`, which receives each test's milliseconds without the wait for its
+    /// turn.
     private static let times = getenv("TEST_TIMES").map { open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644) }
 }

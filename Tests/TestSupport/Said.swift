@@ -1,10 +1,10 @@
 import Foundation
 import System
 
-/// What a program said that has ended. Not by way of Foundation's `Process`, which has ended whole runs of tests: among hundreds of
-/// threads and descriptors it read behind its own memory.
+/// Runs a program to its end and returns its output. `code` is nil if a signal ended it.
 ///
-/// `code` is nil where a signal ended it.
+/// The function avoids Foundation's `Process`, which has ended whole test runs: among hundreds of threads and
+/// descriptors it read beyond its own memory.
 public func said(
     by words: [String], environment: [String: String] = [:], withErrors: Bool = false
 ) throws -> (output: String, code: Int32?) {

@@ -1,4 +1,4 @@
-/// UUIDs that are told apart by a number.
+/// UUIDs that differ by a number.
 public enum SampleUUID {
     public static func text(_ number: Int) -> String {
         let digits = String(number, radix: 16)

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-/// SplitMix64: the same numbers from the same seed, everywhere.
+/// SplitMix64 generator: the same seed gives the same numbers everywhere.
 public struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -17,16 +17,16 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
         return value ^ value >> 31
     }
 
-    /// One of several; there must be one.
+    /// Returns one of the choices, of which there must be at least one.
     public mutating func pick<Choice>(_ choices: [Choice]) -> Choice {
         choices[Int.random(in: 0..<choices.count, using: &self)]
     }
 }
 
-/// What a seeded test is given. Where it fails, the command that repeats it is shown beside it.
+/// Argument of a seeded test. If the test fails, its report shows the command that repeats it.
 public struct Seed: Sendable, ExpressibleByIntegerLiteral {
     public let number: UInt64
-    /// The file that it is in, by which `swift test` finds it.
+    /// File of the test, by which `swift test` finds it.
     private let test: String
 
     public init(_ number: UInt64, of test: String = "") { (self.number, self.test) = (number, test) }
@@ -40,12 +40,12 @@ extension Seed: CustomStringConvertible, CustomTestStringConvertible {
     public var testDescription: String { "\(number), again with SEED=\(number) swift test --filter \(test)" }
 }
 
-/// The seeds a seeded test runs with: those of this run, or the one of `SEED=… swift test`.
+/// Returns the seeds of a seeded test: the first `count`, or the one of `SEED=… swift test`.
 public func seeds(_ count: Int, file: String = #fileID) -> [Seed] {
     seeds((1...UInt64(count)).map { $0 }, file)
 }
 
-/// A seed that nobody has tried, or the one of `SEED=… swift test`.
+/// Returns a new random seed, or the one of `SEED=… swift test`.
 public func newSeed(file: String = #fileID) -> [Seed] { seeds([UInt64.random(in: 0 ... .max)], file) }
 
 private func seeds(_ usual: [UInt64], _ file: String) -> [Seed] {

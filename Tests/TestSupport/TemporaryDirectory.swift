@@ -1,6 +1,6 @@
 import Glibc
 
-/// A new empty directory for the length of the call.
+/// Calls the body with the path of a new empty directory, which is removed after the call.
 public func withTemporaryDirectory<Result>(_ body: (String) throws -> Result) throws -> Result {
     var template = Array("/tmp/tidewire-test-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw TemporaryDirectoryError() }

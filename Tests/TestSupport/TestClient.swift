@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// What a client waited for in vain, with errno where there is one.
+/// Operation that a client waited for in vain, with errno if there is one.
 public struct ClientFailure: Error {
     public let operation: String
     public let code: Int32
@@ -9,9 +9,9 @@ public struct ClientFailure: Error {
     public init(operation: String, code: Int32) { (self.operation, self.code) = (operation, code) }
 }
 
-/// A plain blocking TCP client of a server on loopback. It waits at most for `patience`; then the test fails.
+/// Plain blocking TCP client of a server on loopback. It waits for at most `patience` seconds; then the test fails.
 public final class TestClient: @unchecked Sendable {
-    // Each client is used by one thread at a time.
+    // One thread at a time uses each client.
     public private(set) var descriptor: Int32
 
     public static let patience = 120
@@ -69,7 +69,7 @@ public final class TestClient: @unchecked Sendable {
         }
     }
 
-    /// Exactly this many bytes.
+    /// Returns exactly this many bytes.
     public func receive(_ wanted: Int) throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: wanted)
         var filled = 0
@@ -86,7 +86,7 @@ public final class TestClient: @unchecked Sendable {
 
     public func receiveText(_ wanted: Int) throws -> String { String(decoding: try receive(wanted), as: UTF8.self) }
 
-    /// What comes next, at least one byte, is put at the end; false when the peer has closed.
+    /// Appends the bytes that arrive next, at least one; returns false if the peer has closed.
     public func receive(appendingTo bytes: inout [UInt8]) throws -> Bool {
         let (start, room) = (bytes.count, 64 << 10)
         bytes.append(contentsOf: [UInt8](repeating: 0, count: room))
@@ -99,14 +99,14 @@ public final class TestClient: @unchecked Sendable {
         return count > 0
     }
 
-    /// Everything until the peer closes; throws when it closes by force.
+    /// Returns all bytes until the peer closes; throws if the peer resets the connection.
     public func receiveAll() throws -> [UInt8] {
         var all: [UInt8] = []
         while try receive(appendingTo: &all) {}
         return all
     }
 
-    /// The peer is gone, politely or not; whatever it still sent is skipped.
+    /// Waits until the peer has closed or reset the connection, and skips its bytes. Returns true if it has.
     public func waitForEnd() -> Bool {
         do {
             _ = try receiveAll()

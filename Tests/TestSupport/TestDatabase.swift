@@ -4,7 +4,7 @@ import Postgres
 import Synchronization
 import System
 
-/// The PostgreSQL that the tests share: started when the first one asks, gone with the process.
+/// PostgreSQL that the tests share. It starts for the first test that asks, and ends with the process.
 public enum TestCluster {
     private static let started = Mutex<PrivateCluster?>(nil)
 
@@ -19,16 +19,16 @@ public enum TestCluster {
 
     private static let idle = Mutex<[PrivateCluster]>([])
 
-    /// One that nobody else uses meanwhile, for those who end connections of others or change roles. There are as many as
-    /// were ever used at once.
+    /// Lends a cluster that no other test uses meanwhile, for tests that end others' connections or change roles. There
+    /// are as many clusters as were ever used at once.
     public static func lend<Result>(_ use: (PrivateCluster) throws -> Result) throws -> Result {
         let cluster = try idle.withLock { $0.popLast() } ?? fresh()
         defer { idle.withLock { $0.append(cluster) } }
         return try use(cluster)
     }
 
-    /// Another one, for a test that stops or breaks it. The client roles are the whole cluster's: they are made before
-    /// any test runs, as `sql/` makes them, which grants nothing to roles that others made.
+    /// Starts another cluster, for a test that stops or breaks it. The client roles belong to the whole cluster. They
+    /// exist before any test runs, created by `sql/`, which grants nothing to roles that others created.
     public static func fresh(
         _ options: PrivateCluster.Options = .forTests, clientRoles: Bool = true
     ) throws -> PrivateCluster {
@@ -43,7 +43,7 @@ extension PrivateCluster.Options {
     public static var forTests: PrivateCluster.Options {
         var options = PrivateCluster.Options()
         options.isThrowaway = true
-        // Small, so that tests meet streamed transactions without writing gigabytes.
+        // The small value lets tests meet streamed transactions without writing gigabytes.
         options.settings = [
             "logical_decoding_work_mem=64kB", "wal_sender_timeout=20s", "max_prepared_transactions=8",
             "max_connections=200",
@@ -58,7 +58,7 @@ public enum TemporaryDirectory {
     private static let made = Mutex<[String]>([])
 
     public static func make(_ name: String) -> String {
-        // Not below a home: PostgreSQL's user must be able to reach it.
+        // PostgreSQL's user must be able to reach the path, so it is not below a home directory.
         let path = "/tmp/tidewire-tests-\(getpid())/\(name)-\(UInt32.random(in: 0 ... .max))"
         made.withLock { made in
             if made.isEmpty { atexit { TemporaryDirectory.removeAll() } }
@@ -73,7 +73,7 @@ public enum TemporaryDirectory {
     }
 }
 
-/// One database of its own for one test.
+/// Database for one test alone.
 public struct TestDatabase {
     public let cluster: PrivateCluster
     public let name: String
@@ -88,7 +88,7 @@ public struct TestDatabase {
 
     public var target: ConnectionTarget { cluster.target(database: name) }
     public var url: String { cluster.url(database: name) }
-    /// Slots are the whole cluster's, so each database has a slot of its own name.
+    /// Name of the database's slot. Slots belong to the whole cluster, so each database has its own name.
     public var slot: String { name }
 
     @discardableResult
