@@ -3,15 +3,15 @@ import EventLog
 import System
 import TestSupport
 
-/// What a channel of a simulated client asks for.
+/// Subscription of a simulated client's channel.
 struct Seat: Hashable {
     struct Binding: Hashable {
         var table: ModelTable
-        /// Nil is all.
+        /// Nil for all operations.
         var operation: ModelOperation?
         /// Only rows of this room.
         var room: Int?
-        /// Only this row, by its key.
+        /// Only the row with this key.
         var row: Int?
     }
 
@@ -19,27 +19,27 @@ struct Seat: Hashable {
     var bindings: [Binding]
 }
 
-/// Something that came to a channel, in its order.
+/// Event on a channel, in the order of arrival.
 enum Heard {
-    /// The reply to its join, and what it says of where it asked to go on.
+    /// The reply to the join. It says whether the channel resumed at the requested position.
     case joined(Recovery?)
-    /// Its bindings are in place.
+    /// The bindings are in place.
     case subscribed
     case refused(String)
     case change(HeardChange, Passage?)
-    /// What the database said to its topic, by the version of its row.
+    /// A message of the database to the channel's topic, identified by its row's version.
     case said(Int)
     case truncated(table: String)
-    /// The hub has read what the client said when the channel became another person's.
+    /// The hub has read the token that gives the channel to another person.
     case became
-    /// Where the log is read, for whoever resumes there later.
+    /// A position in the log from which the channel can resume later.
     case position(LogPlace)
-    /// Something may be missing, or will not come.
+    /// A notice that changes may be missing or will not come.
     case told(String)
-    /// All before it has been read, and the client's side of the socket says so.
+    /// A ping, which the client's side of the socket answers. Everything before it has been read.
     case pinged
     case closed
-    /// With the socket.
+    /// The end of the channel together with its socket.
     case cut
 }
 
@@ -49,7 +49,7 @@ enum Recovery: Equatable {
 }
 
 extension Heard {
-    /// Nobody is told of it before it knows that it has joined.
+    /// True if the event may come only after the reply to the join.
     var followsAnswer: Bool {
         switch self {
         case .subscribed, .told, .truncated, .position: true
@@ -57,7 +57,7 @@ extension Heard {
         }
     }
 
-    /// The same for the same.
+    /// Text that is equal for equal events.
     var summary: String {
         switch self {
         case .joined(nil): "joined"
@@ -84,50 +84,52 @@ struct LogPlace: Equatable {
     var offset: UInt64
 }
 
-/// Who listens to what a client's channels hear.
+/// Receiver of the events on a client's channels.
 protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
-    /// The client is about to send a join, which goes on from a place that it was told of on that channel.
+    /// Records that the client is about to send a join, which resumes from a place that this channel was told earlier.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String)
-    /// Likewise of one that asks for nothing and is known again by its topic.
+    /// Records a join of a plain client, which names no place. The hub recognises the client by its topic.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String)
-    /// The client is about to send the join of a channel that it has once more.
+    /// Records that the client is about to join a channel again that it already has.
     func joinsAgain(on channel: Int, of client: Int)
-    /// The channel's token is about to be another person's.
+    /// Records that the channel is about to get another person's token.
     func becomes(_ person: String, on channel: Int, of client: Int)
-    /// The client has left the channel.
+    /// Records that the client has left the channel.
     func hasGone(_ channel: Int, of client: Int)
 }
 
-/// A client of the real-time protocol over one end of a socket pair: it joins, beats, and hears.
+/// Client of the realtime protocol over one end of a socket pair. It joins, sends heartbeats and receives.
 final class Client {
     let number: Int
     private(set) var person: String
     private let hearing: any Hearing
     private let wire: Wire
     private(set) var descriptor: Int32?
-    /// A frame that has come in part.
+    /// Beginning of a frame that has not arrived completely.
     private var rest: [UInt8] = []
     private var isUpgraded = false
     private var output: [UInt8] = []
     private var lastRef = 0
     private var mask: SeededRandom
-    /// What its channels are, whether they are joined or not.
+    /// State of each channel, joined or not.
     private var lines = [Line](repeating: Line(), count: Simulation.channelsPerClient)
     private(set) var seats: [Int: Seat] = [:]
 
     private struct Line {
-        /// While it is joined or being joined.
+        /// Ref of the join while the channel is joined or being joined.
         var joinRef: String?
-        /// Each join has a topic of its own, so that nothing of an earlier one is taken for its own.
+        /// Topic of the present join. Each join has a new topic, so that the client never takes an earlier join's
+        /// message for its own.
         var topic = ""
         var topicNumber = -1
-        /// How often it ended otherwise than with its socket: then it is not taken up again.
+        /// Number of times that the channel ended without its socket. After such an end the client does not resume the
+        /// channel.
         var endings = 0
         var person: String?
-        /// The join was answered.
+        /// True if the hub has answered the join.
         var isJoined = false
-        /// Up to where it was told everything, as who, and of what.
+        /// Position up to which the hub has sent everything, with the person and the seat for which it did.
         var mark: Mark?
     }
 
@@ -136,7 +138,7 @@ final class Client {
         var person: String
         var seat: Seat
     }
-    /// Heartbeats that were sent behind a token, by their refs.
+    /// Refs of heartbeats that were sent after a token, with the token's channel.
     private var tokensSent: [String: Int] = [:]
     var frozenUntil: UInt64 = 0
     private(set) var bytesHeard = 0
@@ -149,7 +151,7 @@ final class Client {
         mask = SeededRandom(seed: seed &+ UInt64(number))
     }
 
-    /// It asks for nothing beyond what clients ask for, as those do that people have.
+    /// True if the client uses no extension of Tidewire, like ordinary Supabase clients.
     var isPlain: Bool { number % 2 == 1 }
 
     /// True if the client's token has a session, so that the hub recognises it when it returns.
@@ -187,12 +189,12 @@ final class Client {
         write()
     }
 
-    /// The socket is gone, with all that was on its way.
+    /// Closes the socket. All bytes under way are lost.
     func cut() {
         if let descriptor = vanish() { StreamSocket.close(descriptor) }
     }
 
-    /// Likewise, but nobody tells the hub: its end of what is answered stays open.
+    /// Ends the connection without closing the socket, so that the hub does not notice. Returns the open descriptor.
     func vanish() -> Int32? {
         guard let descriptor else { return nil }
         self.descriptor = nil
@@ -204,10 +206,10 @@ final class Client {
         return descriptor
     }
 
-    /// It has something to say that the socket did not take yet.
+    /// True if the socket has not yet accepted all bytes to be sent.
     var hasOutput: Bool { !output.isEmpty }
 
-    /// Reads what has come; true where anything had.
+    /// Reads the bytes that have arrived; returns true if there were any.
     func read() -> Bool {
         guard let descriptor else { return false }
         write()
@@ -222,7 +224,7 @@ final class Client {
             bytesHeard += count
             didRead = true
             take(UnsafeRawBufferPointer(rebasing: room[..<(kept + count)]))
-            // What a socket had was less than there was room for: nothing more has come.
+            // The socket had less than the room allows, so nothing more has arrived.
             if count < free.count { break }
         }
         return didRead || self.descriptor == nil
@@ -269,7 +271,7 @@ final class Client {
         return bytes.indices.first { bytes[$0...].starts(with: end) }.map { $0 + end.count }
     }
 
-    /// A server's frames are whole and not masked.
+    /// Decodes a frame of the server. Frames of a server are not fragmented and not masked.
     private static func frame(
         _ bytes: UnsafeRawBufferPointer, at place: Int
     ) -> (opcode: UInt8, payload: Range<Int>, end: Int)? {
@@ -346,7 +348,7 @@ final class Client {
             """)
     }
 
-    /// Without having left, on the socket it has, as the client for Python does whenever it is told of an error.
+    /// Sends the join again on the same socket without leaving first, as the Python client does after any error.
     func joinAgain(on channel: Int) {
         guard isPlain, isConnected, lines[channel].isJoined, lines[channel].joinRef != nil,
             lines[channel].person == person, let seat = seats[channel], !tokensSent.values.contains(channel)
@@ -375,7 +377,7 @@ final class Client {
         }.joined(separator: ",")
     }
 
-    /// Most come back to where they were; some begin anew.
+    /// Returns the place to resume from. Most joins resume; some start anew.
     private func placeToResume(_ seat: Seat, _ channel: Int) -> LogPlace? {
         guard let mark = lines[channel].mark, mark.seat == seat, mark.person == person else { return nil }
         return mask.next() % 4 == 0 ? nil : mark.place
@@ -393,9 +395,9 @@ final class Client {
             """)
     }
 
-    /// The channel is another person's from here on.
+    /// Gives the channel another person's token from here on.
     func become(_ person: String, on channel: Int) {
-        // The same token once more says nothing new, and is not answered.
+        // The hub does not answer a repetition of the same token.
         guard let ref = lines[channel].joinRef, lines[channel].person != person, lines[channel].isJoined else { return }
         lines[channel].person = person
         hearing.becomes(person, on: channel, of: number)
@@ -404,7 +406,7 @@ final class Client {
             {"topic":"\(lines[channel].topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
             "payload":{"access_token":"\(token(of: person))"}}
             """)
-        // What a socket says is read in its order, so the answer to this says that the token was read.
+        // The hub reads a socket's messages in order, so the answer to this heartbeat shows that it has read the token.
         tokensSent["\(lastRef + 1)"] = channel
         beat()
     }
@@ -421,7 +423,7 @@ final class Client {
             let joinRef = lines[channel].joinRef
         else { return }
         switch message.kind {
-        // What was said to a join that has ended since is for nobody.
+        // A reply to an earlier join that has ended has no receiver.
         case .reply(let ref?, _, _, _) where ref != joinRef: break
         case .reply(_, true, let recovery, _):
             lines[channel].isJoined = true
@@ -446,7 +448,7 @@ final class Client {
         }
     }
 
-    /// What the channel that is joined on it is called in the database; nil where none is.
+    /// Returns the channel's topic as the database names it, or nil if the channel is not joined.
     func topic(of channel: Int) -> String? {
         lines[channel].joinRef == nil ? nil : String(lines[channel].topic.dropFirst("realtime:".count))
     }

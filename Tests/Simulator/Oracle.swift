@@ -1,19 +1,19 @@
 import Change
 
-/// Knows what each channel had to hear, by the model alone, and says what is wrong with what it heard.
+/// Checker of the changes that each channel receives, by the model alone.
 ///
-/// A channel hears what is committed after the reply to its join, in the order of commits and within a transaction in the
-/// order it was made, each once, with its values. Only this excuses a change that is missing: the client was told that
-/// something may be missing, or its channel ended. Nothing excuses one that comes twice, out of order, wrong, or to
-/// somebody who may not see it.
+/// A channel must receive the changes that are committed after the reply to its join: in the order of commits, within a
+/// transaction in their order, each once, with its values. A missing change is excused only if the client was told that
+/// something may be missing, or if its channel ended. No excuse exists for a change that is repeated, out of order,
+/// wrong, or sent to a person who may not see it.
 final class Oracle: Hearing {
-    /// What the log surely has already.
+    /// Part of the log that is certain.
     struct Position {
         var durable: LSN
         var oldestKept: LSN
-        /// The first offset that the log has.
+        /// First offset that the log still has.
         var oldestOffset: UInt64?
-        /// Where the log ends, and where it ended when the hub began; nil where it had not begun.
+        /// Ends of the log, now and when the hub started; nil if the log had not begun.
         var end: LogPlace?
         var start: LogPlace?
     }
@@ -23,59 +23,60 @@ final class Oracle: Hearing {
         var channel: Int
     }
 
-    /// All that is held of one channel of one client.
+    /// State of one channel of one client.
     private final class Line {
         var listening: Listening?
-        /// What it was told last since it was joined.
+        /// Position that the channel was told last since its join.
         var lastPosition: LogPlace?
         var mark: Mark?
-        /// Whose sockets were cut, and who may come back.
+        /// Channels that were cut and may come back.
         var absent: [AbsentKey: Absent] = [:]
-        /// Who came back before the hub had noticed that its socket was gone may be taken for a second one: so long the first
-        /// is held to have gone, and not come back.
+        /// Times until which another channel of the same kind may still be away. A client that returned before the hub
+        /// noticed the cut may count as a second one.
         var seconds: [AbsentKey: UInt64] = [:]
     }
 
     private final class Listening {
         var person: String
-        /// What is for whom of those who ask the same as the same person.
+        /// Changes owed to all channels with the same bindings and person.
         var audience: Audience
-        /// Whose it was, until the hub has read the next one's token.
+        /// Former persons of the channel, until the hub has read the next person's token.
         var former: [String] = []
         let seat: Seat
-        /// The log had these when the join was sent.
+        /// Position up to which the log was durable when the client sent the join.
         fileprivate(set) var durable: LSN
-        /// The epoch that the log had then.
+        /// Epoch of the log at that time.
         var epoch: UInt64?
-        /// Commits up to here may come or not; nil until the join was answered.
+        /// Last commit that may or may not arrive; nil until the join is answered.
         var optionalTo: Int?
-        /// The same of what the database says to its topic, where that is later.
+        /// The same limit for the database's messages to the topic, if it is later.
         var saidOptionalTo = 0
         var isSubscribed = false
-        /// It has sent its join once more, on its own socket.
+        /// True while the client has sent its join again on its own socket, without an answer yet.
         var joinsAgain = false
         var reached = Reached()
-        /// Numbers of changes, as they came.
+        /// Numbers of the received changes, in the order of arrival.
         var heard: [Int] = []
-        /// Numbers of what the database said to its topic, as it came.
+        /// Numbers of the received messages of the database, in the order of arrival.
         var said: [Int] = []
-        /// How much was committed when it was told that a table was emptied.
+        /// Number of commits when the channel was told of a table's truncation.
         var truncations: [ModelTable: Int] = [:]
-        /// Told of a loss when so much was committed: what is older may be missing.
+        /// Number of commits when the channel was last told of a loss. Earlier changes may be missing.
         var toldAt = 0
-        /// History began anew while it was there: it is to be told …
+        /// True if a gap arose while the channel was there and the hub has yet to tell it.
         var isOwedGap = false
-        /// … and may hear again what is behind there; in their order, as far as it was not told of these very gaps.
+        /// Gaps that the channel has not been told of, in order. After each, the channel may receive changes again.
         var gaps: [Gap] = []
-        /// Where it asked to go on, and what it had heard there.
+        /// State at the position from which the channel asked to resume.
         var resumed: Mark?
-        /// Who had it before a cut, of a client that asks for nothing.
+        /// Former state of a plain client's channel, before a cut.
         var returning: Absent?
         var topic = ""
-        /// The last ones, and the beginning as long as there were no more. Of the last one the hub may not know the answer.
+        /// Latest pings, and the start of the channel while there are few. The hub may not know the answer to the
+        /// latest one.
         private var pings = [Ping(Reached(), at: 0, rests: 0)]
         private var isPastBeginning = false
-        /// All that it was told of: who goes on from before is told again.
+        /// All gaps that the channel was told of. A channel that resumes from before a gap is told again.
         var gapsTold: [Gap] = []
 
         init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN) {
@@ -99,7 +100,7 @@ final class Oracle: Hearing {
 
         private static let pingsKept = 6
 
-        /// What the hub knows at least to have been heard: it asks again when it was answered.
+        /// Latest state that the hub certainly knows: it sends a ping only after the answer to the previous one.
         var known: Ping { pings.count > 1 ? pings[pings.count - 2] : pings[0] }
 
         func begins() {
@@ -112,7 +113,7 @@ final class Oracle: Hearing {
             for place in pings.indices { pings[place].reached.isNoFurther(than: number) }
         }
 
-        /// What the hub knew a while ago was written down, and is what is known from here on.
+        /// Falls back to the state that the ended hub had surely written down.
         func hubEnded(at now: UInt64, rests: Int) {
             let last = pings.indices.dropFirst().last {
                 pings[$0].at + Oracle.surelyWritten <= now && pings[$0].rests + Oracle.surelyNoticed <= rests
@@ -125,7 +126,7 @@ final class Oracle: Hearing {
             pings = [written]
         }
 
-        /// It goes on as if it had never been away.
+        /// Resumes from a mark as if the channel had never been away.
         func goOn(from mark: Mark) {
             durable = mark.durable
             optionalTo = mark.optionalTo
@@ -137,7 +138,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// The numbers of what it heard last, of either kind.
+    /// Numbers of the last received change and message.
     private struct Reached {
         var change = Oracle.nothing
         var message = Oracle.nothing
@@ -148,7 +149,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// The hub asked it to say that it had got everything.
+    /// Ping of the hub, by which it learns what the client has received.
     private struct Ping {
         var reached: Reached
         var gapsToldSince: [Gap] = []
@@ -162,7 +163,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// What a channel had heard when it was told that this was all up to there.
+    /// State of a channel when it was told that it had received everything up to a place.
     private struct Mark {
         var place: LogPlace
         var durable: LSN
@@ -174,7 +175,7 @@ final class Oracle: Hearing {
         var toldAt: Int
     }
 
-    /// By what the hub knows again whoever comes back.
+    /// Key by which the hub recognises a returning client.
     private struct AbsentKey: Hashable {
         var person: String
         var topic: String
@@ -183,12 +184,12 @@ final class Oracle: Hearing {
 
     private final class Absent {
         let listening: Listening
-        /// The hub may have forgotten it.
+        /// True if the hub may have forgotten the channel.
         var isUncertain: Bool
-        /// Somebody of the same kind has gone before and not come back: it may go on where that one was.
+        /// True if another channel of the same kind is still away. The hub may resume this one from that one's state.
         let isOneOfTwo: Bool
         let at: UInt64
-        /// How often the hub's loops had come to rest by then.
+        /// Number of rests of the hub's loops at that time.
         var rests: Int
 
         init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64, rests: Int) {
@@ -200,52 +201,52 @@ final class Oracle: Hearing {
         }
     }
 
-    /// So long it is surely remembered.
+    /// Nanoseconds for which the hub surely remembers a gone client.
     private static let surelyRemembered: UInt64 = 100_000_000_000
-    /// So long nobody is remembered.
+    /// Nanoseconds after which the hub has surely forgotten a gone client.
     private static let surelyForgotten: UInt64 = 150_000_000_000
-    /// A loop that has come to rest so often has noticed whatever was before.
+    /// Number of rests after which a loop has surely noticed everything earlier.
     private static let surelyNoticed = 8
-    /// What the hub has known so long is written down.
+    /// Nanoseconds after which the hub has surely written down what it knew.
     private static let surelyWritten: UInt64 = 3_000_000_000
 
     private let database: ModelDatabase
     private let position: () -> Position
     private let ledger: Ledger
-    /// By client and channel.
+    /// Lines by client and channel.
     private var lines: [[Line?]] = []
     private(set) var complaints: [String] = []
     private(set) var tally = Tally()
-    /// Before the first change.
+    /// Number before the first change.
     fileprivate static let nothing = -1
     /// True if a part of the log is damaged, or was a moment ago.
     var mayBeUnreadable: () -> Bool = { false }
     /// True if the hub's own account says that a topic's channel was sent the change at an offset.
     var isInLedger: ((String, UInt64) -> Bool)?
-    /// Told of all that is heard.
+    /// Callback for every received event.
     var trace: ((String) -> Void)?
-    /// Of all that was heard, in its order.
+    /// Hash of all received events, in order.
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
     struct Tally {
         var deliveries = 0
-        /// Of what the database said.
+        /// Messages of the database.
         var said = 0
         var joins = 0
         var told = 0
         var toldOfGaps = 0
         var excused = 0
         var refused = 0
-        /// Joins that went on where they wanted to, and that did not.
+        /// Joins that resumed at the requested position, and joins that did not.
         var resumed = 0
         var refetched = 0
-        /// Joins of clients that ask for nothing and came back.
+        /// Joins of plain clients that came back.
         var returned = 0
-        /// Joins of channels that their clients had already.
+        /// Joins of channels that their clients already had.
         var rejoined = 0
     }
 
-    /// All that there were.
+    /// All gaps so far.
     private var gaps: [Gap] = []
     private let now: () -> UInt64
     private let rests: () -> Int
@@ -313,8 +314,8 @@ final class Oracle: Hearing {
         line(Key(client: client, channel: channel)).listening?.joinsAgain = true
     }
 
-    /// It goes on behind what it was sent, so that nothing of it is held otherwise. Where changes waited to be judged, what was
-    /// said behind them comes again.
+    /// Records the answer to a repeated join. The channel continues behind what it was sent, so the other state stays.
+    /// If changes waited for a verdict, the messages after them arrive again.
     private func hasJoinedAgain(_ listening: Listening) {
         tally.joins += 1
         tally.rejoined += 1
@@ -325,15 +326,15 @@ final class Oracle: Hearing {
     private func wasCut(_ listening: Listening, _ line: Line) {
         line.listening = nil
         if listening.optionalTo == nil, let returning = listening.returning {
-            // The hub may have let it in, and has to notice that it is gone.
+            // The hub may have accepted the client, and has to notice that it is gone.
             returning.rests = rests()
             return
         }
-        // Whose it is by now depends on whether the hub had read that it is another's.
+        // The channel's person depends on whether the hub had read the new token.
         for person in listening.former + [listening.person] {
             let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
             let absentKey = AbsentKey(person: person, topic: listening.topic, seat: listening.seat)
-            // One that did not come back as whom it went is still held to be away when the other has.
+            // A channel that did not return as the same person still counts as away when the other one has returned.
             if line.absent[absentKey] != nil { line.seconds[absentKey] = now() + Self.surelyForgotten }
             let isOneOfTwo = line.seconds[absentKey, default: 0] > now()
             line.absent[absentKey] = Absent(
@@ -348,13 +349,13 @@ final class Oracle: Hearing {
             for (key, absent) in line.absent {
                 absent.isUncertain = absent.isUncertain || power || hasForgotten
                 absent.listening.hubEnded(at: now(), rests: rests())
-                // The one that never came back is remembered as long as any.
+                // The hub remembers the channel that never came back as long as any other.
                 if power { line.seconds[key] = now() + Self.surelyForgotten }
             }
         }
     }
 
-    /// History has begun anew: whoever was there is told, and may hear once more what comes behind the gap's end again.
+    /// Records a new gap. Every channel must be told, and may receive again the changes after the gap's end.
     func hasGap(_ gap: Gap) {
         gaps.append(gap)
         trace?("history has a gap from \(gap.from) to \(gap.to): \(gap.reason.rawValue)")
@@ -376,10 +377,10 @@ final class Oracle: Hearing {
         if listening.isOwedGap { tally.toldOfGaps += 1 }
         listening.isOwedGap = false
         let isOf = { (gap: Gap) in text.contains("(\(gap.reason.rawValue))") }
-        // Where it is told otherwise, it may yet hear what was before the gap.
+        // If the notice is about another matter, the channel may still receive changes from before the gap.
         let told = listening.gaps.firstIndex(where: isOf)
         ledger.note()
-        // Who comes to a loop that lags is told what was said before and behind a gap from before its join.
+        // A channel on a lagging loop may receive again the messages around a gap from before its join.
         if told == nil, let former = gaps.last(where: isOf) {
             listening.reached.message = min(listening.reached.message, ledger.firstNumber(behind: former.to) - 1)
         }
@@ -397,7 +398,7 @@ final class Oracle: Hearing {
         listening.goOn(
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
-                // One that was never answered is owed no more than one that comes for the first time.
+                // A channel without a reply is owed no more than a channel that joins for the first time.
                 optionalTo: former.optionalTo ?? database.lastCommit, reached: reached, heard: former.heard,
                 said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
@@ -408,7 +409,8 @@ final class Oracle: Hearing {
         let toldAgain = isFromAnywhere ? former.gapsTold : former.known.gapsToldSince
         listening.gaps = toldAgain + former.gaps + listening.gaps
         listening.gapsTold = former.gapsTold.filter { !toldAgain.contains($0) }
-        // The hub knows one place for both: where changes waited to be judged, what was said behind them comes again.
+        // The hub knows one position for changes and messages. If changes waited for a verdict, later messages arrive
+        // again.
         listening.reached.message = min(listening.reached.message, listening.reached.change)
         listening.begins()
         tally.returned += 1
@@ -419,7 +421,7 @@ final class Oracle: Hearing {
         listening.optionalTo = database.lastCommit
         if let returning = listening.returning {
             goOn(listening, as: returning)
-            // From here on it stands where this one does.
+            // From here on the absent channel's state is that of this channel.
             line.absent = line.absent.filter { $0.value !== returning }
         }
         switch (recovery, listening.resumed) {
@@ -430,7 +432,7 @@ final class Oracle: Hearing {
                 complain("\(who()) went on at \(mark.place), and the log's epoch was \(epoch)")
             }
             listening.goOn(from: mark)
-            // Its topic is another, and nobody knows here how much of what was said to that was before the mark.
+            // The join has a new topic, so the numbers of the old topic's messages do not apply.
             listening.saidOptionalTo = database.lastCommit
             listening.said = []
             listening.reached.message = Self.nothing
@@ -513,8 +515,9 @@ final class Oracle: Hearing {
         }
     }
 
-    /// A position is no further than the log, and not behind one that the channel was told before or what the log had
-    /// when the hub began: whoever resumes there would get what it has.
+    /// Checks a position that the channel was told. It must not lie beyond the log's end. It must not lie before an
+    /// earlier position of the channel or before the log's end at the hub's start, because a client that resumes there
+    /// gets changes again.
     private func checkPosition(_ place: LogPlace, of line: Line, _ who: () -> String) {
         let position = position()
         let (start, end) = (position.start, position.end)
@@ -529,7 +532,8 @@ final class Oracle: Hearing {
         line.lastPosition = place
     }
 
-    /// A change stands no further than the log, behind what its channel had before, and says where that was.
+    /// Checks a change's place: within the log, behind the channel's earlier changes, and with the right previous
+    /// place.
     private func check(_ passage: Passage, on line: Line, _ who: () -> String) {
         if let end = position().end, end.epoch == passage.place.epoch, end.offset < passage.place.offset {
             complain("\(who()) heard of a change at \(passage.place), and the log ends at \(end)")
@@ -561,7 +565,7 @@ final class Oracle: Hearing {
         if ledger.commit(of: number).end <= listening.durable {
             complain("\(who()) heard what the log had before its join: \(what())")
         }
-        // The same bytes are as right for the next one of the same audience.
+        // The same bytes are right for every channel of the audience.
         if listening.former.isEmpty, listening.audience.isSound(heard, number) { return }
         let before = complaints.count
         checkContent(heard, number, listening, who, what)
@@ -592,8 +596,8 @@ final class Oracle: Hearing {
         if !heard.before.isSame(as: old, isWhole: false) { complain("\(who()) heard other old values: \(what())") }
     }
 
-    /// What the database says to a topic comes to whoever has joined it, each once, in its order. A loop that lags may tell it
-    /// to who came meanwhile, too.
+    /// Checks a message of the database to a topic: every channel that joined the topic receives it once, in order. A
+    /// lagging loop may also send it to channels that joined meanwhile.
     private func check(said version: Int, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         tally.said += 1
@@ -612,7 +616,7 @@ final class Oracle: Hearing {
         listening.said.append(number)
     }
 
-    /// Of one from before its join it may be told, too: it fetches once more.
+    /// Checks a notice of a truncation. The channel may be told of one from before its join: it only fetches once more.
     private func check(truncated name: String, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         guard let table = ModelTable.subscribed.first(where: { $0.name == name }),
@@ -623,7 +627,7 @@ final class Oracle: Hearing {
 
     // MARK: What was not heard
 
-    /// Everything has come to rest: whatever had to be heard was.
+    /// Checks, after everything has come to rest, that each channel received all that it had to.
     func settle() {
         ledger.note()
         let oldest = position().oldestKept
@@ -637,7 +641,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// What others found.
+    /// Adds complaints of other checkers.
     func complain(of findings: [String]) { for finding in findings { complain(finding) } }
 
     private func settle(_ listening: Listening, _ who: String, _ oldest: LSN) {
@@ -664,7 +668,7 @@ final class Oracle: Hearing {
         listening.said = []
     }
 
-    /// Those of what was due, from a number on, that were not heard.
+    /// Returns the numbers in `due`, from `least` on, that are not in `heard`.
     private static func missing(of due: [Int], from least: Int, in heard: [Int]) -> [Int] {
         let heard = heard.sorted()
         var missing: [Int] = []
@@ -677,7 +681,7 @@ final class Oracle: Hearing {
         return missing
     }
 
-    /// A delete that names its row only by its key is told where the log still says what the row was.
+    /// True if the hub can send a delete only if the log still has the row: the delete names only the row's key.
     private func dependsOnTheLog(_ number: Int, _ oldest: LSN) -> Bool {
         let (change, commit) = (ledger.change(number), ledger.commit(of: number))
         guard change.operation == .delete, let old = change.old, commit.rules.isNamedByKey(change.table) else {

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The faults that `Tests/Tools/mutants` puts back: they have to fit the code as it is.
+/// Faults that `Tests/Tools/mutants` puts back. Their patches have to fit the present code.
 @Suite(.within(minutes: 1)) struct MutantTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -24,7 +24,7 @@ import Testing
             let fits = file.contains(wanted.joined(separator: "\n"))
             #expect(fits, "\(name) does not fit any more: look at its hunks")
         }
-        // What it is stands before its first file.
+        // A description of the fault stands before the first file.
         for line in patch.split(separator: "\n", omittingEmptySubsequences: false) {
             if line.hasPrefix("--- a/") {
                 check()

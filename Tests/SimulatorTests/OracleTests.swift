@@ -4,7 +4,7 @@ import Testing
 
 @testable import Simulator
 
-/// The oracle says what is wrong with what a channel heard, and nothing else.
+/// Checks that the oracle reports each error in the messages that a channel received, and no others.
 @Suite(.within(minutes: 5)) struct OracleTests {
     private let database = ModelDatabase()
     private let oracle: Oracle
@@ -194,7 +194,7 @@ import Testing
         oracle.heard(.subscribed, on: 0, of: 0)
     }
 
-    /// The version by which it is known.
+    /// Returns the version by which the message is known.
     private func say(to topic: String = "t") -> Int {
         var transaction = database.begin()
         database.say(to: topic, in: &transaction)
