@@ -3,13 +3,13 @@ import Testing
 
 @testable import Gateway
 
-/// A join's way, step by step.
+/// Steps of a join, one after another.
 @Suite(.within(minutes: 1)) struct JoinTests {
     private func join(isPrivate: Bool = false, wantsPast: Bool = false) -> (Join, [Join.Action]) {
         Join.begin(isPrivate: isPrivate, wantsPast: wantsPast)
     }
 
-    /// What the events lead to, one after the other.
+    /// Returns the actions that follow each event.
     private func actions(_ join: inout Join, _ events: Join.Event...) -> [[Join.Action]] {
         var taken: [[Join.Action]] = []
         for event in events { taken.append(join.take(event)) }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// Book of clients' places, kept in a directory.
+/// Resume store, kept in a directory.
 @Suite(.within(minutes: 1)) struct ResumeStoreTests {
     private let directory = MemoryDirectory()
     private let key = ResumeKey(high: 1, low: 2)
