@@ -9,7 +9,7 @@ import Testing
 @testable import Delivery
 @testable import Policy
 
-/// The desk of sets: whose answer is whose.
+/// Checks that each answer of PostgreSQL fills only the membership set that asked for it.
 @Suite(.within(minutes: 5)) struct LiveMembershipsTests {
     private let table = CatalogTable(
         oid: 9, schema: "public", name: "members",
@@ -43,7 +43,7 @@ import Testing
         return try #require(desk.takeUnfilled().first { $0 === set }?.filling)
     }
 
-    /// Whoever leaves while PostgreSQL is asked leaves a number behind, and the next takes it.
+    /// Checks that a new set, which takes the number of a released one, does not take the released set's answer.
     @Test func `what was asked for somebody who left is not taken for who comes next`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let first = set(of: "ana", on: &desk)
@@ -60,12 +60,12 @@ import Testing
 
         #expect(desk.fill([(ofSecond, try rooms("8"))], at: 0).count == 1)
         #expect(second.keys.keys == [Array("8".utf8)])
-        // Nor is an answer taken twice.
+        // The same answer is not taken twice either.
         #expect(desk.fill([(ofSecond, try rooms("7"))], at: 0).isEmpty)
         #expect(second.keys.keys == [Array("8".utf8)])
     }
 
-    /// Two gaps in one turn: what was to be asked after the first is asked once, after both.
+    /// Checks that two gaps in one turn lead to a single question after both.
     @Test func `a set that is discarded twice is asked for once`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let set = set(of: "ana", on: &desk)
@@ -76,7 +76,8 @@ import Testing
         #expect(desk.takeUnfilled().isEmpty)
     }
 
-    /// Filled for somebody new, who is promised nothing of what the log has yet to come to.
+    /// Checks a set that was filled for a new client, which is promised nothing of the entries that the log has yet to
+    /// read.
     @Test func `who comes back to a set that was filled for later is judged by who was a member then`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let set = set(of: "ana", on: &desk)
@@ -90,7 +91,7 @@ import Testing
 
         desk.reopen(set, for: 3, at: 0)
         #expect(!set.isSettled && set.owed == [3] && set.keys.isUnknown)
-        // The log is looked through from where it is on: room 7 was joined, and a row without a room went.
+        // The log is searched from here: room 7 was joined, and a row without a room was deleted.
         set.unwind((Array("7".utf8), 1), xid: 8, at: 50)
         set.unwind((nil, -1), xid: 9, at: 60)
         set.unwind((Array("8".utf8), 1), xid: 12, at: 70)
@@ -101,7 +102,7 @@ import Testing
         #expect(set.apply(Array("7".utf8), 1, xid: 8, at: 50))
         #expect(!set.apply(nil, -1, xid: 9, at: 60))
         #expect(set.keys.keys == [Array("7".utf8), Array("8".utf8)] && set.keys.hasNull)
-        // Once: what cannot be found out now is not asked for at each return.
+        // The search happens once: a result that is impossible now is not requested again at each return.
         #expect(!set.isOfLaterOnly)
     }
 }

@@ -14,7 +14,8 @@ import Testing
             hasRowSecurity: false, forcesRowSecurity: false, hasPolicies: hasPolicies, operations: .all)
     }
 
-    /// Whoever was bound to the first one would hear of nothing any more, and nobody would say so.
+    /// Checks that the registry notices a replaced table. Otherwise channels bound to the old one would silently get no
+    /// changes.
     @Test func `a table in another's place is noticed, and what was placed before is known not to stand`() {
         var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         var desk = SchemaRegistry()
@@ -28,7 +29,7 @@ import Testing
         #expect(!desk.holds(first, of: old) && desk.holds(second, of: new))
         let (replaced, again) = (desk.takeReplacement(), desk.takeReplacement())
         #expect(replaced && !again)
-        // The old one once more, as an answer that comes late has it: what stood under the new one does not stand either.
+        // A late answer declares the old table again. Then the second binding does not hold either.
         let third = desk.declare(old, &router)
         #expect(!desk.holds(second, of: new) && !desk.holds(first, of: old) && desk.holds(third, of: old))
         let late = desk.takeReplacement()

@@ -9,7 +9,7 @@ import Testing
 @testable import Delivery
 @testable import Judging
 
-/// What happens where PostgreSQL says something else than was decided without it.
+/// Behaviour when PostgreSQL's verdict contradicts a decision that the hub made without it.
 @Suite(.within(minutes: 5)) struct ShadowSamplingTests {
     private let table = CatalogTable(
         oid: 7, schema: "public", name: "notes", columns: [], primaryKey: [], identity: .full, hasRowSecurity: true,
@@ -28,7 +28,8 @@ import Testing
             Column(name: "id", typeOID: 23, typeModifier: -1, typeName: "int4", isIdentity: true, isPrimaryKey: true)
         ])
 
-    /// A part with these changes of rows of one column: insertions, and deletes of what is below zero.
+    /// Returns a part with changes of one-column rows: insertions of the positive ids, and deletes of the negative
+    /// ones.
     private static func part(_ ids: [Int]) -> [UInt8] {
         var writer = ByteWriter(capacity: 1024)
         TransactionCodec.begin(
@@ -53,7 +54,7 @@ import Testing
         return writer.copied()
     }
 
-    /// The table has been asked about row 5.
+    /// Returns a router that has already asked about row 5 of the table.
     private func router(expecting expected: Bool) throws -> ChangeRouter {
         var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         let number = router.policies.add(PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
@@ -132,7 +133,7 @@ import Testing
         other.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
         other.policies.remove(0)
         #expect(try contradictions(&other, at: 600).isEmpty)
-        // What would be decided otherwise by now was right when it was decided.
+        // The earlier decision was right at its time, even if the present policy decides otherwise.
         var changed = try router(expecting: true)
         changed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
         changed.policies.replace(.never, of: 0)
