@@ -21,7 +21,7 @@ struct Seat: Hashable {
 
 /// Event on a channel, in the order of arrival.
 enum Heard {
-    /// The reply to the join. It says whether the channel resumed at the requested position.
+    /// The reply to the join, which says whether the channel resumed at the requested position.
     case joined(Recovery?)
     /// The bindings are in place.
     case subscribed
@@ -99,7 +99,7 @@ protocol Hearing: AnyObject {
     func hasGone(_ channel: Int, of client: Int)
 }
 
-/// Client of the realtime protocol over one end of a socket pair. It joins, sends heartbeats and receives.
+/// Client of the realtime protocol over one end of a socket pair, which joins, sends heartbeats and receives.
 final class Client {
     let number: Int
     private(set) var person: String

@@ -110,7 +110,7 @@ final class Ledger {
         return heard.ordinal
     }
 
-    // MARK: What is for whom
+    // MARK: Audiences
 
     func audience(_ seat: Seat, _ person: String) -> Audience {
         let key = Audience.Key(bindings: seat.bindings, person: person)

@@ -256,7 +256,7 @@ final class ModelDatabase {
                 members: members))
     }
 
-    // MARK: What a snapshot shows
+    // MARK: Snapshots
 
     /// Returns the visible commits as `pg_current_snapshot` writes them, and the newest of them.
     ///
@@ -274,7 +274,7 @@ final class ModelDatabase {
         )
     }
 
-    // MARK: Who may see what
+    // MARK: Visibility
 
     static func sees(
         _ person: String, _ row: ModelRow, of table: ModelTable, _ rules: ModelRules, _ members: [String: [Int: Int]]

@@ -4,7 +4,7 @@ import Judging
 import Policy
 import Synchronization
 
-/// Catalog of a server that answers late. It is read now and then, and shows the state at that moment.
+/// Catalog of a server that answers late. Each reading, now and then, shows the state at that moment.
 final class ModelCatalog: CatalogSource, @unchecked Sendable {
     // The simulation's only thread is the only one that uses these properties.
     private let world: ModelServer
@@ -130,7 +130,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         return made
     }
 
-    // MARK: What is asked
+    // MARK: Questions
 
     var snapshot: CatalogSnapshot? {
         hurrySometimes()

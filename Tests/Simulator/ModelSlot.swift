@@ -54,7 +54,7 @@ struct ModelSlot {
         reported = position
     }
 
-    // MARK: What happens to it
+    // MARK: Losses
 
     mutating func lose(_ loss: ForcedLoss) {
         switch loss {
@@ -82,7 +82,7 @@ struct ModelSlot {
     /// Position behind all commits.
     private var past: LSN { LSN(database.walEnd.rawValue + 8) }
 
-    // MARK: Where the stream begins
+    // MARK: Start of the stream
 
     /// Prepares the stream as the hub does before each start, with the hub's own decision. Reports a gap if there is
     /// one.

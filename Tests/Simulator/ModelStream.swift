@@ -174,7 +174,7 @@ final class ModelStream {
         process.isConnected = false
     }
 
-    // MARK: Hearing
+    // MARK: Receiving
 
     var isIdle: Bool {
         guard let process else { return false }
@@ -327,6 +327,6 @@ extension ModelRules {
     /// Number that differs after any change of definitions. The server then announces tables again.
     fileprivate var hashNumber: Int { (sharesRoomZero ? 1 : 0) + hashOfColumns }
 
-    /// The same number without the policies.
+    /// Number that differs after any change of columns or identities, but not of policies.
     fileprivate var hashOfColumns: Int { extras.values.reduce(0, +) * 2 + namedByKey.count * 1000 }
 }

@@ -45,11 +45,11 @@ final class Oracle: Hearing {
         let seat: Seat
         /// Position up to which the log was durable when the client sent the join.
         fileprivate(set) var durable: LSN
-        /// Epoch of the log at that time.
+        /// Epoch of the log when the client sent the join.
         var epoch: UInt64?
         /// Last commit that may or may not arrive; nil until the join is answered.
         var optionalTo: Int?
-        /// The same limit for the database's messages to the topic, if it is later.
+        /// Last commit whose messages to the topic may or may not arrive, if it is later than `optionalTo`.
         var saidOptionalTo = 0
         var isSubscribed = false
         /// True while the client has sent its join again on its own socket, without an answer yet.
@@ -189,7 +189,7 @@ final class Oracle: Hearing {
         /// True if another channel of the same kind is still away. The hub may resume this one from that one's state.
         let isOneOfTwo: Bool
         let at: UInt64
-        /// Number of rests of the hub's loops at that time.
+        /// Number of rests of the hub's loops when the channel was cut.
         var rests: Int
 
         init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64, rests: Int) {
@@ -281,7 +281,7 @@ final class Oracle: Hearing {
         trace?("wrong: \(text)")
     }
 
-    // MARK: Hearing
+    // MARK: Receiving
 
     func joins(
         _ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String = ""
@@ -342,8 +342,8 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Records the end of the hub. If the power or its directory was lost, the hub may have forgotten its clients; otherwise it
-    /// knows what it had written down.
+    /// Records the end of the hub. If the power or its directory was lost, the hub may have forgotten its clients.
+    /// Otherwise the hub knows what it had written down.
     func hubEnded(power: Bool, hasForgotten: Bool = false) {
         for case let line? in lines.joined() {
             for (key, absent) in line.absent {
@@ -390,8 +390,8 @@ final class Oracle: Hearing {
         listening.heardNoFurther(than: first - 1)
     }
 
-    /// Continues a client as if it had never been away, from what the hub knew that it had heard at least. The client hears
-    /// everything since then, or is told that something may be missing.
+    /// Continues a client as if it had never been away, from the changes that the hub knew the client had received at
+    /// least. The client receives everything since then, or is told that changes may be missing.
     private func goOn(_ listening: Listening, as absent: Absent) {
         let former = absent.listening
         let reached = absent.isOneOfTwo ? Reached() : former.known.reached
@@ -532,8 +532,8 @@ final class Oracle: Hearing {
         line.lastPosition = place
     }
 
-    /// Checks a change's place: within the log, behind the channel's earlier changes, and with the right previous
-    /// place.
+    /// Checks a change's place: not beyond the log's end, and not before its previous place or the channel's last
+    /// position.
     private func check(_ passage: Passage, on line: Line, _ who: () -> String) {
         if let end = position().end, end.epoch == passage.place.epoch, end.offset < passage.place.offset {
             complain("\(who()) heard of a change at \(passage.place), and the log ends at \(end)")
@@ -547,7 +547,7 @@ final class Oracle: Hearing {
         }
     }
 
-    // MARK: What was heard
+    // MARK: Received changes
 
     private func check(_ heard: HeardChange, _ listening: Listening, _ who: () -> String) {
         ledger.note()
@@ -616,7 +616,7 @@ final class Oracle: Hearing {
         listening.said.append(number)
     }
 
-    /// Checks a notice of a truncation. The channel may be told of one from before its join: it only fetches once more.
+    /// Checks a notice of a truncation. One from before the join is allowed: the client only fetches once more.
     private func check(truncated name: String, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         guard let table = ModelTable.subscribed.first(where: { $0.name == name }),
@@ -625,7 +625,7 @@ final class Oracle: Hearing {
         listening.truncations[table] = database.lastCommit
     }
 
-    // MARK: What was not heard
+    // MARK: Missing changes
 
     /// Checks, after everything has come to rest, that each channel received all that it had to.
     func settle() {

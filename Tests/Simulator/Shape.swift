@@ -33,8 +33,9 @@ public struct Shape: Sendable, Equatable {
     /// True if the wall clock is set forward and back during the run.
     public var isUnsteady = false
 
-    /// Returns the shape of a seed. Some seeds have a crowd, want only rows, are lonely, have a silent stream or begin late.
-    /// Others have little room for gone clients, a log that does not read, or a clock that is set.
+    /// Returns the shape of a seed. Some seeds have a crowd, only single rows, no clients at times, a silent
+    /// stream or a late start. Others have little room for gone clients, a log that does not read, or a clock that is
+    /// set.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3

@@ -34,7 +34,7 @@ public final class Simulation {
         public var refetched = 0
         public var returned = 0
         public var rejoined = 0
-        /// Times that a slow client's channel went back to the log.
+        /// Number of times that a slow client's channel went back to the log.
         public var parked = 0
         /// Segments that a catch-up skipped.
         public var passedOver = 0
@@ -85,7 +85,7 @@ public final class Simulation {
     /// Bits of segments that differ from what was written.
     private final class Damage {
         var bits: [(until: UInt64, bit: Int, name: String)] = []
-        /// Time at which the damage was last seen; a client that met it may be told only then.
+        /// Time at which the damage was last seen. A client that met the damage may be told only then.
         var lastSeen: UInt64?
     }
     private var faults = 0
@@ -286,7 +286,8 @@ public final class Simulation {
         noteLoss(client)
     }
 
-    /// Cuts the client until a moment that is far off for the hub. Meanwhile rows are written and messages go to its topics.
+    /// Cuts the client until a moment that is far off for the hub. Meanwhile rows change, and topics of the client get
+    /// messages.
     private func sleep(_ client: Client, _ seed: UInt64, until moment: UInt64) {
         let topics = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
         guard client.isConnected else { return }

@@ -3,7 +3,7 @@ import System
 
 /// Parser of the hub's texts that remembers each result: a crowd receives the same bytes a thousand times.
 ///
-/// All clients of a simulation share one. It remembers the meaning of a text, and nothing about its receivers.
+/// All clients of a simulation share one parser, which remembers nothing about the receivers of a text.
 final class Wire {
     /// Content of one text, and its topic.
     struct Message {
@@ -131,7 +131,7 @@ final class Wire {
         return hash ^ hash >> 29
     }
 
-    // MARK: What a text says
+    // MARK: Parsing
 
     private func parse(_ bytes: Data) -> Message {
         guard let message = try? JSONSerialization.jsonObject(with: bytes) as? [String: Any],

@@ -8,7 +8,8 @@ import Bytes
 /// * Session B renamed `t.v` to `w`, inserted into `t`, and emitted the message `alone`.
 /// * A went on with 748: the message `pre`, `u(1)`, a savepoint with `u(2)`, a nested one with `u(3)`, rolled back the
 ///   outer one, `u(4)`, commit.
-/// * B changed all tables in every way, began and rolled back a large transaction, and left a 3000-byte value untouched.
+/// * B changed all tables in every way, began and rolled back a large transaction, and left a 3000-byte value
+///   untouched.
 public enum CapturedStream {
     public static let messages: [[UInt8]] = hex.split(separator: "\n").map { line in
         let digits = line.utf8.compactMap(Hex.value)

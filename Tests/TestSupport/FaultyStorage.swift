@@ -63,7 +63,7 @@ public final class FaultyStorage: StorageDirectory {
 
     public init() {}
 
-    // MARK: - What a test does to it
+    // MARK: - Control by tests
 
     public func setFaults(_ change: (inout Faults) -> Void) {
         shared.withLock { shared in

@@ -9,7 +9,7 @@ public struct ClientFailure: Error {
     public init(operation: String, code: Int32) { (self.operation, self.code) = (operation, code) }
 }
 
-/// Plain blocking TCP client of a server on loopback. It waits for at most `patience` seconds; then the test fails.
+/// Plain blocking TCP client of a server on loopback. After a wait of `patience` seconds the test fails.
 public final class TestClient: @unchecked Sendable {
     // One thread at a time uses each client.
     public private(set) var descriptor: Int32

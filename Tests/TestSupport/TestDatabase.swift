@@ -27,7 +27,7 @@ public enum TestCluster {
         return try use(cluster)
     }
 
-    /// Starts another cluster, for a test that stops or breaks it. The client roles belong to the whole cluster. They
+    /// Starts another cluster, for a test that stops or breaks it. The client roles belong to the whole cluster. These
     /// exist before any test runs, created by `sql/`, which grants nothing to roles that others created.
     public static func fresh(
         _ options: PrivateCluster.Options = .forTests, clientRoles: Bool = true

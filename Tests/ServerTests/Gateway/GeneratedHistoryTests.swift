@@ -93,7 +93,7 @@ extension GatewayRows {
             }
         }
 
-        // MARK: What happens
+        // MARK: Random statements
 
         private static func statement(_ random: inout SeededRandom) -> String {
             let id = Int.random(in: 1...8, using: &random)
@@ -123,7 +123,7 @@ extension GatewayRows {
             ])
         }
 
-        // MARK: What was heard
+        // MARK: Received messages
 
         private static func heard(_ caller: Caller, _ fence: Int) throws -> [Message] {
             var heard: [Message] = []
@@ -172,7 +172,7 @@ extension GatewayRows {
             if change.type == "DELETE", !isFull { return }
             for name in ["half", "size", "mixed", "more"] {
                 let isThere = row.keys.contains(name)
-                // If a source value was not sent, the column may be missing. It is never wrong, and never NULL for that
+                // If a source value was not sent, the column may be missing. Its value is never wrong, and never NULL for that
                 // reason.
                 if !isThere, entry.lacksBody, name == "size" || name == "mixed" { continue }
                 let value = row[name].flatMap { $0 is NSNull ? nil : "\($0)" }

@@ -247,7 +247,7 @@ extension GatewayRows {
 }
 
 extension [String] {
-    /// Statements joined into one where they have a BEGIN and COMMIT.
+    /// The statements, joined into one if they include a BEGIN and a COMMIT.
     fileprivate var joinedTransactions: [String] {
         contains { $0.contains("BEGIN") } ? [joined(separator: ";")] : filter { $0.contains(" ") }
     }

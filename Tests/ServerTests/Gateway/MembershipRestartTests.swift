@@ -73,7 +73,7 @@ extension GatewayHistories {
             var isTold = false
         }
 
-        /// Does the same as `back`, for a client that reads changes over HTTP.
+        /// Returns the messages that a user receives over HTTP from a position on, and whether it was told of a loss.
         private func fed(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }

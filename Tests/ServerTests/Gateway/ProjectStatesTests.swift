@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 extension GatewayTraffic {
-    /// Names, hosts and states of projects: a client is never answered by another project, whatever happens.
+    /// Checks that no project ever answers another project's clients, whatever happens to names, hosts and states.
     @Suite(.serialized) struct ProjectStatesTests {
         private static func isKnownOutage(_ answer: ProjectCrowd.Answer) -> Bool {
             answer.status == 503 && answer.headers["retry-after"] != nil && answer.project == nil
@@ -79,7 +79,8 @@ extension GatewayTraffic {
                 #/"settings":\{[^}]*\}/#,
                 with: #""settings":{"database_url":"postgresql://u@127.0.0.1:\#(silent.port)/d?sslmode=disable"}"#)
             #expect(try crowd.administer("PUT", "gamma", body: body).status == 201)
-            // Its database accepts connections and never answers. The slot cannot be dropped until that times out.
+            // The project's database accepts connections and never answers. The hub cannot drop the slot until that
+            // times out.
             #expect(eventually { silent.count > 0 })
             let ending = try BackgroundThread("ending") {
                 answer.withLock { $0 = try? crowd.administer("DELETE", "gamma") }
@@ -229,7 +230,7 @@ extension GatewayTraffic {
 
 /// Server that accepts connections and never answers.
 final class SilentServer: @unchecked Sendable {
-    // Guarded by the kernel: the descriptors are closed once, by the one who made it.
+    // Guarded by the kernel: the thread that made the server closes its descriptors, once.
     private let listener: Int32
     let port: UInt16
     private let accepted = Mutex<[Int32]>([])

@@ -155,7 +155,7 @@ extension GatewayPolicies {
             #expect(updates.map(\.id) == [1, 3] && updates.map { $0.old.count } == [4, 0])
         }
 
-        /// Compares clients with filters: each is told the same about such rows, whether they match its filter or not.
+        /// Checks that clients with different filters are told the same about a row on which the policy fails.
         @Test(arguments: ["kind=match.^TOP", "kind=match.^XX", "kind=eq.TOP 1", "kind=neq.TOP 1", "kind=like.TOP%"])
         func `a policy's failure does not tell what is in the row`(filter: String) throws {
             let stage = try stage(
