@@ -172,8 +172,8 @@ extension GatewayRows {
             if change.type == "DELETE", !isFull { return }
             for name in ["half", "size", "mixed", "more"] {
                 let isThere = row.keys.contains(name)
-                // If a source value was not sent, the column may be missing. But the hub never sends a wrong value, or NULL for
-                // a missing one.
+                // If a source value was not sent, the column may be missing. But the hub never sends a wrong value, or
+                // NULL for a missing one.
                 if !isThere, entry.lacksBody, name == "size" || name == "mixed" { continue }
                 let value = row[name].flatMap { $0 is NSNull ? nil : "\($0)" }
                 #expect(value == entry.row[name], "\(name): \(about)")
