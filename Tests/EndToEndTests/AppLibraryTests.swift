@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import TidewireClient
 
-/// The program with a port that stays, so that clients find it again.
+/// Hub program on a fixed port, so that clients find the same address after a restart.
 final class HubForApps: Sendable {
     static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
@@ -68,7 +68,7 @@ final class HubForApps: Sendable {
 
     func signal(_ number: Int32) { process.withLock { $0?.signal(number) } }
 
-    /// As by `kill -9`.
+    /// Ends the hub at once, like `kill -9`.
     func kill() {
         process.withLock { process in
             process?.signal(SIGKILL)
@@ -77,7 +77,7 @@ final class HubForApps: Sendable {
         }
     }
 
-    /// Drops the slot: history has a gap when the hub comes back.
+    /// Drops the replication slot, so that history has a gap when the hub starts again.
     func letGo() throws {
         try eventually("the slot to be let go") {
             (try? ask(
@@ -92,14 +92,14 @@ final class HubForApps: Sendable {
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
     }
 
-    /// Of an operator, where `operatorSecret` is the hub's.
+    /// Secret for operator tokens, for a hub whose settings name this secret.
     static let operatorSecret = "a secret of operators, which is longer than thirty-two bytes"
     static var operatorToken: String {
         let claims = #"{"role":"service_role","exp":\#(Int(Date().timeIntervalSince1970) + 3600)}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(operatorSecret.utf8).span)
     }
 
-    /// A client of somebody, by default with this machine's own transport.
+    /// Returns a client signed in as `person`, by default with this machine's own transport.
     func client(_ person: UUID, token: String? = nil, transport: any Transport = systemTransport()) -> Tidewire {
         let scheme = options["TIDEWIRE_TLS_CERTIFICATE"] == nil ? "http" : "https"
         let url = URL(string: "\(scheme)://127.0.0.1:\(port)") ?? URL(fileURLWithPath: "/")
@@ -108,7 +108,7 @@ final class HubForApps: Sendable {
             seams: TidewireSeams(transport: transport))
     }
 
-    /// A session of its own for each question, for they are asked from several threads.
+    /// Runs `sql` in a new session, because several threads ask at the same time.
     func ask(_ sql: String) throws -> [[String?]] { try Connection(target).execute(sql).values }
 }
 
@@ -126,7 +126,7 @@ private struct Reminder: LiveRow {
 }
 
 extension EndToEndPrograms {
-    /// The library for apps against the program itself.
+    /// Tests of the library for apps against the hub program itself.
     @Suite(.serialized) struct AppLibraryTests {
         private func remind(_ hub: HubForApps, _ message: String, _ owner: UUID = ana) throws {
             _ = try hub.ask("INSERT INTO reminders (owner_id, message, amount) VALUES ('\(owner)', '\(message)', 1.50)")
@@ -181,7 +181,7 @@ extension EndToEndPrograms {
                 try hub.start()
                 var reason: RefetchReason?
                 while reason == nil { reason = await again.next()?.mustRefetch }
-                // Whoever is back before the hub has seen its slot is told by the gap, and after that by the log's new time.
+                // A client that returns before the hub has seen its slot gets the gap; a later one gets the new epoch.
                 let isTold =
                     switch reason {
                     case .epochChanged, .changesMissing: true
@@ -198,7 +198,8 @@ extension EndToEndPrograms {
                 let tidewire = hub.client(ana)
                 var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                 while let batch = await batches.next(), !batch.isCaughtUp {}
-                // Only now: on a busy machine one that ends soon has ended before anything is there, which is waited for in vain.
+                // Signs in only now: on a busy machine, a short-lived token could expire before anything that the test
+                // waits for arrives.
                 tidewire.signIn(token: hub.token(ana, seconds: 2))
                 var code: String?
                 for await state in tidewire.states where code == nil {
@@ -225,7 +226,7 @@ extension EndToEndPrograms {
                 let tidewire = hub.client(ana)
                 var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                 var told: [[String]] = []
-                // What is written meanwhile is among the rows or behind them, and never both.
+                // A row written meanwhile arrives among the rows or as a change after them, never as both.
                 try remind(hub, "3")
                 while told.joined().count < 3, let batch = await batches.next() {
                     #expect(batch.problems.allSatisfy { $0.severity == .warning })
@@ -234,7 +235,7 @@ extension EndToEndPrograms {
                 }
                 #expect(told.joined().sorted() == ["1", "2", "3"])
 
-                // Who comes later has rows of its own, and then there is one subscription again.
+                // A later subscriber receives rows of its own; then both share one subscription again.
                 var later = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                 var rows: Int?
                 while rows == nil { rows = await later.next()?.rows?.count }
@@ -254,7 +255,8 @@ extension EndToEndPrograms {
             }
         }
 
-        /// As where a database is busy: PostgreSQL begins a slot only behind all transactions that were open before it.
+        /// Simulates a busy database: PostgreSQL creates a slot only after all transactions that were open before have
+        /// ended.
         @Test func `who begins before the hub has anything to follow has all rows when it has`() throws {
             let hub = try HubForApps()
             try remind(hub, "1")
@@ -281,7 +283,7 @@ extension EndToEndPrograms {
                     told = batch.rows?.map(\.message).sorted()
                 }
                 #expect(told == ["1", "2"])
-                // Who fetches its rows itself is told to, and from where on it is told of changes.
+                // A subscriber that fetches its rows itself is told to fetch, and receives every change from then on.
                 var mustRefetch: RefetchReason?
                 while let batch = await tables.next() {
                     mustRefetch = batch.mustRefetch ?? mustRefetch
@@ -325,7 +327,7 @@ extension EndToEndPrograms {
             }
         }
 
-        /// A hub that was only just started may have to say first that it is not there yet.
+        /// True unless the problem only says that a newly started hub has no log yet.
         private func isOfBinding(_ problem: TidewireProblem) -> Bool { problem.code != "LogNotBegun" }
 
         @Test func `problems come with the server's code`() throws {
@@ -406,7 +408,7 @@ extension EndToEndPrograms {
                 try remind(hub, large)
                 var message: String?
                 while message == nil, let batch = await batches.next() { message = batch.changes.first?.row?.message }
-                // Whoever is not told to trust it does not.
+                // A client that has no reason to trust the certificate refuses it.
                 let wary = hub.client(ana)
                 let ignored = wary.live(Reminder.self).makeAsyncIterator()
                 var refusal = ""

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import TidewireClient
 
-/// Questions to a hub's log: by the same commands, of its files and of the hub itself.
+/// Tests that ask the same questions of a log's files and of the running hub, and compare the answers.
 extension EndToEndPrograms {
     @Suite(.serialized) struct AskedHubTests {
         private struct Answer: Equatable, CustomStringConvertible {
@@ -23,12 +23,12 @@ extension EndToEndPrograms {
             let variables = ["OPERATOR_TOKEN": HubForApps.operatorToken].merging(environment) { $1 }
             let (text, code) = try said(
                 by: [ServedHub.program] + words, environment: variables, withErrors: withErrors)
-            // Marks differ from run to run.
+            // Masking marks differ from run to run.
             let plain = text.replacing(/\*\*\* [0-9a-f]{8,16}/, with: "*** MARK")
             return Answer(output: plain, code: code)
         }
 
-        /// - Parameter before: SQL of what was there before the log began.
+        /// - Parameter before: SQL that runs before the log begins.
         private static func started(_ options: [String: String] = [:], before: String? = nil) throws -> HubForApps {
             var options = options
             options["TIDEWIRE_OPERATOR_JWT_SECRET"] = HubForApps.operatorSecret
@@ -49,7 +49,7 @@ extension EndToEndPrograms {
             return hub
         }
 
-        /// It listens, some time after its start.
+        /// Waits until the hub answers requests, which takes some time after its start.
         private static func awaitAnswers(_ hub: HubForApps) throws {
             let question = ["log", "audit", "--server", "http://127.0.0.1:\(hub.port)"]
             try eventually("the hub to answer") { try tidewire(question).code != 4 }
@@ -79,10 +79,10 @@ extension EndToEndPrograms {
                 let ofHub = try Self.tidewire(words + ["--server", url])
                 #expect(ofHub == ofFiles, "\(words)")
             }
-            // It grows meanwhile.
+            // The log grows during this check.
             let verdict = try Self.tidewire(["log", "verify", "--server", url])
             #expect(verdict.code == 0 && verdict.output.hasPrefix("every checksum is right"), "\(verdict)")
-            // What is unmasked is written down at the hub, with for whom.
+            // The hub's audit records each unmasking, and the audience that the reader named.
             #expect(try Self.tidewire(["tail", "--from", "oldest", "--unmask", "message", "--server", url]).code == 0)
             #expect(try Self.tidewire(["log", "audit", "--server", url]).output.contains("operators"))
             settings = [:]
@@ -94,7 +94,7 @@ extension EndToEndPrograms {
             #expect(!left.contains { $0.hasPrefix("question-") }, "\(left)")
         }
 
-        /// A directory with the program and what it is linked with, and nothing else.
+        /// Returns a directory that contains only the program and the libraries that the program is linked with.
         private static func emptyRoot() throws -> String {
             let root = TemporaryDirectory.make("root")
             let files = FileManager.default
@@ -123,7 +123,7 @@ extension EndToEndPrograms {
                 try hub.ask("SELECT xmin FROM reminders WHERE message = 'three'").first?.first ?? nil)
             let root = try Self.emptyRoot()
             #expect(try Self.tidewire(["bundle", root + "/a.bundle", "--log", log]).code == 0)
-            // Who is not root makes himself root of a namespace.
+            // A user other than root becomes root of a namespace.
             let enter = geteuid() == 0 ? ["/usr/sbin/chroot"] : ["/usr/bin/unshare", "--map-root-user", "--root"]
             let questions = [
                 ["tail", "--from", "oldest"], ["row", "reminders", id, "--json"], ["tx", xid],
@@ -150,7 +150,7 @@ extension EndToEndPrograms {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
             let id = try #require(try hub.ask("SELECT id FROM reminders WHERE message = 'three'").first?.first ?? nil)
-            // Somebody reads in the segment that will be another.
+            // This reader stands in the segment that `log forget` replaces.
             let history = HistoryLog(directory: try DiskDirectory(log), masking: .nothing)
             var standing = try HistoryReader(history, HistoryQuery(from: .oldest))
             _ = try #require(try standing.next())
@@ -178,7 +178,8 @@ extension EndToEndPrograms {
             let audit = try Self.tidewire(["log", "audit", "--log", log, "--json"]).output
             #expect(audit.contains(#""action":"forget""#) && audit.contains("operators' API"), "\(audit)")
             #expect(!audit.contains(id))
-            // What comes now is written and read behind it, also by who stood in the old file.
+            // New changes are written and read after the rewritten segment, also by the reader that has the old file
+            // open.
             _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(UUID())', 'four')")
             try eventually("the log to have it") {
                 try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output.contains("four")
@@ -193,7 +194,7 @@ extension EndToEndPrograms {
             #expect(again.output.contains(#""already_forgotten":2"#) && again.output.contains(#""done":false"#))
         }
 
-        /// A window that is worked on elsewhere, and an answer that is larger than one response.
+        /// Checks a window that another database computes, and an answer larger than one response.
         @Test func `what would have been, and what is played again, is asked of a hub too`() throws {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
@@ -221,7 +222,7 @@ extension EndToEndPrograms {
                 try Self.tidewire(whatIf + masked + place.split(separator: " ").map(String.init))
             }
             #expect(answers[0] == answers[1] && answers[0].output.contains("Of the changes @0"), "\(answers)")
-            // What the catalog says comes a moment later.
+            // The catalog's record reaches the log a moment later.
             try eventually("the catalog to be in the log") {
                 try Self.tidewire(["seed", "--log", log]).output.contains("foreign keys, as the log has them")
             }
@@ -272,7 +273,7 @@ extension EndToEndPrograms {
             #expect(try Self.tidewire(["tail", "--server", "nowhere"]).code == 2)
         }
 
-        /// Rows from before the log: read by a login that sees all rows, which the hub's own does not.
+        /// Checks that rows older than the log are read by a login that sees all rows; the hub's own login does not.
         @Test func `a table's rows come into the log, and are known before and after`() throws {
             let hub = try Self.started(
                 before:
@@ -319,11 +320,11 @@ extension EndToEndPrograms {
             #expect(
                 now.whole
                     && Set(now.known.keys) == early.filter { !$0.hasPrefix("early 7") }.union(["two", "three", "late"]))
-            // Before the log's first change, and before the deletes.
+            // The log also knows the rows before its first change, and before the deletes.
             let before = try messages("--to", "@0")
             #expect(before.whole && Set(before.known.keys) == early, "\(before.known.count)")
             #expect(try messages("--to", "@2").known.count == 3002)
-            // What nothing touched is a version of its own.
+            // An untouched row is one version of its own.
             let untouched = try #require(
                 try hub.ask("SELECT id FROM reminders WHERE message LIKE 'early 5x%'").first?.first ?? nil)
             let row = try Self.tidewire(["row", "reminders", untouched, "--log", log, "--json"])
@@ -333,7 +334,8 @@ extension EndToEndPrograms {
             let tail = try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output
             #expect(tail.contains("backfilled") && tail.contains("an incident"), "\(tail.suffix(2000))")
             #expect(!tail.contains("early 1x"))
-            // A copy has them, masked where it is to be; what is forgotten is forgotten there, too.
+            // A copy of the log includes these rows, masked where the options ask for it. Forgetting a row removes it
+            // there, too.
             let bundle = TemporaryDirectory.make("bundle") + "/a.bundle"
             #expect(try Self.tidewire(["bundle", bundle, "--log", log, "--mask", "message"]).code == 0)
             let opened = try Self.tidewire(["asof", "reminders", "--to", "@0", "--log", bundle, "--json"]).output
@@ -345,7 +347,8 @@ extension EndToEndPrograms {
             #expect(try messages().known["early 1"] == nil)
         }
 
-        /// Wherever it is killed: of a row the log has all or nothing then, and nothing if it was said to be forgotten.
+        /// Checks that after a kill at any moment the log has all or none of a row, and none if the command reported
+        /// success.
         @Test(arguments: newSeed()) func `a hub that is killed while it forgets has forgotten or has not`(
             _ seed: Seed
         ) throws {
@@ -399,7 +402,8 @@ extension EndToEndPrograms {
             static let columns = Columns()
         }
 
-        /// What somebody asks for by a masked column is not in a bundle: nobody can say there what he has now.
+        /// Checks that a bundle omits filter values on a masked column, so nobody can say what such a client would
+        /// receive now.
         @Test func `filters that a bundle masks are left out of a proposal, and counted`() throws {
             let hub = try Self.started()
             let log = IngestService.Settings.logDirectory(hub.dataDirectory)
@@ -432,7 +436,7 @@ extension EndToEndPrograms {
             #expect(!masked.answer.output.contains("hush") && masked.total["gains"] as? Int == 2, "\(masked)")
         }
 
-        /// What was given is no harm; the next reading is as if it had not been.
+        /// Checks that the rows written before the end do no harm: the next backfill works as if they were not there.
         @Test func `a backfill that ends early says so, and can be made again`() throws {
             let hub = try Self.started(
                 before: """
@@ -445,13 +449,13 @@ extension EndToEndPrograms {
                 "signal", "backfill", "wide", "--server", "http://127.0.0.1:\(hub.port)", "--database-url",
                 hub.databaseURL,
             ]
-            /// Of what is written: files are larger.
+            /// Returns the number of bytes written to the log. The files themselves are larger.
             func bytes() throws -> Int {
                 let line = try Self.tidewire(["log", "info", "--json", "--log", log]).output.split(separator: "\n")[0]
                 let info = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
                 return try #require(info?["bytes"] as? Int)
             }
-            /// Begins one, and hinders the hub while it is under way.
+            /// Begins a backfill, and runs `hinder` while the backfill is under way.
             func begun(_ hinder: () throws -> Void) throws -> (child: ChildProcess, said: () -> String) {
                 let file = TemporaryDirectory.make("process") + "/output"
                 let before = try bytes()
@@ -465,7 +469,7 @@ extension EndToEndPrograms {
             func isIncomplete(_ said: String) -> Bool {
                 said.contains(/The log has [1-9][0-9]* of the table's rows.*same command again/)
             }
-            // The hub stands still: the database has rows that nobody takes.
+            // The hub is stopped: the database sends rows that nobody reads.
             let interrupted = try begun { hub.signal(SIGSTOP) }
             try eventually("the command to wait for the hub") {
                 try hub.ask(
@@ -476,7 +480,8 @@ extension EndToEndPrograms {
             #expect(interrupted.child.wait(milliseconds: 180_000) == .exited(1))
             let said = interrupted.said()
             #expect(said.hasPrefix("tidewire: interrupted\n") && isIncomplete(said), "\(said)")
-            // What the command had said already would come into the log yet, and be taken for a part of the next.
+            // Kills the hub: otherwise the rows that the command had sent would still enter the log as part of the next
+            // backfill.
             hub.kill()
             try hub.start()
             try Self.awaitAnswers(hub)
@@ -493,7 +498,7 @@ extension EndToEndPrograms {
             #expect(rows.output.contains("these are all"), "\(rows.output.suffix(500))")
         }
 
-        /// Columns and rows as the publication has them; of what it has not, and of other databases, nothing.
+        /// Checks that a backfill takes only published columns and rows, and nothing from another database.
         @Test(.postgres(15)) func `of a table what is published of it comes into the log`() throws {
             let hub = try Self.started(
                 before: """
@@ -524,7 +529,7 @@ extension EndToEndPrograms {
             let items = try backfill("items")
             #expect(items.code == 0 && items.output.hasPrefix("4 rows of public.items"), "\(items)")
             #expect(try rows("items") == (6...9).map { "id \($0), note note \($0)" })
-            // As it is by default, its partitions are what is published.
+            // By default the published tables are the partitions, not their root.
             let root = try backfill("days")
             #expect(root.code == 1 && root.output.contains("name each of these"), "\(root)")
             let odd = #"public."Odd ""d""#
@@ -532,7 +537,7 @@ extension EndToEndPrograms {
             #expect(try rows(odd) == (10...19).map { "day \($0), note day \($0)" })
             let keyless = try backfill("keyless")
             #expect(keyless.code == 1 && keyless.output.contains("no primary key"), "\(keyless)")
-            // Another database has the same names, and rows of its own.
+            // Another database has a table of the same name with other rows.
             let other = try TestDatabase()
             try other.run(
                 """
@@ -542,7 +547,8 @@ extension EndToEndPrograms {
             let strange = try backfill("items", at: other.url)
             #expect(strange.code == 4 && strange.output.contains("another database than the log"), "\(strange)")
             #expect(try rows("items").count == 4)
-            // Whoever has it locked is not waited for for ever; a login that may not read it is told so.
+            // The command does not wait for ever for a locked table. A login without the right to read the table gets
+            // that error.
             let nobody = try backfill("items", at: hub.policyURL)
             #expect(nobody.code == 1 && nobody.output.contains("permission denied"), "\(nobody)")
         }
@@ -572,7 +578,7 @@ extension EndToEndPrograms {
                     == 1
             }
             try insert("meanwhile")
-            // Written while nothing is read.
+            // These marks are written while the hub's reading is paused.
             #expect(try signal("mark", "half way").code == 0)
             #expect(try signal("rotate").code == 0)
             let resumed = try signal("resume")
@@ -592,7 +598,7 @@ extension EndToEndPrograms {
             #expect(try tail("--table", "reminders").count == lines.count - 5)
             let segments = try Self.tidewire(["log", "info", "--json", "--log", log])
             #expect(segments.output.split(separator: "\n").count >= 2, "\(segments)")
-            // An export has them, masked or not.
+            // An export includes the marks, masked or not.
             let (file, copy) = (
                 TemporaryDirectory.make("marks") + "/log.ndjson", TemporaryDirectory.make("marks") + "/log"
             )

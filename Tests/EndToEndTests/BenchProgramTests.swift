@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-/// `tidewire bench`, as the programs that were built do it.
+/// Tests of `tidewire bench` that run the built programs.
 @Suite(.within(minutes: 30)) struct BenchProgramTests {
     private func output(_ words: [String]) throws -> (ending: ChildProcess.Ending?, text: String) {
         let output = TemporaryDirectory.make("bench") + "/output"
@@ -28,7 +28,8 @@ import Testing
 
     @Test func `says what to build where that program is missing`() throws {
         let alone = TemporaryDirectory.make("alone") + "/tidewire"
-        // By a process of its own: what this one writes, any child that it starts meanwhile has open, and keeps from running.
+        // Copies in a process of its own: a child started meanwhile would hold this file open for writing, so it could
+        // not run.
         #expect(try ChildProcess(["/bin/cp", ServedHub.program, alone]).wait() == .exited(0))
         let complaint = try output([alone, "bench", "log"])
         #expect(complaint.ending == .exited(1))

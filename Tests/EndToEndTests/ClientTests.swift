@@ -6,21 +6,23 @@ import System
 import TestSupport
 import Testing
 
-/// Real clients against the real program: the files of scenarios in `Tests/Clients`, each on a database of its own. The
-/// scenarios start the hub themselves, because many ask for settings, a restart or a kill.
+/// Real clients against the real program: the scenario files in `Tests/Clients`, each on its own database. The
+/// scenarios start the hub themselves, because many need settings, a restart or a kill.
 @Suite(.within(minutes: 30)) struct ClientTests {
     static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Clients")
 
-    /// The last first: those whose files take longest, so that no long one is left over alone.
+    /// Folders of scenarios. The last has the files that take longest and starts first, so that no long file runs alone
+    /// at the end.
     static let groups = ["seeds", "conformance", "realtime_py", "hostile", "chaos"]
-    /// `group/file`, as `run.py` names them.
+    /// Every scenario file as `group/file`, the name that `run.py` uses.
     static let allFiles: [String] = groups.flatMap { group in
         let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)
         return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
     }
 
-    /// Those whose name contains `TW_FILE`, where that is set; of their scenarios those that begin with `TW_SCENARIO`.
+    /// Files to run: those whose name contains `TW_FILE`, if set. `TW_SCENARIO` selects scenarios by the beginning of
+    /// their names.
     static let files: [String] = allFiles.filter { file in
         ProcessInfo.processInfo.environment["TW_FILE"].map { file.contains($0) } ?? true
     }
@@ -30,8 +32,9 @@ import Testing
         #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
     }
 
-    /// One test for all, which keeps none of the few threads that tests share: most of the time it waits. It comes late, when
-    /// little runs beside it: clients wait for tokens' ends and the like.
+    /// Checks all scenario files in one test that blocks none of the few threads shared by tests, because it mostly
+    /// waits. The test starts late, when little else runs, because clients wait for tokens to expire and similar
+    /// moments.
     @Test func `clients are served as the protocol says`() async throws {
         let failures: [String] = await withCheckedContinuation { continuation in
             do {
@@ -59,7 +62,7 @@ import Testing
         return failures.withLock { $0 }
     }
 
-    /// Nil where every scenario of the file has passed.
+    /// Returns nil if every scenario of the file has passed, otherwise the failure's text.
     private func failure(of file: String) -> String? {
         do {
             return try TestCluster.lend { cluster in try serve(file, on: TestDatabase(on: cluster)) }
@@ -79,7 +82,7 @@ import Testing
         if ending == nil { ran.signal(SIGTERM) }
         let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
         print(output)
-        // Slots are few, and the whole cluster's.
+        // The cluster has few slots, so each must be dropped.
         try eventually("the slot to be let go") {
             (try? database.run(
                 "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
@@ -88,7 +91,7 @@ import Testing
         return ending == .exited(0) ? nil : "\(file):\n\(output)"
     }
 
-    /// The virtual environment's, which is made if it is missing, once.
+    /// Path of the Python in the virtual environment. The environment is created once if it is missing.
     private static let python = Result { try madePython() }
 
     private static func madePython() throws -> String {
@@ -101,7 +104,8 @@ import Testing
         return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
     }
 
-    /// A database that looks like a Supabase one; the hub and the policies it asks about log in as the roles made for them.
+    /// Returns the settings for a database that looks like Supabase. The hub and its policy logins use the roles made
+    /// for them.
     private static func environment(_ database: TestDatabase, _ directory: String) throws -> [String: String] {
         for file in SQLFile.foundation + SQLFile.demo { try file.apply(database.connection) }
         let password = "clients"
@@ -117,7 +121,7 @@ import Testing
             "TW_DATA": directory + "/data",
             "TW_SLOT": database.slot,
             "TW_SECRET": "a secret of the tests, which is longer than thirty-two bytes",
-            // A debug build and its tests share two cores; ten thousand take their time there.
+            // A debug build and its tests share two cores, where ten thousand clients would take too long.
             "TW_CROWD": ProcessInfo.processInfo.environment["TW_CROWD"] ?? "2000",
         ]
     }

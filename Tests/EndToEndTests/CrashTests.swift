@@ -12,9 +12,10 @@ import Testing
 @testable import Ingest
 
 extension EndToEnd {
-    /// The promise itself: `kill -9` of hub or database at any instant loses nothing and duplicates nothing.
+    /// Tests of the main promise: `kill -9` of the hub or the database at any instant loses nothing and duplicates
+    /// nothing.
     @Suite(.serialized) struct CrashTests {
-        /// More rounds with CRASH_ROUNDS; the same schedule of kills with SEED.
+        /// Number of kills: CRASH_ROUNDS, or 24. SEED repeats the same schedule of kills.
         static let rounds = ProcessInfo.processInfo.environment["CRASH_ROUNDS"].flatMap { Int($0) } ?? 24
 
         @Test(arguments: newSeed())
@@ -24,7 +25,7 @@ extension EndToEnd {
             let database = try TestDatabase(on: cluster)
             try prepare(database)
             let hub = ServedHub(database: database)
-            // What was written before there was a slot is nobody's promise.
+            // The hub does not promise changes written before the slot exists.
             try hub.start()
             try eventually("the slot") {
                 try database.value(
@@ -67,7 +68,7 @@ extension EndToEnd {
             try hub.start()
             let mark = "mark-\(UInt64.random(in: 0 ... .max))"
             var history = LoggedHistory()
-            // The slot may still be held by a walsender that has not noticed yet.
+            // A walsender that has not noticed the kill yet may still hold the slot.
             try connection.query("SELECT pg_logical_emit_message(true, 'test', $1)", [mark])
             try eventually("the log to catch up", seconds: 120) {
                 history = try LoggedHistory.read(hub.logDirectory)
@@ -112,7 +113,7 @@ extension EndToEnd {
     }
 }
 
-/// The real program in a process of its own, to be killed.
+/// Real program in a process of its own, so that a test can kill it.
 final class ServedHub {
     let dataDirectory = TemporaryDirectory.make("data")
     private let database: TestDatabase
@@ -127,7 +128,7 @@ final class ServedHub {
         return tests.deletingLastPathComponent().appendingPathComponent("tidewire").path
     }
 
-    /// What it said, on standard output and standard error.
+    /// Path of the file with the program's standard output and standard error.
     var output: String { dataDirectory + "/serve.log" }
 
     func start(_ more: [String] = [], environment: [String: String] = [:]) throws {
@@ -147,7 +148,7 @@ final class ServedHub {
     }
 }
 
-/// A session that changes things at random, and connects again when the database is killed under it.
+/// Session that makes random changes, and connects again when the database is killed.
 final class Writer: Sendable {
     private let interrupt: Wake
     private let thread: BackgroundThread
@@ -165,7 +166,7 @@ final class Writer: Sendable {
                     count += 1
                     try connection?.execute(Writer.transaction(number, count))
                 } catch {
-                    // A deadlock or a lost race ends one transaction; a killed server the connection.
+                    // A deadlock or a lost race ends one transaction; a killed server ends the connection.
                     if connection?.isUsable != true {
                         connection = nil
                     } else {
@@ -191,7 +192,7 @@ final class Writer: Sendable {
             return
                 "BEGIN; \(upsert) SAVEPOINT s; DELETE FROM items WHERE id < 50; ROLLBACK TO s; UPDATE items SET v = v || '!' WHERE id = \(id); COMMIT;"
         case 2: return "DELETE FROM items WHERE id BETWEEN \(id) AND \(id + 3);"
-        // Larger than the server's decoding memory: streamed while it runs.
+        // This transaction exceeds the server's decoding memory, so the server streams it while it runs.
         case 3:
             return
                 "INSERT INTO items SELECT g, repeat('x', 40) FROM generate_series(1000, 2500) g ON CONFLICT DO NOTHING; DELETE FROM items WHERE id >= 1000;"

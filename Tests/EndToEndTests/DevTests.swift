@@ -12,7 +12,7 @@ private struct Order: LiveRow {
 }
 
 extension EndToEndPrograms {
-    /// Use of `tidewire dev` by a newcomer: its printed values are given to the library with its defaults.
+    /// Tests of `tidewire dev` as a newcomer uses it: the library receives the printed values and keeps its defaults.
     @Suite(.serialized) struct DevTests {
         @Test func `each printed token begins with the rows there are, and is known again`() throws {
             let directory = TemporaryDirectory.make("dev")
@@ -49,7 +49,7 @@ extension EndToEndPrograms {
                 customers[name] = try onThisThread {
                     let client = Tidewire(url: url, key: token, token: token)
                     var batches = client.live(Order.self, window: .immediate).makeAsyncIterator()
-                    // An anonymous visitor is told, before any rows, that no policy lets him see any.
+                    // Before any rows, an anonymous visitor is told that no policy shows him any.
                     while let batch = await batches.next() {
                         #expect(batch.mustRefetch == nil, "\(name): \(batch.problems)")
                         if let rows = batch.rows { return Set(rows.map(\.customer)).count }

@@ -13,7 +13,7 @@ import Testing
 @testable import Ingest
 
 extension EndToEnd {
-    /// A real database on one side, a disk that refuses on the other.
+    /// Tests with a real database and a disk that refuses writes.
     @Suite(.serialized) struct DiskTests {
         @Test(arguments: [ENOSPC, EIO])
         func `a disk that refuses stops the confirming and loses nothing`(code: Int32) throws {
@@ -55,7 +55,8 @@ extension EndToEnd {
             try drop(database)
         }
 
-        /// A server that shuts down waits until every walsender's client has confirmed everything.
+        /// Checks a server's shutdown, for which the server waits until every walsender's client has confirmed
+        /// everything.
         @Test func `a disk that goes on refusing does not keep the database from shutting down`() throws {
             let database = try TestDatabase()
             try database.run(
@@ -109,8 +110,8 @@ extension EndToEnd {
             try drop(database)
         }
 
-        /// Until the stream waits for the disk with a whole change in its hands: a refusal that is met before, at a sign
-        /// of life, leaves the change with PostgreSQL, from where it goes with the connection.
+        /// Makes writes fail until the stream holds a whole change that it cannot write, and returns that row's id. If
+        /// the disk already refuses at a keep-alive, PostgreSQL still has the change and drops it with the connection.
         private func refuseAChange(
             _ database: TestDatabase, _ disk: FaultyStorage, _ metrics: ProjectMetrics
         ) throws -> String? {

@@ -11,7 +11,7 @@ private let ben = UUID(uuidString: "00000000-0000-4000-8000-00000000BE00") ?? UU
 private let cleo = UUID(uuidString: "00000000-0000-4000-8000-00000000C1E0") ?? UUID()
 
 extension HubForApps {
-    /// Asks as this person, under the policies, as an app's API does.
+    /// Runs `sql` as this person under the policies, like an app's API.
     func ask(_ sql: String, as person: UUID) throws -> [[String?]] {
         let connection = try Connection(target)
         let claims = #"{"role":"authenticated","sub":"\#(person.uuidString.lowercased())"}"#
@@ -23,7 +23,7 @@ extension HubForApps {
         return answer
     }
 
-    /// What an app's API does with a write: it may be told twice, and an older one does not go over a newer one.
+    /// Applies a write like an app's API: a repeated write is harmless, and an older write never replaces a newer one.
     func take(_ write: PendingWrite, of person: UUID) -> OfflineWrites.Answer {
         var values = write.values
         let isLike = write.table == Like.table
@@ -58,14 +58,14 @@ extension HubForApps {
     func writes(
         of person: UUID, isOnline: @escaping @Sendable () -> Bool = { true }
     ) -> OfflineWrites {
-        // Whoever still sends something has no hub any more when its test is over.
+        // A writer that still sends after its test has ended no longer has a hub.
         OfflineWrites(storage: MemoryStorage()) { [weak self] write in
             guard let self, isOnline() else { return .later }
             return self.take(write, of: person)
         }
     }
 
-    /// A table's rows as an app would get them by HTTP.
+    /// Returns a table's rows as an app would get them over HTTP.
     func rows(_ table: String, where condition: String) throws -> [RowImage] {
         try ask("SELECT to_jsonb(t) FROM \(table) t WHERE \(condition)").map { row in
             RowImage(try JSONValue(parsing: row[0] ?? "").object ?? [:])
@@ -74,17 +74,17 @@ extension HubForApps {
 }
 
 extension EndToEndPrograms {
-    /// Each example against the program itself, as its users would have it.
+    /// Tests of each example app against the program itself, as its users run it.
     @Suite(.serialized) struct ExampleTests {
         private func end(_ running: [Task<Void, Never>]) async {
             for task in running { task.cancel() }
             for task in running { await task.value }
         }
 
-        /// Told to whom its end reaches; on a machine that is slow it may be over before it is used.
+        /// Problems reported when a token ends. On a slow machine the token may be over before it is used.
         private static let ofTokens: Set = ["TokenExpired", "TokenRefused", "InvalidJWTToken"]
 
-        /// A token that is over in a moment, and the app's state says so.
+        /// True if the app's state reports the end of a token that expires after three seconds.
         private func tokenEnds(_ hub: HubForApps, _ line: Tidewire, _ person: UUID) async -> Bool {
             line.signIn(token: hub.token(person, seconds: 3))
             return await eventually { if case .offline(.tokenRefused) = line.state { true } else { false } }
@@ -118,24 +118,24 @@ extension EndToEndPrograms {
                 #expect(await eventually { hers.state == .live && his.state == .live })
                 #expect(await eventually { anas.hasBegun && bens.hasBegun })
 
-                // A row by hand, past the app: the other side has its badge and one toast, and the sender has none.
+                // A row inserted past the app gives the other side a badge and one toast, and the sender none.
                 try request(hub, from: ana, to: ben)
                 #expect(await eventually { bens.badge == 1 })
                 #expect(await eventually { anas.friendships.count == 1 })
                 #expect(await eventually { bens.toasts == [.request(from: ana)] })
                 #expect(await anas.toasts.isEmpty)
 
-                // What is committed while the hub is killed is told once, too.
+                // A change committed while the hub is killed is also reported exactly once.
                 hub.kill()
                 try request(hub, from: cleo, to: ben)
                 _ = try hub.ask("UPDATE friendships SET status = 'accepted' WHERE requester_id = '\(ana)'")
                 try hub.start()
                 #expect(await eventually { bens.toasts.count == 2 && anas.toasts.count == 1 })
-                // Told of the one it may yet have to hear of the other.
+                // After one of the two changes is reported, the other may still be on its way.
                 #expect(await eventually { bens.badge == 1 && bens.friends == [ana] && anas.friends == [ben] })
                 #expect(await anas.toasts == [.accepted(by: ben)])
 
-                // A token that ends, with what happens until there is another one, and a moment in the background.
+                // A token ends, a row is deleted before the next token, and the app is in the background for a moment.
                 #expect(await tokenEnds(hub, his, ben))
                 his.enterBackground()
                 _ = try hub.ask("DELETE FROM friendships WHERE requester_id = '\(ana)'")
@@ -146,7 +146,7 @@ extension EndToEndPrograms {
                 #expect(
                     await bens.problems.filter { $0.severity == .error }.allSatisfy { Self.ofTokens.contains($0.code) })
 
-                // Whoever signs out is told nothing more.
+                // A client that signs out receives nothing more.
                 his.signOut()
                 try request(hub, from: ana, to: ben)
                 #expect(await eventually { anas.friendships.count == 1 })
@@ -163,7 +163,7 @@ extension EndToEndPrograms {
                 let (his, bens) = await friendships(hub, ben)
                 let running = [onMainThread { await bens.run() }]
                 #expect(await eventually { bens.hasBegun && bens.badge == 1 })
-                // What was there before the app began is no news.
+                // Rows that existed before the app began raise no toast.
                 #expect(await bens.toasts.isEmpty)
                 his.enterBackground()
                 his.networkChanged(isReachable: false)
@@ -176,7 +176,8 @@ extension EndToEndPrograms {
             }
         }
 
-        /// Without full identity the row that is deleted comes with its key alone, which no filter can be asked about.
+        /// Checks a delete without full identity: the deleted row has only its key, so no filter can be evaluated on
+        /// it.
         @Test func `a delete is told although the table has no replica identity full, and to nobody else`() throws {
             let hub = try HubForApps()
             _ = try hub.ask("ALTER TABLE friendships REPLICA IDENTITY DEFAULT")
@@ -225,7 +226,7 @@ extension EndToEndPrograms {
                 #expect(await eventually { phone.hasBegun && tablet.hasBegun })
                 #expect(await eventually { phoneLine.state == .live && tabletLine.state == .live })
 
-                // Written without a network: shown at once, not green, and sent when there is one.
+                // A write without a network is shown at once as pending, and is sent when the network is back.
                 let coffee = UUID()
                 try await phone.write(table, coffee, spend("coffee"))
                 #expect(await phone.record(table, coffee) != nil)
@@ -234,7 +235,7 @@ extension EndToEndPrograms {
                 #expect(await eventually { tablet.record(table, coffee)?.image["title"] == "coffee" })
                 #expect(await eventually { phone.isSynced })
 
-                // A burst is few saves.
+                // A burst of changes causes few saves.
                 let before = await tablet.saves
                 _ = try hub.ask(
                     "INSERT INTO financial_transactions (owner_id, title, amount) SELECT '\(ana)', 'import', 1 FROM generate_series(1, 200)"
@@ -242,7 +243,7 @@ extension EndToEndPrograms {
                 #expect(await eventually { tablet.saved.records[table]?.count == 201 })
                 #expect(await tablet.saves - before < 20)
 
-                // An older write of another device does not go over a newer one; a newer one does.
+                // An older write from another device does not replace a newer one; a newer write does.
                 for (date, title) in [("2001-01-01", "older"), ("2101-01-01", "newer")] {
                     _ = try hub.ask(
                         "UPDATE financial_transactions SET title = '\(title)', updated_at = '\(date)' WHERE id = '\(coffee)'"
@@ -250,7 +251,8 @@ extension EndToEndPrograms {
                 }
                 #expect(await eventually { tablet.record(table, coffee)?.image["title"] == "newer" })
 
-                // While the hub is killed, the token over and the app in the background: a soft delete and a hard one.
+                // A soft delete and a hard delete, while the hub is killed, the token has expired and the app is in the
+                // background.
                 #expect(await tokenEnds(hub, tabletLine, ana))
                 tabletLine.enterBackground()
                 hub.kill()
@@ -269,7 +271,7 @@ extension EndToEndPrograms {
             }
         }
 
-        /// What the server refuses is as the server has it, and not gone.
+        /// Checks that a row keeps the server's values, and does not vanish, after the server refuses a write.
         @Test func `expenses: a write that is refused leaves the row as it was`() throws {
             let hub = try HubForApps()
             try hub.start()
@@ -340,12 +342,12 @@ extension EndToEndPrograms {
                     onMainThread { await anas.run() }, onMainThread { await bens.run() },
                     onMainThread { await anas.sendWrites() }, onMainThread { await bens.sendWrites() },
                 ]
-                // History loads, and what is older than a trail is on none.
+                // History loads; positions older than a trail's length are on no trail.
                 #expect(await eventually { anas.messages.map(\.content) == ["before"] && bens.hasBegun })
                 #expect(await eventually { anas.trails[ben]?.map(\.latitude) == [2] })
                 #expect(await eventually { anas.online == [ana, ben] && bens.online == [ana, ben] })
 
-                // Both see each other; many rapid updates are all on the trail, and the marker is the last of them.
+                // Both see each other. Many rapid updates are all on the trail, and the marker shows the last one.
                 try await anas.publish(latitude: 40, longitude: 1)
                 try await bens.publish(latitude: 50, longitude: 1)
                 #expect(await eventually { bens.markers[ana]?.latitude == 40 && anas.markers[ben]?.latitude == 50 })
@@ -353,12 +355,12 @@ extension EndToEndPrograms {
                 #expect(await eventually { anas.markers[ben]?.latitude == 70 })
                 #expect(await anas.trails[ben]?.count == 22)
 
-                // A message is there at once, and once, on both sides.
+                // A message appears at once, and once, on both sides.
                 try await anas.send("on my way")
                 #expect(await anas.messages.map(\.content) == ["before", "on my way"])
                 #expect(await eventually { bens.messages.count == 2 })
 
-                // Without a network: of positions the newest is sent, of messages all in their order.
+                // After a time without a network, only the newest position is sent, but all messages are sent in order.
                 isOnline.value = false
                 for latitude in [80.0, 81, 82] { try await anas.publish(latitude: latitude, longitude: 1) }
                 for content in ["one", "two"] { try await anas.send(content) }
@@ -372,10 +374,10 @@ extension EndToEndPrograms {
                 #expect(await eventually { bens.messages.map(\.content) == ["before", "on my way", "one", "two"] })
                 #expect(await eventually { bens.markers[ana]?.latitude == 82 })
                 #expect(await bens.trails[ana]?.contains { $0.latitude == 81 } == false)
-                // Whoever is there is so again after the rejoin, by himself.
+                // After the rejoin, each person is online again without further action.
                 #expect(await eventually { anas.online == [ana, ben] && bens.online == [ana, ben] })
 
-                // A token that ends, and the next one; and whoever is no member sees nothing.
+                // A token ends and the next one arrives. A person who is not a member sees nothing.
                 #expect(await tokenEnds(hub, hers, ana))
                 hers.signIn(token: hub.token(ana))
                 let (_, cleos) = await map(hub, crew, cleo)
@@ -472,7 +474,7 @@ extension EndToEndPrograms {
                 #expect(await eventually { model.feed.map(\.id) == [first] && model.following == [ben] })
                 #expect(await eventually { bens.feed.map(\.id) == [first] })
 
-                // New posts wait behind the banner, one's own do not, and those of strangers never come.
+                // New posts wait behind the banner, the user's own posts do not, and posts of strangers never arrive.
                 let second = try post(hub, ben, "second")
                 _ = try post(hub, cleo, "ignored")
                 #expect(await eventually { model.banner == 1 })
@@ -484,7 +486,8 @@ extension EndToEndPrograms {
                 #expect(await eventually { model.feed.first?.id == own })
                 #expect(await model.banner == 0)
 
-                // Others' likes and comments count; one's own count once, whichever comes first.
+                // Other people's likes and comments count. The user's own like counts once, whichever report comes
+                // first.
                 _ = try hub.ask("INSERT INTO likes VALUES ('\(first)', '\(cleo)')")
                 #expect(await eventually { model.reactions.likeCount(first) == 1 })
                 #expect(await !model.reactions.isLiked(first))
@@ -497,7 +500,7 @@ extension EndToEndPrograms {
                 _ = try hub.ask("INSERT INTO comments (post_id, user_id, body) VALUES ('\(first)', '\(ben)', 'thanks')")
                 #expect(await eventually { model.reactions.comments(first).count == 2 })
 
-                // The token is over; what happens until there is another is told then, and while the hub is killed too.
+                // The token has expired and the hub is killed. Changes made meanwhile are reported with the next token.
                 #expect(await tokenEnds(hub, line, ana))
                 _ = try hub.ask("DELETE FROM likes WHERE user_id = '\(cleo)'")
                 isOnline.value = false
@@ -511,7 +514,7 @@ extension EndToEndPrograms {
                 line.signIn(token: hub.token(ana))
                 isOnline.value = true
                 #expect(await eventually { model.banner == 1 && model.reactions.likeCount(first) == 1 })
-                // What was written without a network is there once, with her and with him.
+                // Comments written without a network appear exactly once on both sides.
                 #expect(
                     await eventually {
                         model.reactions.comments(first).map(\.body).sorted() == ["from the tunnel", "nice"]
@@ -522,7 +525,7 @@ extension EndToEndPrograms {
                     })
                 #expect(await model.reactions.isLiked(first))
 
-                // Whom one follows counts at once, without a new start of the app.
+                // A new follow takes effect at once, without a new start of the app.
                 _ = try hub.ask("INSERT INTO follows VALUES ('\(ana)', '\(cleo)')")
                 #expect(await eventually { model.feed.contains { $0.id == cleos } })
                 _ = try hub.ask("DELETE FROM follows WHERE followee_id = '\(ben)'")
@@ -545,7 +548,7 @@ extension EndToEndPrograms {
             for (person, name) in [(ana, "ana"), (ben, "ben")] {
                 _ = try hub.ask("INSERT INTO profiles (user_id, username) VALUES ('\(person)', '\(name)')")
             }
-            // Older than the event log: its key alone would not say who may hear that it is gone.
+            // These posts are older than the event log: their key alone would not say which clients may see the delete.
             let (old, kept) = (try post(hub, ben, "old"), try post(hub, ben, "kept"))
             try hub.start()
             try onThisThread {
@@ -600,7 +603,7 @@ extension EndToEndPrograms {
                 #expect(await anas.inbox.count == 2)
                 #expect(await anas.tasks.rows.count == 2)
 
-                // The detail screen of both; the work one sees there is that of one's job.
+                // Both open the detail screen. Each person sees only the activities of that person's job.
                 let screens = [onMainThread { await anas.open("l1") }, onMainThread { await bens.open("l1") }]
                 #expect(await eventually { bens.detail?.activities.rows.map(\.id) == ["a1"] })
                 #expect(await eventually { anas.detail?.notes.hasBegun == true && bens.detail?.notes.hasBegun == true })
@@ -611,7 +614,7 @@ extension EndToEndPrograms {
                 _ = try hub.ask("UPDATE listing_notes SET content = 'keys are here'")
                 #expect(await eventually { anas.detail?.notes.rows.map(\.content) == ["keys are here"] })
 
-                // A claim is seen by the other at once: the task is not open any more, and not his.
+                // The other person sees a claim at once: the task is no longer open and leaves his list.
                 let task = try #require(await anas.tasks.rows.first)
                 try await anas.claim(task)
                 #expect(await anas.tasks.rows.first?.status == .claimed)
@@ -619,7 +622,7 @@ extension EndToEndPrograms {
                 try await anas.acknowledge(#require(await anas.listings.rows.first))
                 #expect(await anas.inbox.map(\.id) == ["l2"])
 
-                // Offline writes, a kill, and what others did meanwhile.
+                // Offline writes, a killed hub, and changes by other people meanwhile.
                 isOnline.value = false
                 try await anas.detail?.addNote("written in the cellar")
                 hub.kill()
@@ -630,7 +633,7 @@ extension EndToEndPrograms {
                 hers.enterBackground()
                 try hub.start()
                 hers.enterForeground()
-                // His token is over as soon as he is back, and what he has not heard by then comes with the next one.
+                // His token expires as soon as he is back. Changes not yet received come with the next token.
                 #expect(await tokenEnds(hub, his, ben))
                 his.signIn(token: hub.token(ben))
                 #expect(await eventually { bens.detail?.notes.rows.map(\.content) == ["written in the cellar"] })
@@ -638,7 +641,7 @@ extension EndToEndPrograms {
                 #expect(
                     await eventually { anas.listings.rows.map(\.id) == ["l1", "l3"] && anas.inbox.map(\.id) == ["l3"] })
 
-                // A screen that is left is closed, and so is its subscription.
+                // Leaving a screen closes it and its subscription.
                 for screen in screens { screen.cancel() }
                 #expect(await eventually { anas.detail == nil })
                 #expect(await anas.problems.filter { $0.severity == .error }.isEmpty)

@@ -7,16 +7,16 @@ import Replication
 import Server
 import System
 import TestSupport
-/// End-to-end tests of each group run one after another: they share two cores and a PostgreSQL.
+/// End-to-end tests of each group run one after another, because they share two cores and one PostgreSQL.
 import Testing
 
 @testable import Ingest
 
-/// A change as the log has it, in values that can be compared and read in a failure message.
+/// Change in the log, as values that a test can compare and a failure message can show.
 struct LoggedChange: Equatable, CustomStringConvertible {
     var operation: String
     var table: String
-    /// Column name → text; nil is NULL. An unchanged large value is `unchanged`, which no test uses as text.
+    /// Text of each column by name; nil is NULL. An unchanged large value is `unchanged`, which no test uses as text.
     var new: [String: String?]
     var old: [String: String?]
     var oldImage: OldImage
@@ -31,7 +31,7 @@ struct LoggedChange: Equatable, CustomStringConvertible {
     var description: String { "@\(offset) \(operation) \(table) \(new) was \(old)" }
 }
 
-/// What stands in the log, in order.
+/// Changes and gaps in the log, in order.
 struct LoggedHistory {
     var changes: [LoggedChange] = []
     var gaps: [Gap] = []
@@ -39,7 +39,7 @@ struct LoggedHistory {
 
     func changes(of table: String) -> [LoggedChange] { changes.filter { $0.table == table } }
 
-    /// Reads the directory as another process would.
+    /// Reads the log directory like another process.
     static func read(_ logDirectory: String) throws -> LoggedHistory {
         guard FileManager.default.fileExists(atPath: logDirectory) else { return LoggedHistory() }
         return try read(DiskDirectory(logDirectory))
@@ -113,7 +113,7 @@ struct LoggedHistory {
     }
 }
 
-/// The hub's ingest in this process, on a database of its own.
+/// Ingest part of a hub, which runs in this process on its own database.
 final class HubUnderTest {
     let database: TestDatabase
     let dataDirectory: String
@@ -130,7 +130,7 @@ final class HubUnderTest {
         change(&settings)
     }
 
-    /// Slots are few, and the whole cluster's.
+    /// Drops the slot, because the cluster has few slots.
     deinit {
         stop()
         for _ in 0..<50 {
@@ -155,7 +155,8 @@ final class HubUnderTest {
 
     func history() throws -> LoggedHistory { try LoggedHistory.read(logDirectory) }
 
-    /// Everything the database has done so far is in the log, for sure: a message goes through the same stream behind it.
+    /// Waits until the log has everything that the database has done so far: a message that follows in the same stream
+    /// proves it.
     @discardableResult
     func caughtUp(on connection: Connection? = nil) throws -> LoggedHistory {
         let mark = "mark-\(UInt64.random(in: 0 ... .max))"
@@ -174,7 +175,7 @@ struct TookTooLong: Error, CustomStringConvertible {
     var description: String
 }
 
-/// Waits for something that happens on other threads. The limit only ends a test that would hang; it judges no speed.
+/// Waits for something that other threads do. The limit only ends a test that would hang; it does not judge speed.
 func eventually(_ what: String, seconds: Int = 180, _ condition: () throws -> Bool) throws {
     for _ in 0..<seconds * 50 {
         if try condition() { return }
@@ -183,6 +184,6 @@ func eventually(_ what: String, seconds: Int = 180, _ condition: () throws -> Bo
     throw TookTooLong(description: "waited \(seconds) s for \(what)")
 }
 
-/// Those of the hub's own parts, and those of programs around it.
+/// Groups of tests: one for the hub's own parts, one for the programs around it.
 @Suite(.serialized, .inChain(minutes: 30)) enum EndToEnd {}
 @Suite(.serialized, .inChain(minutes: 30)) enum EndToEndPrograms {}

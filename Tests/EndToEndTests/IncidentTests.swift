@@ -3,13 +3,13 @@ import System
 import TestSupport
 import Testing
 
-/// `tidewire dev --incident`, and what the commands say of it, as the programs that were built do it.
+/// Run of `tidewire dev --incident` by the built programs, and the answers of commands about it.
 private final class PlayedIncident {
     let directory = TemporaryDirectory.make("incident")
     private let process: ChildProcess
-    /// What it printed.
+    /// Printed output.
     let text: String
-    /// The same as objects, where that was asked for.
+    /// Printed output as objects, if JSON was requested.
     let lines: [[String: Any]]
 
     init(isJSON: Bool) throws {
@@ -41,7 +41,7 @@ private final class PlayedIncident {
         try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]
     }
 
-    /// The database, for who may do all.
+    /// URL of the database for the login that may do everything.
     private var office: String {
         if let url = lines.last?["database_url"] as? String { return url }
         return text.firstMatch(of: /OFFICE='([^']*)'/).map { String($0.1) } ?? ""
@@ -56,7 +56,7 @@ private final class PlayedIncident {
         }
     }
 
-    /// A command as the page has it, in the directory of the data or another one.
+    /// Runs a command as the page shows it, in the data directory or another one.
     func ask(_ command: String, in directory: String? = nil, knowsLog: Bool = true) throws -> Answer {
         let output = TemporaryDirectory.make("answer") + "/output"
         let programs = URL(fileURLWithPath: ServedHub.program).deletingLastPathComponent().path
@@ -69,13 +69,13 @@ private final class PlayedIncident {
         return Answer(status: ending, text: try String(contentsOfFile: output, encoding: .utf8))
     }
 
-    /// The number of the transaction of a step.
+    /// Returns the transaction id of a step.
     func xid(_ step: String) throws -> Int {
         let line = lines.first { $0["kind"] as? String == "step" && ($0["text"] as? String)?.hasPrefix(step) == true }
         return try #require(line?["xid"] as? Int, "\(step)")
     }
 
-    /// Where the log has the change of a table in the transaction of a step.
+    /// Returns the log offset of a table's change in the transaction of a step.
     func offset(_ step: String, _ table: String = "notes") throws -> Int {
         let xid = try xid(step)
         let found = try ask("tidewire tail --from oldest --json").objects.filter {
@@ -85,7 +85,7 @@ private final class PlayedIncident {
     }
 }
 
-/// `docs/incident-walkthrough.md`: what is typed there, and what it says the program answers.
+/// Commands typed in `docs/incident-walkthrough.md`, and the answers that the page shows.
 private struct IncidentPage {
     struct Exchange {
         var command: String
@@ -103,7 +103,7 @@ private struct IncidentPage {
 
     var xids: Set<String> { exchanges.first.map { Self.xids(in: $0.answer) } ?? [] }
 
-    /// What follows each beginning of a block.
+    /// Returns the page's text, split at the beginning of each console block.
     private static func blocks() throws -> [Substring] {
         try String(contentsOfFile: path, encoding: .utf8).split(
             separator: "```console\n", omittingEmptySubsequences: false)
@@ -121,7 +121,7 @@ private struct IncidentPage {
         }
     }
 
-    /// What is written around the exchanges stays; of these each comes in the place of the one that was there.
+    /// Replaces each exchange on the page with the one found, and keeps the text around the exchanges.
     static func rewrite(_ found: [Exchange]) throws {
         var left = found[...]
         let parts = try blocks()
@@ -139,7 +139,7 @@ private struct IncidentPage {
         try page.write(toFile: path, atomically: true, encoding: .utf8)
     }
 
-    /// Without what is another in every run.
+    /// Returns the text without the parts that differ in every run.
     static func pattern(of text: String, xids: Set<String> = []) -> String {
         let known: [(Regex<Substring>, String)] = [
             (/20\d\d-\d\d-\d\d[T ]/, ""), (/\d\d:\d\d:\d\d\.\d+Z?/, "TIME"), (/\*\*\* [0-9a-f]{8,16}/, "MARK"),
@@ -153,11 +153,11 @@ private struct IncidentPage {
     static func xids(in text: String) -> Set<String> { Set(text.matches(of: /\(xid (\d+)\)/).map { String($0.1) }) }
 }
 
-/// What became of a change for one client.
+/// Outcome of one change for one client.
 private struct Fate: Hashable, Comparable, CustomStringConvertible {
     var user: String
     var topic: String
-    /// Whether it certainly arrived depends on when it was asked.
+    /// Result for the client. Certainty about its arrival depends on the time of the question.
     var outcome: String
 
     init(_ user: String, _ topic: String, _ outcome: String) {
@@ -225,7 +225,8 @@ extension EndToEndPrograms {
                 ),
                 (
                     "ana writes note 3", "notes",
-                    // Ben's phone was away; what it went on from lies before the note, and it was not for him then.
+                    // Ben's phone was away. It resumed from before the note, and the note did not match for him at that
+                    // time.
                     [Fate(ana, listing, "sent"), Fate(ben, listing, "not_matched"), Fate(ben, listing, "not_matched")],
                     #"policy "colleagues read notes" is false"#
                 ),
@@ -238,7 +239,7 @@ extension EndToEndPrograms {
                 ),
                 (
                     "ben writes note 4", "notes",
-                    // When she was back after the deploy, the migration had been taken back.
+                    // She returned after the deploy, when the migration had already been undone.
                     [
                         Fate(ana, listing, "not_matched"), Fate(ana, listing, "sent_later"),
                         Fate(ben, listing, "ended_before"), Fate(ben, listing, "sent"),
@@ -295,7 +296,8 @@ extension EndToEndPrograms {
                 .map { "\($0["listing"] ?? "") \(($0["person"] as? String ?? "").suffix(4))" }.sorted()
         }
 
-        /// Of the notes ana saw all but ben's while the migration held, and ben those of his time on the listing.
+        /// Checks the proposal: with the migration ana saw all notes but ben's, and ben saw the notes of his time on
+        /// the listing.
         private func whatWouldHaveBeen(_ incident: PlayedIncident) throws {
             let answer = try incident.ask("tidewire whatif --policy migration.sql --on \"$OFFICE\" --json")
             let lines = try answer.objects.filter {
@@ -308,7 +310,7 @@ extension EndToEndPrograms {
             #expect(found.sorted() == ["a0a0 7 6 0 1", "be00 4 1 0 3"], "\(answer.text)")
         }
 
-        /// Where there is nothing but a bundle, the answers are the same; and nowhere is a secret.
+        /// Checks that a bundle alone gives the same answers, and that no secret appears anywhere.
         private func elsewhere(_ incident: PlayedIncident) throws {
             let there = TemporaryDirectory.make("elsewhere")
             let made = try incident.ask("tidewire bundle '\(there)/incident.bundle' --policies --note 'notes vanish'")
@@ -330,7 +332,8 @@ extension EndToEndPrograms {
             }
         }
 
-        /// With REWRITE_PAGES set, the page gets what the program says; what is written around it stays.
+        /// Checks the page. With REWRITE_PAGES set, writes the program's answers into the page and keeps the text
+        /// around them.
         @Test func `the page about incidents has what the program says`() throws {
             let incident = try PlayedIncident(isJSON: false)
             let story = incident.text.split(separator: "\n\nAll that is in the event log", maxSplits: 1)[0] + "\n"
@@ -352,7 +355,7 @@ extension EndToEndPrograms {
                     IncidentPage.pattern(of: written.answer, xids: there),
                     IncidentPage.pattern(of: said.answer, xids: here)
                 )
-                // Which of two sockets that end in one moment is noted first is the kernel's choice.
+                // The kernel chooses which of two sockets that end at the same moment is recorded first.
                 let isOfEnds = said.command.hasPrefix("tidewire user")
                 #expect(
                     isOfEnds

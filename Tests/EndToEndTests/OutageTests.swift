@@ -7,14 +7,14 @@ import TestSupport
 import Testing
 
 extension EndToEndPrograms {
-    /// What a hub's log says when databases go away and come back: one line each, and of the project whose it is.
+    /// Tests of the hub's log when databases go away and return: one line for each, with its own project's name.
     @Suite(.serialized) struct OutageTests {
         private struct Line {
             let level, event: String
             let project: String?
         }
 
-        /// A hub with two projects, each on a cluster of its own.
+        /// Hub with two projects, each on a cluster of its own.
         private final class Stage {
             let clusters: [PrivateCluster]
             let databases: [TestDatabase]
@@ -87,11 +87,11 @@ extension EndToEndPrograms {
         func `a database that goes and comes back is one line each, of its project`(_ which: Int) throws {
             let stage = try Stage()
             let name = ["realtime-dev", "second"][which]
-            // Roles, catalog and the rest settle first.
+            // Roles, catalog and the other parts become quiet first.
             usleep(2_000_000)
             let before = try stage.said().count
             let began = Clock.monotonicNanoseconds()
-            // A trouble that lasts is said again now and then: on a machine that stands still, too.
+            // The hub repeats a lasting problem at intervals, also if the machine stalls.
             let reminders = {
                 Int((Clock.monotonicNanoseconds() - began) / Limits.troubleReminderInterval.wholeNanoseconds)
             }

@@ -5,7 +5,8 @@ import TestSupport
 import Testing
 
 extension EndToEndPrograms {
-    /// A hub that is to make what its database lacks, in clusters of their own: roles are a whole cluster's.
+    /// Tests of a hub that creates missing database objects. Each has its own cluster, because roles belong to a whole
+    /// cluster.
     @Suite(.serialized) struct PreparingTests {
         private static let seeding = ["SEED_SELF_HOST": "true"]
 
@@ -69,7 +70,8 @@ extension EndToEndPrograms {
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let database = try TestDatabase(on: cluster)
-            // That of who prepares it just now, or would if he had not stopped there.
+            // This lock is the one that another process holds while it prepares the database, or keeps if it stops
+            // halfway.
             try database.run(
                 "CREATE PUBLICATION supabase_realtime; SELECT pg_advisory_lock(\(Installation.advisoryLock))")
             let hub = ServedHub(database: database)

@@ -37,7 +37,7 @@ private final class ReplayStage {
         }
     }
 
-    /// Something at random, which may also come to nothing.
+    /// Returns a random statement, which may change nothing.
     func statement(_ random: inout SeededRandom) -> String {
         let number = Int.random(in: 1...40, using: &random)
         let text = "repeat(md5('\(Int.random(in: 0...9, using: &random))'), \(random.pick([1, 1, 400])))"
@@ -70,7 +70,7 @@ private final class ReplayStage {
             let count = random.pick([1, 1, 2, 5])
             let statements = (0..<count).map { _ in statement(&random) }
             let end = Int.random(in: 0..<10, using: &random) == 0 ? "ROLLBACK" : "COMMIT"
-            // What PostgreSQL does not take comes to nothing, too.
+            // A transaction that PostgreSQL refuses changes nothing, too.
             if (try? source.database.run("BEGIN; \(statements.joined(separator: "; ")); \(end)")) == nil {
                 try source.database.run("ROLLBACK")
             }
@@ -81,7 +81,7 @@ private final class ReplayStage {
         get throws { HistoryLog(directory: try DiskDirectory(source.logDirectory), masking: .nothing) }
     }
 
-    /// Plays what the log has from there on; as much as `surroundings` let it.
+    /// Plays the log from `from` on, until the end or until `surroundings` stops the player.
     func replay(
         from: HistoryBound = .oldest, _ settings: Player.Settings, _ surroundings: Player.Surroundings = .init()
     ) throws -> ReplayReport {
@@ -96,7 +96,7 @@ private final class ReplayStage {
     }
 }
 
-/// What of a change is the same wherever it is made.
+/// Parts of a change that are the same in every database.
 private struct SameChange: Equatable, CustomStringConvertible {
     var operation: String
     var new: [String: String?]
@@ -129,7 +129,7 @@ extension EndToEnd {
             let stage = try ReplayStage()
             try stage.write(60, &random)
             let original = try stage.source.caughtUp()
-            // It is interrupted somewhere, and goes on from where that was.
+            // The replay is interrupted at a random moment, and continues from there.
             var left = Int.random(in: 20..<200, using: &random)
             var surroundings = Player.Surroundings()
             surroundings.isInterrupted = {
@@ -151,7 +151,7 @@ extension EndToEnd {
                     place == nil && changes.count == other.count,
                     "\(table): \(String("\(place.map { "\(changes[$0]) / \(other[$0])" } ?? "")".prefix(600)))")
             }
-            // Transactions are the same ones, and each says which it was.
+            // The replay makes the same transactions, and each carries the mark of its original.
             let marks = replayed.changes.filter { $0.table == ReplayMark.prefix }
             let rows = original.changes.filter { $0.operation != "MESSAGE" }
             #expect(marks.count == Set(rows.map(\.commitLSN)).count)
@@ -217,7 +217,7 @@ extension EndToEnd {
             func doubts(_ database: TestDatabase, source: String?) throws -> [TargetIdentity.Doubt] {
                 try TargetIdentity(database.connection, against: stage.log, sourceDatabase: source).doubts
             }
-            // Whatever somebody believes the source's name to be.
+            // The result does not depend on the name that the caller gives for the source.
             for name in [nil, source.name, staging.name] {
                 #expect(try doubts(source, source: name) == [.source, .followed(slots: [source.slot])])
             }

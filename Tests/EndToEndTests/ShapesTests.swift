@@ -77,7 +77,7 @@ extension EndToEnd {
                 "INSERT INTO events VALUES (1, 5, 'a'), (2, 15, 'b'); UPDATE events SET day = 16 WHERE id = 1")
             let history = try hub.caughtUp()
             if viaRoot {
-                // A row that moves to another partition is a delete and an insert for the root as well.
+                // For the root, too, a row that moves to another partition is a delete and an insert.
                 #expect(history.changes.map(\.table) == Array(repeating: "public.events", count: 4))
                 #expect(history.changes[1].new == ["id": "2", "day": "15", "v": "b"])
             } else {
@@ -166,7 +166,7 @@ extension EndToEnd {
             let hub = try HubUnderTest(database) { $0.replication.streaming = streaming }
             try hub.start()
             let other = try database.cluster.connect(database: database.name)
-            // Two large transactions run into each other, a third is rolled back, and small ones commit in between.
+            // Two large transactions interleave, a third is rolled back, and small ones commit in between.
             try database.run("BEGIN; INSERT INTO t SELECT g, repeat('a', 50) FROM generate_series(1, 20000) g")
             try other.execute("BEGIN; INSERT INTO t SELECT g, repeat('b', 50) FROM generate_series(100001, 115000) g")
             try database.run(

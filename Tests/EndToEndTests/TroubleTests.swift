@@ -36,8 +36,8 @@ extension EndToEnd {
             let hub = ServedHub(database: database)
             defer { hub.kill() }
             try hub.start(["--log-format", "json", "--log-level", "debug"])
-            // The server ends all sessions when one dies, with a warning to each. Who writes before he has read it finds the connection
-            // gone and the warning with it; who follows the stream reads all the time.
+            // When one session dies, the server ends all sessions and warns each. A session that writes before it reads
+            // finds the connection gone, and the warning with it. The stream's follower reads all the time.
             let isFollowed = "SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming'"
             try eventually("the stream") { try database.value(isFollowed) == "t" }
             let victim = try cluster.connect(database: database.name)
@@ -54,7 +54,7 @@ extension EndToEnd {
             #expect(lines.dropLast().allSatisfy { $0.hasPrefix("{\"time\":") && $0.hasSuffix("}") })
             #expect(
                 !lines.contains { $0.contains("terminating connection because of crash") && !$0.contains("\"error\"") })
-            // One that is stopped while it recovers may wait for nobody.
+            // A server that is stopped during its recovery may not wait for its clients.
             try eventually("the server") { (try? cluster.connect()) != nil }
             cluster.stop()
         }
@@ -156,7 +156,8 @@ extension EndToEnd {
         @Test func `an existing Supabase database is left as it is`() throws {
             let cluster = try TestCluster.fresh(clientRoles: false)
             let connection = try cluster.connect()
-            // As another hand made it: other attributes, other bodies, names that ours would take.
+            // These objects exist already, made by someone else: other attributes, other bodies, names that the hub
+            // would use.
             try connection.execute(
                 """
                 CREATE ROLE anon NOLOGIN INHERIT; CREATE ROLE authenticated NOLOGIN INHERIT CONNECTION LIMIT 7;
@@ -199,7 +200,7 @@ extension EndToEnd {
             cluster.stop()
         }
 
-        /// Schema and roles as text, an item a line.
+        /// Returns schema and roles as text, one item per line.
         private func dump(_ cluster: PrivateCluster, _ options: String = "") throws -> String {
             let file = TemporaryDirectory.make("dump") + "/dump.sql"
             try shell("\(cluster.binaries.path("pg_dump")) --schema-only \(options) -d '\(cluster.url())' -f \(file)")
@@ -207,7 +208,7 @@ extension EndToEnd {
             let members = try cluster.connect().execute(
                 "SELECT roleid::regrole || ' has ' || member::regrole FROM pg_auth_members ORDER BY 1"
             ).values
-            // Newer versions mark each dump with a random word.
+            // Newer versions of pg_dump mark each dump with a random word.
             let schema = try String(contentsOfFile: file, encoding: .utf8)
                 .split(separator: "\n").filter { !$0.hasPrefix("\\restrict") && !$0.hasPrefix("\\unrestrict") }.map(
                     String.init)
