@@ -5,7 +5,7 @@ import Testing
 
 @testable import tidewire
 
-/// What a hub may be asked is what commands take.
+/// Checks that the questions a hub accepts match the commands' options.
 @Suite(.within(minutes: 1)) struct AskedCommandsTests {
     private static var commands: [String: any Command] {
         let all = allCommands + allCommands.flatMap { $0.name == "log" ? $0.subcommands : [] }

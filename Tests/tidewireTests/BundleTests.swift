@@ -12,7 +12,7 @@ private let commands: [any Command] = [
     UserCommand(), SessionCommand(), LogCommand(), BundleCommand(), OpenCommand(),
 ]
 
-/// A bundle of the log with secrets, in a directory where nothing else is.
+/// Bundle of the log with secrets, in a directory that contains nothing else.
 private final class BundleStage {
     let stage: SecretStage
     let root = "/tmp/tidewire-test-bundle-\(UInt64.random(in: 0 ... .max))"
@@ -31,7 +31,7 @@ private final class BundleStage {
         rmdir(root)
     }
 
-    /// With secrets in every setting that takes one.
+    /// Makes the bundle with a secret in every setting that can hold one.
     func make(_ words: String...) async -> Run {
         let secret = SecretStage.secret
         return await run(
@@ -47,7 +47,7 @@ private final class BundleStage {
             ], files: ["rules": SecretStage.rules])
     }
 
-    /// Somewhere else: no settings, no database, no log but the bundle.
+    /// Runs a command as if elsewhere: without settings and database, and with the bundle as the only log.
     func there(_ words: [String]) async -> Run {
         await run(words + ["--log", bundle], commands: commands)
     }
@@ -72,7 +72,8 @@ private final class BundleStage {
         for words in MaskingCommandTests.readings.filter({ $0 != ["stats"] }).flatMap({ [$0, $0 + ["--json"]] }) {
             let (here, there) = (await stage.stage.run(words), await stage.there(words))
             #expect(there.exitCode == here.exitCode && there.errors.isEmpty, "\(words): \(there.errors)")
-            // Where the diagnosis is masked by a rule of here, the bundle has a mark, which is a text there.
+            // A mask rule of this machine hides the diagnosis. In the bundle its mark is a text, so it is printed in
+            // quotes.
             #expect(there.unmarked.withoutQuotes == here.unmarked.withoutQuotes, "\(words)")
         }
         let verified = await stage.there(["log", "verify"])
@@ -94,7 +95,8 @@ private final class BundleStage {
         #expect(!result.output.contains(SecretStage.secret))
         let before = await stage.there(["tail", "--from", "@1"])
         #expect(before.exitCode == .outsideRetention, "\(before)")
-        // Who made it readable is written down where it was made, and who unmasks it further beside it.
+        // The log's audit records the making of a readable bundle; an audit beside the bundle records further
+        // unmasking.
         #expect(await stage.stage.run(["log", "audit"]).output.contains("tidewire bundle"))
         #expect(await stage.there(["tail", "--unmask", "*"]).exitCode == .ok)
         let without = await stage.there(["tail", "--unmask", "diagnosis"])
@@ -108,7 +110,7 @@ private final class BundleStage {
 
     @Test func `who was joined when the window begins is in it`() async throws {
         let stage = try BundleStage()
-        // The join stands before the window.
+        // The join lies before the window.
         #expect(await stage.make("--from", "@8").exitCode == .ok)
         let who = await stage.there(["who", "8", "--recorded"])
         #expect(who.exitCode == .ok && who.output.contains(SecretStage.user), "\(who)")
@@ -132,7 +134,7 @@ private final class BundleStage {
         #expect(await stage.there(["log", "accept-loss", "--yes"]).exitCode == .unreachable)
     }
 
-    /// Others' tools read it, too.
+    /// Checks that other programs can read a bundle.
     @Test func `tar lists it`() async throws {
         let stage = try BundleStage()
         _ = await stage.make()

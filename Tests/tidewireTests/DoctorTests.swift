@@ -5,7 +5,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// A database with the tables of an app that somebody wonders about, and the documented logins.
+/// Database with the tables of an app that needs a diagnosis, and the documented logins.
 private struct DoctorStage {
     let database: TestDatabase
     let logins: DocumentedLogins
@@ -31,7 +31,7 @@ private struct DoctorStage {
             commands: [DoctorCommand()], files: claims.map { ["c": $0] } ?? [:])
     }
 
-    /// What is said of one table.
+    /// Returns the findings about one table.
     func findings(_ table: String, _ words: String...) async -> [String] {
         let result = await tidewireTests.run(
             [
@@ -90,7 +90,7 @@ private struct DoctorStage {
 
     @Test func `what it says to run puts it right`() async throws {
         let stage = try DoctorStage(Self.tables, published: Self.published)
-        // For a ticket, or a spreadsheet: each finding a row, and nothing else.
+        // CSV output, for a ticket or a spreadsheet: each finding is a row, and nothing else is printed.
         let rows = await stage.run("-o", "csv").output.split(separator: "\n")
         #expect(rows.first == "AREA,STATE,REQUIRED,NAME,DETAIL,HINT,SQL" && rows.count > 20)
         #expect(
@@ -147,7 +147,7 @@ private struct DoctorStage {
         let stage = try DoctorStage(Self.tables, published: Self.published.replacing("shut, ", with: ""))
         let usual = await stage.run()
         #expect(usual.exitCode == .ok, "\(usual.output)")
-        // The first table's changes reach nobody, and PostgreSQL refuses updates of the second.
+        // No client receives the first table's changes, and PostgreSQL refuses updates of the second.
         for table in ["shut", "keyless"] {
             try stage.database.run(
                 "CREATE TABLE IF NOT EXISTS \(table) (v int); ALTER PUBLICATION supabase_realtime ADD TABLE \(table)")

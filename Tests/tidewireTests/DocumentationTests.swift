@@ -5,7 +5,8 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Man pages and completions, for every command there is: made from the same declarations as the commands themselves.
+/// Tests of man pages and completions for every command. Both are made from the declarations of the commands
+/// themselves.
 @Suite(.within(minutes: 5)) struct DocumentationTests {
     private static var all: [(path: [String], command: any Command)] { below(allCommands, []) }
 
@@ -16,7 +17,7 @@ import Testing
         }
     }
 
-    /// Those that this program does itself.
+    /// Commands that this program runs itself, without another program.
     private static var own: [(path: [String], command: any Command)] { all.filter { $0.command.otherProgram == nil } }
 
     private func ask(_ words: [String]) async -> Run { await run(words, commands: allCommands) }

@@ -5,7 +5,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// `tidewire log forget` on the small log of the history commands: a row of which a change gave it another key.
+/// Tests of `tidewire log forget` on the small log of the history commands, where a change gave a row another key.
 @Suite(.within(minutes: 5)) struct ForgetCommandTests {
     private func run(_ words: String..., on log: TemporaryLog) async -> Run {
         await tidewireTests.run(words + ["--log", log.path], commands: allCommands)
@@ -47,7 +47,7 @@ import Testing
         #expect(json.output.contains(#""record":{},"old_record":null,"forgotten":"2"#), "\(json.output)")
         let asOf = await run("asof", "fullrep", "--to", "@15", on: log)
         #expect(asOf.output.contains("of 1 more the values were forgotten"), "\(asOf.output)\(asOf.errors)")
-        // Its last version had the other key, and nothing else was asked for.
+        // The row's last version had the other key, and the command asked for one key only.
         let other = await run("row", "fullrep", "6", on: log)
         #expect(other.output.contains("(row removed)"), "\(other.output)")
         let exported = await run("log", "export", "--unmask", "*", on: log)

@@ -9,7 +9,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// A small log, as it was exported: one row's life, and two messages.
+/// Export of a small log: the changes of one row, and two messages.
 let export = #"""
     {"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":12,"lsn":"0/0"}
     {"type":"relation","relation":"0a021ce2f249ec4b","oid":16406,"schema":"public","table":"fullrep","replica_identity":"f","columns":[{"name":"id","type":"int4","type_oid":23,"type_modifier":-1,"identity":true,"primary_key":true},{"name":"email","type":"text","type_oid":25,"type_modifier":-1,"identity":true,"primary_key":false},{"name":"body","type":"text","type_oid":25,"type_modifier":-1,"identity":true,"primary_key":false},{"name":"deleted_at","type":"timestamptz","type_oid":1184,"type_modifier":-1,"identity":true,"primary_key":false}]}
@@ -30,7 +30,7 @@ let export = #"""
     {"type":"end","offset":19,"lines":17}
     """#
 
-/// Of the relation below, as ingest computes it.
+/// Fingerprint of the relation below, as ingest computes it.
 private let messagesFingerprint: String = {
     let texts = [("topic", 25, "text"), ("extension", 25, "text"), ("payload", 3802, "jsonb"), ("event", 25, "text")]
     let columns = (texts + [("private", 16, "bool"), ("id", 2950, "uuid")]).map { name, oid, type in
@@ -49,7 +49,7 @@ private let commands: [any Command] = [
     TailCommand(), RowCommand(), TransactionCommand(), StatisticsCommand(), AsOfCommand(), LogCommand(), SlotCommand(),
 ]
 
-/// Runs a command line on that log.
+/// Runs a command line on the exported log.
 private func onLog(_ words: String..., width: Int? = nil) async throws -> Run {
     let directory = try TemporaryLog()
     defer { directory.remove() }
@@ -99,7 +99,7 @@ struct TemporaryLog {
     }
 
     @Test func `tail shows messages as messages, and who was there when asked`() async throws {
-        // As `tidewire log export` writes them; the entry of kind 6 is a join of "ann" and a leave.
+        // Lines as `tidewire log export` writes them; the entry of kind 6 is a join of "ann" and a leave.
         let log = try TemporaryLog(
             #"""
             {"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":12,"lsn":"0/0"}
@@ -155,7 +155,7 @@ struct TemporaryLog {
         #expect(try await onLog("row", "fullrep", "body=abc").exitCode == .notFound)
     }
 
-    /// A table that was renamed between two changes of a row.
+    /// Returns a log of a table that was renamed between two changes of a row.
     private func renamedLog() throws -> TemporaryLog {
         var lines = [
             #"{"type":"header","format":"tidewire-log","version":1,"source":"7","epoch":"7dfdd7af39bc2da8","offset":0,"lsn":"0/0"}"#
@@ -214,7 +214,7 @@ struct TemporaryLog {
         #expect(try await onLog("tx", "9").exitCode == .notFound)
     }
 
-    /// Commits at 0/153F018 and ends at 0/153F048; the next one begins at 0/153F0B8.
+    /// The transaction commits at 0/153F018 and ends at 0/153F048; the next one begins at 0/153F0B8.
     @Test func `tx has no answer to an LSN inside of a commit record`() async throws {
         for name in ["0/153F018", "0/153F048"] {
             #expect(try await onLog("tx", name).output.hasPrefix("transaction 742, "))
@@ -232,7 +232,7 @@ struct TemporaryLog {
             #expect(result.exitCode == .outsideRetention && result.exitCode.rawValue == 3, "\(from): \(result.errors)")
             #expect(result.output.isEmpty && result.errors.contains("the oldest kept is @12"), "\(result.errors)")
         }
-        // What is kept is asked as ever, and a row that is not there is another thing.
+        // Questions about kept changes work as usual, and a missing row is reported differently.
         #expect(try await onLog("row", "fullrep", "5", "--from", "@12").exitCode == .ok)
         #expect(try await onLog("row", "fullrep", "999", "--from", "@12").exitCode == .notFound)
     }
@@ -293,7 +293,7 @@ struct TemporaryLog {
             lines[1]
                 == #"12,2026-11-21 10:04:51.703,0/153EF78,741,I,"email: ""me@x"", body: ""call back"", deleted_at: null""#
         )
-        // What is no row stands beside them.
+        // Facts that are not rows go to standard error.
         #expect(
             rows.errors.contains("its key was 5 and is now 6") && rows.errors.contains("5 versions; first seen at @12"))
         for words in [
@@ -366,7 +366,7 @@ struct TemporaryLog {
         #expect(slot.exitCode == .unreachable)
     }
 
-    /// Commands are shown on one line, however long they are.
+    /// Commands are exempt from the limit: each stays on one line, however long.
     @Test func `keeps every manual within eighty columns`() async {
         for words in [
             ["tail"], ["row"], ["tx"], ["log"], ["log", "info"], ["log", "verify"], ["log", "export"],

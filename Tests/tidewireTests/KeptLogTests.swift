@@ -7,22 +7,22 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Logs of earlier versions, as they wrote them: every later version reads them, and writes on behind them. One of each
-/// version whose format differs is kept (`Tests/Clients/make_log.py` made them); none is ever made again.
+/// Logs written by earlier versions: every later version reads them and continues to write them. The folder keeps one
+/// log of each version with a different format (made by `Tests/Clients/make_log.py`). No log is ever made again.
 @Suite(.within(minutes: 5)) struct KeptLogTests {
     private static let fixtures = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Fixtures")
     private static let all = ((try? FileManager.default.contentsOfDirectory(atPath: fixtures.path)) ?? []).sorted()
     static let logs = all.filter { $0.hasPrefix("log-") }
     static let exports = all.filter { $0.hasPrefix("export-") }
 
-    /// A copy that may be written to.
+    /// Returns the path of a copy that the test may change.
     private func copy(_ log: String) throws -> String {
         let place = TemporaryDirectory.make("kept") + "/log"
         try FileManager.default.copyItem(atPath: Self.fixtures.path + "/" + log, toPath: place)
         return place
     }
 
-    /// The source identity in a segment's header.
+    /// Returns the source identity from a segment's header.
     private func source(of segment: Data) -> UInt64 {
         (0..<8).reduce(0) { $0 | UInt64(segment[56 + $1]) << (8 * UInt64($1)) }
     }
@@ -35,7 +35,7 @@ import Testing
         #expect(Self.logs.contains("log-0.1") && Self.exports.contains("export-0.1.ndjson"))
     }
 
-    /// Of the log of the same version: what comes of it answers as that does.
+    /// Checks that an imported export gives the same answers as the kept log of the same version.
     @Test(arguments: exports) func `an export of an earlier version is imported`(name: String) async throws {
         let place = TemporaryDirectory.make("imported") + "/log"
         let made = await run("log", "import", Self.fixtures.path + "/" + name, on: place)
@@ -108,7 +108,7 @@ import Testing
         #expect(await run("row", "notes", "1", on: log).exitCode == .ok)
     }
 
-    /// A log with another format than this version knows is refused by name, and not taken for damaged.
+    /// Checks that a log with an unknown format is refused by name, and is not reported as damaged.
     @Test(arguments: logs) func `a newer format is refused by name`(name: String) async throws {
         let log = try copy(name)
         let path = log + "/0000000002.segment"

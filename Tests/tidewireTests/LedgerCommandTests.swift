@@ -10,13 +10,13 @@ import Testing
 
 private let commands: [any Command] = [EventCommand(), WhoCommand(), UserCommand(), SessionCommand()]
 
-/// The sample log with a ledger behind it: two who listened to the table, one of whom had gone, and one who was refused.
+/// Sample log with a ledger: two clients listened to the table, one of them left, and a third was refused.
 private struct LedgerStage {
     let log: TemporaryLog
     static let ana = "00000000-0000-4000-8000-00000000000a"
     static let ben = "00000000-0000-4000-8000-00000000000b"
 
-    /// - Parameter isFull: each delivery is recorded: the change at 13 was sent to Ana, and to nobody else.
+    /// - Parameter isFull: Records each delivery: the change at 13 was sent to Ana and to nobody else.
     init(isKilled: Bool = false, isFull: Bool = false, isScarce: Bool = false) throws {
         var notes: [LedgerNote] = []
         func note(
@@ -156,7 +156,7 @@ private struct LedgerStage {
         #expect(who.output.split(separator: "\n").contains { $0 == strangers }, "\(who.output)")
         let json = await stage.run("who", "13", "--recorded", "--json")
         #expect(json.output.hasSuffix(#"{"outcome":"not_in_log","clients":7}"# + "\n"), "\(json.output)")
-        // Of Ben the end is known.
+        // The log has Ben's leave.
         let ben = await stage.run("who", "12", "--recorded", "--json", "--user", LedgerStage.ben)
         #expect(ben.output.hasPrefix(#"{"outcome":"sent""#), "\(ben.output)")
         let user = await stage.run("user", LedgerStage.ana)
@@ -164,7 +164,7 @@ private struct LedgerStage {
         #expect(
             user.output.contains("no room in the log: 2 notes of clients and all of 7 others are not there"),
             "\(user.output)")
-        // That is not about anybody who is not known.
+        // A user that the ledger does not know gets no such answer.
         #expect(await stage.run("user", "nobody").exitCode == .notFound)
     }
 

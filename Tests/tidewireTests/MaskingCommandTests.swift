@@ -14,7 +14,7 @@ private let commands: [any Command] = [
     UserCommand(), SessionCommand(), LogCommand(), WhyCommand(), ConfigCommand(),
 ]
 
-/// A log with secrets in every place that a log has, each of which ends in its place's name.
+/// Log with a secret in every place that can hold one. Each secret ends in the name of its place.
 struct SecretStage {
     static let secret = "planted5ecret"
     static let user = "00000000-0000-4000-8000-00000000000a"
@@ -39,7 +39,7 @@ struct SecretStage {
 
     init() throws {
         var lines = Lines()
-        // A table whose key is sensitive itself, and one with a harmless key.
+        // One table has a sensitive key, the other a harmless key.
         let people = Self.relation(
             "people", oid: 16_501, [("id", "int4", 23, true)] + Self.hidden.map { ($0.name, $0.type, $0.oid, false) })
         let keyed = Self.relation("subscribers", oid: 16_502, [("email", "text", 25, true), ("n", "int4", 23, false)])
@@ -189,11 +189,11 @@ struct SecretStage {
             let result = await stage.run(words)
             #expect(result.exitCode == .ok, "\(words): \(result.errors)")
             #expect(!(result.output + result.errors).contains(SecretStage.secret), "\(words): \(result.output)")
-            // Nor as the bytes of a payload.
+            // The secret does not appear as the bytes of a payload either.
             let hex = SecretStage.secret.utf8.map { String($0, radix: 16) }.joined()
             #expect(!result.output.contains(hex), "\(words): \(result.output)")
         }
-        // What was looked for is there.
+        // The secrets that the checks look for are in the log.
         let whole = await stage.run(["tail", "--from", "oldest", "--presence", "--json", "--unmask", "*"])
         #expect(whole.output.ranges(of: SecretStage.secret).count > 30, "\(whole.errors)")
         let row = await stage.run(["row", "people", "1"])
@@ -228,7 +228,7 @@ struct SecretStage {
             line.contains("unmask  \(ProcessUser.name())")
                 && line.hasSuffix("tidewire row      email, people.diagnosis"), "\(audit.output)")
         #expect(!audit.output.contains(SecretStage.secret))
-        // Nowhere to write it: nothing is shown.
+        // The audit file cannot be written, so the command shows nothing.
         let refused = await stage.run(["row", "people", "1", "--unmask", "email", "--audit-file", "/nowhere/audit"])
         #expect(refused.exitCode == .notFound && refused.output.isEmpty, "\(refused.output)")
         #expect(refused.errors.contains("nothing was unmasked, because that cannot be written down"))

@@ -4,15 +4,15 @@ import Postgres
 import System
 import TestSupport
 
-/// What the blocks of pages run on: a database that was prepared as the pages say, with a table `orders` that has a past, a hub
-/// that follows it, a second database in the place of a staging one, and a third that publishes nothing. What a script needs of
-/// it stands in its environment.
+/// Environment for the code blocks of the pages. It has a database prepared as the pages say, with a table `orders`
+/// that has past changes, and a hub that follows it. A second database stands in for staging, and a third publishes
+/// nothing. Scripts find the addresses in their environment variables.
 final class PageStage {
     private static let secret = "a secret of clients that is long enough"
     private static let otherSecret = "a secret of operators that is long enough"
     private static let ana = "00000000-0000-4000-8000-00000000000a"
 
-    /// Where the programs lie that were built with the tests.
+    /// Folder of the programs that were built with the tests.
     static let programs = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         .deletingLastPathComponent().path
 
@@ -52,7 +52,8 @@ final class PageStage {
         let description: String
     }
 
-    /// Tables and policies of the reader's own application. The stage adds nothing else to the quickstart; a test checks that.
+    /// Tables and policies of the reader's own application. The stage adds nothing else to the quickstart; a test
+    /// checks that.
     static let application = [
         "CREATE TABLE orders (id bigint PRIMARY KEY, owner uuid, status text)",
         "CREATE TABLE team_members (team int, person uuid, PRIMARY KEY (team, person))",
@@ -60,8 +61,8 @@ final class PageStage {
         "CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid())",
     ]
 
-    /// Prepares a database by the quickstart's own blocks: its step 1, the statements that the command prints, and step 2 if
-    /// the tables are to be published.
+    /// Prepares a database by the quickstart's own blocks: its step 1, the statements that the command prints, and step
+    /// 2 if the tables are to be published.
     private func prepare(_ name: String, isPublished: Bool) throws {
         try cluster.connect().execute("CREATE DATABASE \(name)")
         let connection = try cluster.connect(database: name)
@@ -108,7 +109,7 @@ final class PageStage {
         environment["POSITION"] = String(position)
     }
 
-    /// Somebody who hears of the orders, and stays.
+    /// Subscribes a client to the orders, and keeps the client connected.
     private func listen() throws {
         guard let port = (environment["HUB"]?.split(separator: ":").last).flatMap({ UInt16($0) }) else { return }
         let client = try TestClient(port: port)
@@ -121,7 +122,7 @@ final class PageStage {
             {"topic":"realtime:orders","event":"phx_join","ref":"1","join_ref":"1","payload":{"config":{
             "postgres_changes":[{"event":"*","schema":"public","table":"orders"}]}}}
             """.utf8)
-        // Masked with zeros, which leave it as it is.
+        // The frame is masked with zeros, which leave the text unchanged.
         try client.send([0x81, 0xfe, UInt8(join.count >> 8), UInt8(join.count & 0xff), 0, 0, 0, 0] + join)
         var heard: [UInt8] = []
         try until("somebody is subscribed") {
@@ -147,11 +148,11 @@ final class PageStage {
         throw Failure(description: "\(what): waited in vain\n\(said.suffix(2_000))")
     }
 
-    /// What a script prints; one that fails is an error with what it said.
+    /// Returns the output of a script. Throws an error with that output if the script fails.
     private func output(_ script: String, in folder: String? = nil) throws -> String {
         let place = directory + "/output"
         let folder = folder ?? directory
-        // A child writes on behind what is there.
+        // A child process appends to an existing file.
         try? FileManager.default.removeItem(atPath: place)
         let ending = try ChildProcess(
             ["/bin/sh", "-euc", "cd '\(folder)'\n\(script)"], output: place, environment: environment
@@ -163,7 +164,7 @@ final class PageStage {
         return said
     }
 
-    /// Each page has a folder of its own, where its blocks run one after the other.
+    /// Runs a block in its page's own folder, where the page's blocks run one after another.
     func failure(ofScript block: Page.Block) throws -> String? {
         let folder = directory + "/" + block.page.replacing("/", with: "-")
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -175,7 +176,8 @@ final class PageStage {
         }
     }
 
-    /// In a transaction that is rolled back; of a database where nothing is published yet, or where nothing is prepared.
+    /// Runs a block in a transaction that is rolled back, on a database without a publication or without any
+    /// preparation.
     func failure(ofSQL block: Page.Block) -> String? {
         do {
             let connection =

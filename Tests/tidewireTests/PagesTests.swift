@@ -7,8 +7,8 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// README and the pages of `docs/`: what they show runs, or is at least what the program takes; what they name exists, and
-/// their links lead somewhere.
+/// Tests of README and the pages of `docs/`: their examples run, or are at least accepted by the program. Everything
+/// that they name exists, and their links work.
 @Suite(.within(minutes: 20)) struct PagesTests {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// What a program beside this one does, by its own word: the second words of `bench ingest` and the like.
+    /// Returns the commands that another built program lists itself: the second words of `bench ingest` and the like.
     private static func commands(of program: String) -> Set<String> {
         let output = TemporaryDirectory.make("pages") + "/commands"
         _ = try? ChildProcess([PageStage.programs + "/" + program, "--commands"], output: output)
@@ -92,7 +92,7 @@ import Testing
         return Set(said.split(whereSeparator: \.isWhitespace).map(String.init))
     }
 
-    /// With capitals and `…` in the place of what somebody gives.
+    /// Checks commands on the pages. Words in capitals and `…` stand for the reader's own values.
     @Test(arguments: pages) func `commands that are named exist`(page: Page) {
         for quoted in page.quoted where quoted.hasPrefix("tidewire ") {
             for words in ShellCommands(quoted) where words[0] == "tidewire" {
@@ -150,17 +150,18 @@ import Testing
         #expect(Set(named) == Set(Setting.all.map(\.name)))
     }
 
-    /// What only PostgreSQL's own manual names.
+    /// Names that only PostgreSQL's own manual has.
     private static let ofPostgreSQL: Set = ["sync_replication_slots", "publish_generated_columns"]
 
-    /// Names with underscores: of settings, metrics, roles, functions, claims, codes. All of them stand somewhere in the sources.
+    /// Checks names with underscores: settings, metrics, roles, functions, claims, codes. Each appears somewhere in the
+    /// sources.
     @Test func `what is named exists`() {
         let settings = Set(Setting.all.map(\.environmentName))
         let known = Self.namesOfSources().union(settings).union(Self.ofPostgreSQL)
         #expect(known.contains("catch_up_grace") && !known.contains("catch_up_gracex"))
         for page in Self.pages {
             for name in page.quoted.flatMap({ $0.matches(of: /[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+_?/).map { String($0.0) } })
-            // `sb_publishable_…` is the beginning of one.
+            // `sb_publishable_…` is the beginning of such a name.
             where !name.hasSuffix("_") {
                 let isKnown = known.contains(name)
                 #expect(isKnown, "\(page): nothing is called \(name)")
@@ -261,7 +262,7 @@ import Testing
         #expect(others.count == known.count)
     }
 
-    /// All of them on one stage, a page after the other, so that a page may go on with what it made.
+    /// Checks all blocks on one stage, page after page, so that a block may use the results of earlier blocks.
     @Test func `what is said to run runs`() throws {
         let running = Self.blocks.filter { if case .runs = $0.note { true } else { false } }
         #expect(running.count > 30)
@@ -274,7 +275,7 @@ import Testing
         try expectEachMetricHasItsRow(stage)
     }
 
-    /// Those that a hub shows, with their meaning, and no others.
+    /// Checks that the page has a row with an explanation for exactly the metrics that a hub shows.
     private func expectEachMetricHasItsRow(_ stage: PageStage) throws {
         let page = Self.text("docs/metrics.md")
         var shown: Set<String> = []

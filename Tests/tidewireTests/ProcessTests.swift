@@ -10,7 +10,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// The program that was built, in a process of its own.
+/// Built program, in a process of its own.
 private struct Process {
     let child: ChildProcess
     private let file: String
@@ -28,7 +28,7 @@ private struct Process {
             [program] + words, ends: ChildProcess.Ends(input: input.reading, output: output, errors: output))
     }
 
-    /// What it said, on either stream.
+    /// Text that the program wrote to either output stream.
     var said: String {
         let bytes = try? DiskDirectory(Directories.parent(of: file)).open("output", for: .reading)
             .contents(atMost: 1 << 20)
@@ -37,8 +37,8 @@ private struct Process {
 
     func ended() -> ChildProcess.Ending? { child.wait(milliseconds: 180_000) }
 
-    /// The most memory that it had, in bytes, at the kernel's word. What the kernel tells of a child that has ended is of no
-    /// use: it begins with what its parent had.
+    /// Returns the program's peak memory in bytes, as the kernel reports it while the program runs. The kernel's value
+    /// for a child that has ended is useless: it begins with its parent's memory.
     func peak() -> Int {
         var peak = 0
         while child.isRunning {
@@ -59,9 +59,9 @@ private struct Process {
     }
 }
 
-/// Ctrl-C, sent to the program itself.
+/// Tests of Ctrl-C, sent to the program itself.
 @Suite(.serialized, .within(minutes: 15)) struct InterruptionTests {
-    /// Ten rows, each inserted by a transaction of its own, a second after the one before.
+    /// Returns a log with ten rows, each inserted by its own transaction, one second after the previous one.
     private static func steps() throws -> TemporaryLog {
         let relation = Relation(
             oid: 16_701, schema: "public", name: "steps", identity: .full,
@@ -88,7 +88,7 @@ private struct Process {
         try Process(["replay", "--log", log.path, "--target", database.url, "--go"] + words)
     }
 
-    /// Of several of that name the one that waits here.
+    /// Waits for `holds`, and returns false if the time limit passes first.
     private static func comes(_ holds: () throws -> Bool) rethrows -> Bool { try eventually(holds) }
 
     private func replays(_ log: TemporaryLog) async -> Int {
@@ -99,7 +99,7 @@ private struct Process {
     @Test func `a replay stops between two transactions, and says how to go on`() async throws {
         let (log, database) = (try Self.steps(), try Self.staging())
         defer { log.remove() }
-        // Ten seconds lie between two of them.
+        // At this speed, ten seconds lie between two transactions.
         let slow = try Self.replay(log, database, "--speed", "x0.1")
         #expect(try Self.comes { try !Self.ids(database).isEmpty })
         slow.child.signal(SIGINT)
@@ -110,7 +110,7 @@ private struct Process {
         #expect(
             slow.said.hasSuffix("Replayed \(changes). Interrupted: --from @\(next) goes on.\n"), "\(slow.said)")
         #expect(await replays(log) == 1)
-        // It goes on from there as if nothing had been.
+        // The replay continues as if there had been no interruption.
         let rest = try Self.replay(log, database, "--speed", "max", "--from", "@\(next)")
         #expect(rest.ended() == .exited(0), "\(rest.said)")
         #expect(try Self.ids(database) == Array(0..<10))
@@ -120,7 +120,7 @@ private struct Process {
     @Test func `a transaction that is under way is undone, though the target does not answer`() async throws {
         let (log, database) = (try Self.steps(), try Self.staging())
         defer { log.remove() }
-        // Whoever inserts the same row has to wait for what becomes of this one.
+        // Another session that inserts the same row must wait for the end of this transaction.
         try database.run("BEGIN; INSERT INTO steps VALUES (4)")
         let stuck = try Self.replay(log, database, "--speed", "max")
         let other = try Connection(database.target, applicationName: "tests")
@@ -144,7 +144,7 @@ private struct Process {
         #expect(try Self.ids(database) == Array(0..<10))
     }
 
-    /// Also while it waits for more of a pipe.
+    /// Checks an import that waits for more of a pipe.
     @Test func `an import leaves nothing`() throws {
         let place = TemporaryDirectory.make("import")
         let pipe = try Pipe()
@@ -164,11 +164,11 @@ private struct Process {
     }
 }
 
-/// How much memory commands take for a log with one transaction of 80 MB.
+/// Tests of the memory that commands need for a log with one transaction of 80 MB.
 @Suite(.serialized, .within(minutes: 30)) struct MemoryTests {
     private static let transaction = 80_000_000
 
-    /// An export: the transaction in parts as ingest makes them, or all of it in one value.
+    /// Writes an export: the transaction in parts, as ingest makes them, or all of it in one value.
     private static func exported(values: Int) throws -> String {
         let path = TemporaryDirectory.make("memory") + "/export.ndjson"
         let file = try DiskDirectory(Directories.parent(of: path)).open("export.ndjson", for: .creating)
@@ -208,8 +208,8 @@ private struct Process {
         return peak
     }
 
-    /// Beyond what the program has anyway: of many values a few megabytes, of one value that value as it is read, as it is
-    /// written, and once more while a buffer grows.
+    /// Checks the memory beyond the program's usual amount: a few megabytes for many values. One large value is held as
+    /// it is read, as it is written, and once more while a buffer grows.
     @Test(arguments: [(8000, 32_000_000), (1, 260_000_000)])
     func `a large transaction is read part by part, and a large value held three times at most`(
         values: Int, most: Int

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 @testable import tidewire
 
-/// One hub's data directory with several projects: the log of each is found by its name.
+/// Tests with one hub's data directory that has several projects: the project's name finds its log.
 @Suite(.within(minutes: 5)) struct ProjectOptionTests {
     private let place = TemporaryDirectory.make("projects")
     private let commands: [any Command] = [TailCommand(), LogCommand()]
@@ -18,7 +18,7 @@ import Testing
             words + ["--data-dir", place], commands: commands, environment: ["DB_ENC_KEY": "k"])
     }
 
-    /// A project that was made over the API, and where its data lies.
+    /// Makes a project as the API does, and returns its data directory.
     private func make(_ name: String) throws -> String {
         let text = #"""
             {"tenant":{"external_id":"\#(name)","jwt_secret":"s3cret-of-thirty-two-bytes-or-more","extensions":[{"type":"postgres_cdc_rls","settings":
@@ -46,9 +46,9 @@ import Testing
         let found = await run("tail", "--project", "shop", "-n", "1", "--json")
         #expect(found.exitCode == .ok && found.output.contains("\"offset\":18"), "\(found.errors)")
         #expect(await run("log", "info", "--project", "shop").exitCode == .ok)
-        // Its directory has no log yet.
+        // The project's directory has no log yet.
         #expect(await run("tail", "--project", "forum").exitCode != .ok)
-        // The settings' own project has the data directory itself.
+        // The project from the settings has its log directly in the data directory.
         try importLog(to: place + "/log")
         #expect(await run("tail", "--project", "realtime-dev", "-n", "1").output == run("tail", "-n", "1").output)
     }

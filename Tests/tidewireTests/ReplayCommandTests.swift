@@ -32,7 +32,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
             answers: answers)
     }
 
-    /// All that stands in the database.
+    /// Returns all rows in the database as text.
     private static func contents(_ database: TestDatabase) throws -> String {
         let tables = ["people", "kept.readers"]
         return try tables.map { table in
@@ -228,7 +228,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
     {
         let (stage, database) = (try SecretStage(), try Self.staging())
         defer { stage.log.remove() }
-        // The log knows how long its own columns are.
+        // The log knows the lengths of its own columns.
         try database.run(
             "ALTER TABLE people ALTER note TYPE text; CREATE TABLE subscribers (email text PRIMARY KEY, n int)")
         let files = ["key": "sixteen bytes it is"]

@@ -11,7 +11,7 @@ import Testing
 
 private let commands: [any Command] = [SeedCommand()]
 
-/// A log whose tables came into it the wrong way round: each refers to one that comes later.
+/// Returns a log whose tables appear in the wrong order: each refers to a later one.
 private func wrongWayRound(circle: Bool = false) throws -> TemporaryLog {
     func relation(_ name: String, _ oid: UInt32, _ columns: [String]) -> Relation {
         Relation(
@@ -45,7 +45,7 @@ private let tables = """
         await run(["seed", "--log", log.path] + words, commands: commands)
     }
 
-    /// The tables of a script, in its order.
+    /// Returns the tables of a script, in the script's order.
     private func order(_ script: String) -> [String] {
         script.split(separator: "\n").compactMap { line in
             line.wholeMatch(of: /INSERT INTO "public"\."(\w+)" .*/).map { String($0.1) }
@@ -89,7 +89,7 @@ private let tables = """
         try staging.run("RESET ROLE")
         #expect(try staging.value("SELECT count(*) FROM remarks JOIN items i ON i.id = item_id") == "1")
         try staging.run("DROP OWNED BY \(login); DROP ROLE \(login)")
-        // With the names alone, a table comes before one that it refers to.
+        // By names alone, a table comes before one that it refers to.
         let other = try TestDatabase()
         try other.run(tables)
         let guessed = await seed(log, "--triggers")
@@ -119,7 +119,7 @@ private let tables = """
         let whole = try contents()
         #expect(await whole == seed(log).output)
         #expect(try directory.names() == ["staging.sql"])
-        // It fails when two tables are written.
+        // The command fails after the first table is written.
         let failed = await seed(log, "-o", path, "--table", "people", "--table", "nothing")
         #expect(failed.exitCode == .notFound && failed.errors.contains("no changes of public.nothing"))
         #expect(try contents() == whole && directory.names() == ["staging.sql"])
@@ -148,7 +148,7 @@ private let tables = """
     }
 }
 
-/// What takes longer than a second says how far it is, to a person.
+/// Tests that a command which takes longer than a second reports its progress to a person.
 @Suite(.within(minutes: 5)) struct ProgressTests {
     @Test(
         arguments: [

@@ -5,17 +5,17 @@ import System
 @testable import Settings
 @testable import tidewire
 
-/// What a run of the program printed and how it ended.
+/// Output of one run of the program, and its exit code.
 struct Run {
     let exitCode: ExitCode
     let output: String
     let errors: String
 
-    /// With MARK instead of marks, which are others in every run.
+    /// Output with MARK in place of masking marks, which differ in every run.
     var unmarked: String { output.replacing(/\*\*\* [0-9a-f]{8,16}/, with: "*** MARK") }
 }
 
-/// Runs the program with a screen, environment and files that exist in the test only.
+/// Runs the program with a screen, an environment and files that exist only in the test.
 func run(
     _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), SampleLogCommand()],
     width: Int? = nil, hasErrorScreen: Bool = false,
@@ -40,7 +40,7 @@ func run(
         errors: String(decoding: recorder.errors, as: UTF8.self))
 }
 
-/// The same with the command line as it is typed.
+/// Runs the program with a command line given word by word.
 func run(
     _ words: String..., environment: [String: String] = [:], files: [String: String] = [:],
     outputFailure: OutputFailure? = nil
@@ -53,7 +53,7 @@ private final class Recorder {
     var errors: [UInt8] = []
 }
 
-/// A command that only holds others.
+/// Command that only contains other commands.
 struct SampleLogCommand: Command {
     let name = "log"
     let summary = "Look after the event log."
@@ -61,7 +61,7 @@ struct SampleLogCommand: Command {
     let subcommands: [any Command] = [VerifyCommand(), PickyCommand()]
 }
 
-/// A command that says what it was given.
+/// Command that prints its own arguments.
 struct VerifyCommand: Command {
     static let limit = Option.value("limit", "N", short: "n", "How many.")
     static let mask = Option.value("mask", "COLUMN", isRepeatable: true, "What to hide.")
@@ -85,7 +85,7 @@ struct VerifyCommand: Command {
     }
 }
 
-/// A command that fails after it printed something.
+/// Command that fails after it has printed something.
 struct PickyCommand: Command {
     static let limit = Option.value("limit", "N", "How many.")
 
@@ -101,7 +101,7 @@ struct PickyCommand: Command {
     }
 }
 
-/// A clock of which each look takes long: whatever tells how far it is, does.
+/// Clock on which every reading takes long, so that everything that reports progress does so.
 final class SlowTime: TimeSource {
     private let looks = Atomic<UInt64>(0)
 

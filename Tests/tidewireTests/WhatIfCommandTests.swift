@@ -76,7 +76,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(result.output.contains("nobody of 1 client would gain or lose any"))
     }
 
-    /// It may be a copy that nobody has prepared: that nobody hears anything there is no answer.
+    /// Checks an unprepared copy of the database: "nobody receives anything" is no useful answer there.
     @Test func `tables that the database does not publish are named`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }
@@ -86,7 +86,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(nothing.output.contains("public.fullrep"), "\(nothing)")
         let json = await Self.run(stage, "--json", sql: "SELECT 1", claims: Self.me)
         #expect(json.output.contains(#""not_published":[""#) && json.output.contains("public.fullrep"), "\(json)")
-        // One that is published for the hub alone, or by the proposal, is where it belongs.
+        // A table that another publication or the proposal publishes is not named.
         let proposed = await Self.run(
             stage, sql: "ALTER PUBLICATION supabase_realtime ADD TABLE fullrep", claims: Self.me)
         #expect(proposed.exitCode == .notFound && proposed.output.contains("is published"), "\(proposed)")
@@ -134,7 +134,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(nothing.exitCode == .usage && nothing.errors.contains("or --binding BINDING"), "\(nothing)")
     }
 
-    /// Marks are no values: whatever policies read of them is not known, and that is said.
+    /// Checks that marks are not values: a policy's result on a mark is unknown, and the answer says so.
     @Test func `of a bundle what is masked counts as shown to nobody, unless it was left readable`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }
@@ -160,7 +160,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(open.output == here.output && open.output.contains("Gains, for example"), "\(open) \(here)")
     }
 
-    /// What changed after its end is not in a bundle, and cannot be taken back.
+    /// Checks that a bundle lacks the changes after its end, so the command cannot undo them.
     @Test func `a bundle says that it cannot take back what came after it`() async throws {
         let stage = try WhyStage("")
         try stage.database.run(

@@ -8,7 +8,7 @@ import Testing
 
 private let commands: [any Command] = [WhyCommand()]
 
-/// A database with a table as the sample log has it, and the documented logins.
+/// Database with a table like the sample log's, and the documented logins.
 struct WhyStage {
     let database: TestDatabase
     let log: TemporaryLog
@@ -212,7 +212,8 @@ struct WhyStage {
         #expect(result.output.contains("was not asked: no login is fit to run policies"), "\(result.output)")
     }
 
-    /// Both columns, over policies of every kind, holders of every kind, and all changes of the log.
+    /// Checks both columns of the answer, over policies of every kind, holders of every kind, and all changes of the
+    /// log.
     @Test func `the hub and PostgreSQL agree in every part`() async throws {
         let policies = [
             "true", "email = (auth.jwt() ->> 'email')", "(SELECT auth.uid()) IS NOT NULL",
