@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// What policies read from claims is what PostgreSQL reads from them, whatever a token says.
+/// Checks that policies read the same values from claims as PostgreSQL, for every content of a token.
 @Suite(.serialized, .within(minutes: 10)) struct ClaimsOracleTests {
     private static let texts = [
         "", " ", "{}", "null", "[]", "1", #""text""#, "{", #"{"sub": }"#, #"{"sub": null}"#, #"{"sub": ""}"#,
@@ -48,7 +48,7 @@ import Testing
         return text.map { "V" + String(decoding: $0, as: UTF8.self) } ?? "N"
     }
 
-    /// Terms and what they say in SQL, over the claims' text.
+    /// Terms with the same expressions in SQL, over the claims' text.
     private static let readings: [(Term, String)] = {
         var readings: [(Term, String)] = []
         for (type, sql) in [(TypeFacts.jsonb, "jsonb"), (Kind.json.type, "json")] {

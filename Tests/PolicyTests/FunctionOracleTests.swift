@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// What functions do is what PostgreSQL does.
+/// Checks that each function gives the same result as PostgreSQL.
 @Suite(.serialized, .within(minutes: 10)) struct FunctionOracleTests {
     private static let symbols = [
         "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "->", "->>", "#>", "#>>", "?", "?|", "?&", "@>",

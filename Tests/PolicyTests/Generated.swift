@@ -1,7 +1,7 @@
 import Policy
 import TestSupport
 
-/// Values beside the ones chosen by hand: near to each other, so that they meet.
+/// Random values in addition to the hand-written ones. They are close to each other, so that equal pairs occur.
 enum Generated {
     static func value(_ type: TypeFacts, _ random: inout SeededRandom) -> String? {
         switch type.shape {
@@ -63,7 +63,7 @@ enum Generated {
     private static func date(_ random: inout SeededRandom, _ clock: String = "") -> String {
         let year = random.pick([1, 4, 44, 100, 400, 1900, 1970, 1999, 2000, 2024, 2026, 9999, 10000, 294_000])
         let date = [padded(year, 4), padded(random.pick([1, 2, 3, 12])), padded(random.pick([1, 2, 28]))]
-        // Before Christ there are no years as large.
+        // PostgreSQL allows no such large years BC.
         let era = year < 4000 ? random.pick(["", "", " BC"]) : ""
         return date.joined(separator: "-") + (clock.isEmpty ? "" : " " + clock) + era
     }

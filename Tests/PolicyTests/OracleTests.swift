@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// PostgreSQL is right: what a predicate says of a row is what PostgreSQL says.
+/// Checks that a predicate's verdict on a row is always PostgreSQL's verdict.
 @Suite(.serialized, .within(minutes: 10)) struct OracleTests {
     @Test(arguments: seeds(2)) func `every verdict is PostgreSQL's`(seed: Seed) throws {
         let oracle = try Oracle(seed: seed)
@@ -13,7 +13,7 @@ import Testing
         #expect(oracle.asked > 0 && oracle.asked * 2 < oracle.cases)
     }
 
-    /// Uses only texts that the encoding has: others are no values there.
+    /// Checks another database encoding, only with texts that this encoding can represent: others are no values there.
     @Test(arguments: ServerEncoding.others) func `every verdict is that of a database in another encoding`(
         encoding: ServerEncoding
     ) throws {
@@ -83,7 +83,7 @@ import Testing
     }
 }
 
-/// Holds predicates against PostgreSQL's own answers.
+/// Compares the verdicts of predicates with PostgreSQL's own answers.
 final class Oracle {
     private let database: TestDatabase
     private var random: SeededRandom
@@ -126,7 +126,7 @@ final class Oracle {
         }
     }
 
-    /// Values as a change holds them.
+    /// Returns the subject's values in the form in which a change stores them.
     private func rows(of subject: Subject) throws -> [String?] {
         var texts: [String?] = [nil]
         for value in subject.values {
@@ -141,7 +141,7 @@ final class Oracle {
             || (try? database.connection.query("SELECT $1::text, CAST($1::text AS \(type))", [text])) != nil
     }
 
-    /// Returns a constant that the database has.
+    /// Returns a constant that the database's encoding can represent.
     private func constant(_ subject: Subject, _ comparison: FilterOperator) -> String {
         while true {
             let value = anyConstant(subject, comparison)
@@ -195,7 +195,8 @@ final class Oracle {
         return try database.connection.query(sql, ["{" + texts.joined(separator: ",") + "}"] + values).values.map(\.[0])
     }
 
-    /// Written apart from the room's own SQL, from the table of operators in the protocol.
+    /// Returns the filter in SQL, from the protocol's table of operators and independent of the SQL in the Policy
+    /// module.
     static func sql(_ condition: FilterCondition, _ subject: Subject, row: String, _ value: String) -> String {
         let not = condition.isNegated ? "NOT " : ""
         let type = subject.sqlType
@@ -265,7 +266,7 @@ final class Oracle {
 
     // MARK: Trees
 
-    /// Three columns of different types, random trees of conditions over them.
+    /// Checks random trees of conditions over three columns of different types.
     func examineTree() throws {
         let subjects = (0..<3).map { index in
             var subject = random.pick(self.subjects)

@@ -75,7 +75,7 @@ private func row(
         #expect(throws: Never.self) { try check("id=in.(\(hundred))") }
         let refusal = #expect(throws: FilterRefusal.self) { try check("id=in.(\(hundred),101)") }
         #expect(refusal?.message == "too many values for `in` filter. Maximum 100")
-        // An escape outside of quotes is left to PostgreSQL to read.
+        // PostgreSQL reads an escape outside of quotes.
         let asked = try check("name=in.(a\\,\(hundred))")
         #expect(asked.literals.map(\.typeName) == ["text[]"])
         #expect(throws: FilterRefusal.self) { try Predicate(asked, canonical: ["{a,\(hundred)}"]) }
@@ -140,7 +140,7 @@ private func row(
         let mixed = try predicate("or=(id.eq.1,and(name.eq.x,done.is.true))")
         #expect(mixed.access == keys([(0, .asIs, "1"), (1, .asIs, "x")]))
         #expect(!mixed.isDecidedByAccess)
-        // Another column may have to be looked at.
+        // The predicate may also have to read another column.
         #expect(!(try predicate("or=(id.eq.1,name.eq.x)").isDecidedByAccess))
         #expect(try predicate("or=(id.eq.1,id.gt.5)").access == .scan)
         #expect(try predicate("not.or=(id.eq.1)").access == .scan)
@@ -159,7 +159,7 @@ private func row(
         #expect(try predicate("or=(id.lt.3,and(id.gt.5,id.lte.9))").access == range(nil, 9))
         #expect(try predicate("or=(id.lt.3,price.lt.3)").access == .scan)
         #expect(try predicate("id=gt.1,name=eq.x").access == keys([(1, .asIs, "x")]))
-        // What is bounded on both sides is narrower by its looks.
+        // A range bounded on both sides is assumed to be narrower.
         #expect(try predicate("price=lt.3,id=gt.1,id=lt.9").access == range(1, 9))
     }
 
@@ -171,7 +171,7 @@ private func row(
         #expect(try predicate("name=like.abc%").isDecidedByAccess)
         #expect(try predicate("name=like.a\\%c_d%").access == prefix("a%c"))
         #expect(try !predicate("name=like.a\\%c_d%").isDecidedByAccess)
-        // Long ones are looked up by fewer bytes, and then looked at.
+        // A long prefix is looked up by its first 48 bytes, and the pattern is then compared.
         let long = String(repeating: "x", count: 50)
         #expect(try predicate("name=like.\(long)%").access == prefix(String(repeating: "x", count: 48)))
         #expect(try !predicate("name=like.\(long)%").isDecidedByAccess)
@@ -209,7 +209,7 @@ private func row(
         #expect(Set(numbers).count > texts.count / 2)
     }
 
-    /// What cannot be compared with anything may be in any range: it is asked about.
+    /// Checks that a text that cannot be compared may lie in any range: PostgreSQL decides.
     @Test(arguments: ["", "x", "24444444444444x45%", "1234567890123456 ", "-", "1e5x", "0044-03-15 XY"])
     func `what is no value stands nowhere`(text: String) {
         for form in [OrderForm.integer, .numeric, .float4, .float8, .date, .timestamp] {
@@ -245,7 +245,7 @@ private func row(
         #expect(Predicate.always.isDecidedByAccess)
     }
 
-    /// Nobody knows what the row has there: it is neither a match nor none.
+    /// Checks that a condition on an absent column is neither true nor false: nobody knows the row's value.
     @Test func `what rests on an absent column is asked about, also negated`() throws {
         for text in [
             "id=eq.7", "id=not.eq.7", "id=is.null", "id=not.is.null", "id=isdistinct.1", "or=(name.eq.z,id.eq.7)",
@@ -272,7 +272,8 @@ private func row(
         #expect(try predicate("id=in.(7,NULL)").verdict(row()) == .yes)
     }
 
-    /// done.is.true is yes, done.is.false no, id.gt.0 unknown (NULL), name.gt.a asked (its order is not known here).
+    /// Truth table: done.is.true is yes, done.is.false no, id.gt.0 unknown (NULL), name.gt.a ask (its order is not
+    /// known here).
     static let table: [(String, Verdict)] = [
         ("and=(done.is.true,done.is.true)", .yes), ("and=(done.is.true,done.is.false)", .no),
         ("and=(done.is.true,id.gt.0)", .unknown),

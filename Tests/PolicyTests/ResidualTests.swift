@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// Policies for one holder: partial evaluation, and the predicates that come of it.
+/// Tests of policies for one holder: partial evaluation, and the resulting predicates.
 @Suite(.within(minutes: 5)) struct ResidualTests {
     private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
     private static let other = "8b2e8ba0-0000-4000-8000-000000000002"
@@ -115,7 +115,7 @@ import Testing
     }
 }
 
-/// Terms as the compiler makes them.
+/// Terms in the form in which the compiler makes them.
 enum Policies {
     static let uuid = TypeFacts(oid: 2950, name: "uuid")
 
@@ -168,7 +168,7 @@ enum Policies {
         return residual.predicate(keys: [], asker: asker, settings: .forTests)
     }
 
-    /// What PostgreSQL says of claims that are not simple.
+    /// PostgreSQL's answers for claims that are not simple.
     private static let answered: [AskedTerm: AskedAnswer] = [
         AskedTerm(sql: "auth.uid()", type: uuid, isBuiltIn: false): .failed
     ]
@@ -254,7 +254,7 @@ enum Policies {
                 .apply(minus, [.apply(now, []), .constant(Array("7 days".utf8), interval)]),
             ])
         let predicate = try Policies.predicate(term, claims: "{}")
-        // 2026-03-08 10:00:00 in UTC.
+        // The moment 2026-03-08 10:00:00 in UTC.
         let moment = Int64(826_279_200) * 1_000_000
         #expect(InstantText.zoned(moment) == Array("2026-03-08 10:00:00+00".utf8))
         #expect(predicate.verdict([.text("2026-03-01 10:00:00.5+00")], moment: moment) == .yes)

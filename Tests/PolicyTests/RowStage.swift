@@ -9,12 +9,12 @@ enum TestValue: Sendable, Hashable {
 }
 
 extension Predicate {
-    /// The verdict on a row of these values, by slot.
+    /// Returns the verdict on a row of these values, by slot.
     func verdict(_ values: [TestValue], moment: Int64? = nil) -> Verdict {
         of(values, moment) { verdict(on: $0) }
     }
 
-    /// What the filter alone says of it.
+    /// Returns the verdict of the filter alone on such a row.
     func filterVerdict(_ values: [TestValue]) -> Verdict {
         of(values, nil) { filterVerdict(on: $0) }
     }
@@ -39,7 +39,7 @@ extension Predicate {
         return verdict(row)
     }
 
-    /// Whether a row of these values has one of the keys by which the predicate is found.
+    /// True if a row of these values has one of the keys by which the index finds the predicate.
     func isReached(by values: [TestValue]) -> Bool {
         switch access {
         case .never: return false

@@ -4,13 +4,13 @@ import TestSupport
 /// A column type with the values it is tried on.
 struct Subject: Sendable {
     var column: ColumnFacts
-    /// As SQL spells it, without a length.
+    /// Type name in SQL, without a length.
     var sqlType: String
     var sqlCollation = ""
-    /// As a client might write them; all are values of the type.
+    /// Valid values of the type, as a client might write them.
     var values: [String]
     var operators: [FilterOperator] = Subject.ordering
-    /// What is always decided in process.
+    /// Operators that the hub always evaluates itself.
     var neverAsks: Set<FilterOperator> = Set(Subject.ordering)
 
     static let equality: [FilterOperator] = [.eq, .neq, .in, .isdistinct]
@@ -35,7 +35,7 @@ extension Subject {
     static let all: [Subject] =
         numbers + texts.compactMap { hasICU ? $0 : $0.withoutICU } + times + others + arrays + [jsonb]
 
-    /// Builds of the server may be without: collations of ICU are then not tried.
+    /// True if the server was built with ICU. Collations of ICU are tested only then.
     private static let hasICU = (try? TestServer.hasICU()) ?? false
     private var withoutICU: Subject? {
         if sqlCollation.contains("nocase") { return nil }
@@ -51,7 +51,7 @@ extension Subject {
         column.type.oid < 16_384 && (sqlCollation.isEmpty || sqlCollation == " COLLATE \"C\"")
     }
 
-    /// Makes the collation that one of them is of.
+    /// SQL that creates the collation used by one of the subjects.
     static let collationSQL =
         hasICU
         ? "CREATE COLLATION public.nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);" : ""
@@ -149,7 +149,7 @@ extension Subject {
             "00:00:00.000001", "-00:00:01", "1 year 2 mons -3 days 04:05:06.7", "-1 year 1 day", "178000000 years",
             "-178000000 years", "29 days 24:00:00", "-1 mon 30 days",
         ] + longSpans
-    /// PostgreSQL 14 takes it for too long.
+    /// Interval that PostgreSQL 14 refuses as too long.
     private static let longSpans = ((try? TestServer.major()) ?? 0) >= 15 ? ["2562047788 hours"] : []
 
     private static let times = [

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Policy
 
-/// A type as terms and as SQL know it, with values to try.
+/// Type as terms and as SQL describe it, with values to test.
 struct Kind: Sendable {
     var type: TypeFacts
     var collation: Collation
@@ -35,13 +35,13 @@ struct Kind: Sendable {
     }()
 
     static func of(_ oid: UInt32) -> Subject {
-        // The first of a type has the collation that claims have.
+        // The first subject of a type has the collation of claims.
         let found = Subject.all.filter { $0.column.type.oid == oid }
         return found.first { $0.column.collation == .deterministic(name: nil) } ?? found[0]
     }
 }
 
-/// Asks PostgreSQL for the values of expressions, errors and all.
+/// Asks PostgreSQL for the results of expressions, including errors.
 final class TermOracle {
     let database: TestDatabase
     var random: SeededRandom
@@ -80,7 +80,7 @@ final class TermOracle {
 
     func count(_ what: String) { counts[what, default: 0] += 1 }
 
-    /// What PostgreSQL answers, one for each list of arguments.
+    /// Returns PostgreSQL's answer for each list of arguments.
     func answers(_ expression: String, _ rows: [[String?]]) throws -> [String] {
         let lists = rows.map { Self.array($0) }
         let sql =
@@ -95,7 +95,7 @@ final class TermOracle {
         return "{" + elements.joined(separator: ",") + "}"
     }
 
-    /// Values as rows hold them.
+    /// Returns values in the form in which rows store them.
     func values(_ kind: Kind) throws -> [String] {
         if let known = canonical[kind.sql + kind.collate] { return known }
         let more = (0..<6).compactMap { _ in Generated.value(kind.type, &random) }
@@ -115,7 +115,7 @@ final class TermOracle {
         }
     }
 
-    /// Holds what a function makes of some values against what PostgreSQL makes of them.
+    /// Compares a function's results for some values with PostgreSQL's results.
     func examine(_ function: Function, _ kinds: [Kind], _ expression: String, limit: Int = 60) throws {
         let candidates = try kinds.map { try values($0) }
         guard candidates.allSatisfy({ !$0.isEmpty }) else { return }
@@ -124,7 +124,7 @@ final class TermOracle {
             rows.append(
                 candidates.map { Int.random(in: 0..<20, using: &random) == 0 ? nil : random.pick($0) })
         }
-        // Equal values are rare by chance.
+        // Random values are rarely equal.
         for value in candidates[0].prefix(30) where kinds.count == 2 && candidates[1].contains(value) {
             rows.append([value, value])
         }
@@ -145,7 +145,8 @@ final class TermOracle {
         #expect(same, "\(expression) of \(row): PostgreSQL says \(answer), we say \(own)")
     }
 
-    /// Numbers may be written with other zeros at the end of their fractions: only comparing shows them.
+    /// True if both results are equal. A numeric may have other zeros at the end of its fraction, so numerics are
+    /// compared.
     private static func isSame(_ own: String, _ answer: String, _ function: Function) -> Bool {
         guard function.result.oid == TypeOID.numeric, own.hasPrefix("V"), answer.hasPrefix("V") else {
             return own == answer

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Policy
 
-/// Whole terms: what they, and the predicates made of them, say of rows is what PostgreSQL says.
+/// Checks that whole terms, and the predicates made from them, give PostgreSQL's results for rows.
 @Suite(.serialized, .inChain(minutes: 10)) struct TermOracleTests {
     @Test(arguments: seeds(3)) func `terms are PostgreSQL's expressions`(seed: Seed) throws {
         var trees = try TermTrees(seed: seed)
@@ -25,7 +25,7 @@ import Testing
     }
 }
 
-/// A term and the same in SQL.
+/// Term together with the same expression in SQL.
 struct Written {
     var term: Term
     var sql: String
@@ -290,7 +290,7 @@ struct TermTrees {
         }
     }
 
-    /// An error that PostgreSQL comes to may be one that its parts in another order do not.
+    /// True if PostgreSQL's answer is an error that another order of evaluation might avoid.
     private func isOfOrder(_ answer: String, _ written: Written) -> Bool {
         answer.hasPrefix("E") && written.term.mayFail
     }
@@ -305,10 +305,10 @@ struct TermTrees {
         case (.notYes, let answer): #expect(answer != "Vt", "\(what)")
         case (.yes, "Vt"), (.failed, "E2"): break
         case (.no, "Vf"), (.unknown, "N"): break
-        // What never holds is one predicate.
+        // Every term that never holds becomes the same predicate.
         case (.no, "N"), (.no, "E2"):
             #expect(predicate == .never || isOfOrder(answer, written), "\(what)")
-        // Only where parts may be tried in another order.
+        // This difference is allowed only if the parts may be evaluated in another order.
         case (.yes, "E2"), (.no, _), (.unknown, _), (.failed, _):
             #expect(isOfOrder(answer, written) || predicate == .never && answer != "Vt", "\(what)")
             if verdict == .yes { oracle.count("yes for an error") }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Policy
 
-/// The whole table of a logic with NULL, errors and what only PostgreSQL can tell, against all answers it might give.
+/// Tests of the complete truth table with NULL, errors and questions for PostgreSQL, against every possible answer.
 @Suite(.within(minutes: 5)) struct TruthTests {
-    /// A small expression. Each `asked` is a question of its own.
+    /// Small expression. Each `asked` is a separate question.
     indirect enum Expression: Sendable {
         case value(Truth)
         case unary(Unary, Expression)
@@ -82,7 +82,7 @@ import Testing
         .binary(kind, .value(left), .value(right))
     }
 
-    /// As a predicate's program, simplified first, and as a term.
+    /// Checks the expression as a predicate's program, as a simplified predicate, and as a term.
     private static func check(_ expression: Expression) throws {
         let outcomes = expression.outcomes
         for verdict in [
@@ -114,7 +114,7 @@ extension TruthTests.Expression {
 
     private static func all(_ left: Truth, _ right: Truth) -> Truth { isBefore(left, right) ? left : right }
 
-    /// What it comes to for one way or another in which PostgreSQL may answer.
+    /// Results that are possible for the different answers of PostgreSQL.
     var outcomes: Set<Truth> {
         switch self {
         case .value(.ask): [.no, .unknown, .yes, .failed]
@@ -147,9 +147,9 @@ extension TruthTests.Expression {
         }
     }
 
-    /// Nothing is made simpler.
+    /// Predicate of the expression without any simplification.
     var asWritten: Predicate {
-        // What is a constant as a whole is no program.
+        // A constant alone would become no program, so another part is added.
         Predicate(.all([node, .constant(.yes)]), asker: 1, settings: .forTests)
     }
 

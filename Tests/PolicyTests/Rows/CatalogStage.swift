@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// A `PolicyCatalog` out of a real database, for one table and whatever texts about it.
+/// `PolicyCatalog` read from a real database, for one table and any texts about this table.
 struct CatalogStage {
     let database: TestDatabase
     private(set) var catalog = PolicyCatalog()
@@ -21,7 +21,7 @@ struct CatalogStage {
         for row in twins { catalog.textTwins.insert(try number(row[0])) }
     }
 
-    /// What `pg_get_expr` writes of it as a policy.
+    /// Returns the text that `pg_get_expr` prints for the expression as a policy.
     func deparsed(_ sql: String, on table: String) throws -> String {
         try database.run("DROP POLICY IF EXISTS p ON \(table); CREATE POLICY p ON \(table) USING (\(sql));")
         try database.run("SET search_path = pg_catalog")
@@ -30,7 +30,7 @@ struct CatalogStage {
             try database.value("SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polname = 'p'"))
     }
 
-    /// Everything a text names, and what the bodies of those functions name.
+    /// Reads every catalog object that a text names, and the objects that the bodies of its functions name.
     mutating func learn(_ text: String) throws {
         guard let names = PolicyCompiler.names(in: text) else { return }
         for type in names.types { try learn(type: type) }
@@ -141,7 +141,7 @@ struct CatalogStage {
         }
     }
 
-    /// Form 2 of `FunctionFacts.canonicalBody`, with names where there are.
+    /// Returns form 2 of `FunctionFacts.canonicalBody`, with the arguments' names if they have any.
     private func body(
         _ source: String, _ arguments: [TypeFacts], _ names: [String], isSet: Bool, function: String
     ) throws -> String {
@@ -162,7 +162,7 @@ struct CatalogStage {
     }
 }
 
-/// A number of the catalog.
+/// Returns a catalog number from its text.
 private func number(_ text: String?) throws -> UInt32 { try #require(text.flatMap { UInt32($0) }) }
 
 extension TestDatabase {

@@ -2,7 +2,7 @@ import Policy
 import TestSupport
 import Testing
 
-/// What the compiler makes of texts, with a catalog made by hand.
+/// Tests of the compiler's results for texts, with a hand-made catalog.
 @Suite(.within(minutes: 5)) struct CheckerTests {
     private static let uuid = TypeFacts(oid: 2950, name: "uuid")
     private static let text = TypeFacts(oid: 25, name: "text")

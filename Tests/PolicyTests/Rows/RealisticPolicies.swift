@@ -1,6 +1,7 @@
 import Policy
 
-/// Policies as people write them, with how they are decided at worst (rls.md, "Deparsed text of realistic policies").
+/// Policies as people write them, each with its worst allowed classification (rls.md, "Deparsed text of realistic
+/// policies").
 enum RealisticPolicies {
     struct Sample {
         var sql: String
@@ -156,7 +157,7 @@ enum RealisticPolicies {
         Sample("current_user = 'service_role' OR user_id = auth.uid()", .compiled),
     ]
 
-    /// Near misses of the shapes: each of them must stay PostgreSQL's.
+    /// Policies that nearly have a supported shape. Each must be left to PostgreSQL.
     static let nearMisses: [String] = [
         "team_id IN (SELECT DISTINCT ON (role) team_id FROM team_members WHERE user_id = auth.uid())",
         "team_id IN (SELECT team_id FROM team_members WHERE user_id = auth.uid() LIMIT 1)",

@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// PostgreSQL is right: who sees a row by a compiled policy sees it by the policy.
+/// Checks that a compiled policy shows exactly the rows that PostgreSQL shows by the policy itself.
 @Suite(.serialized, .inChain(minutes: 10)) struct RowVerdictTests {
     @Test(arguments: seeds(1)) func `no compiled policy shows what PostgreSQL hides, or hides what it shows`(
         seed: Seed
@@ -27,7 +27,7 @@ import Testing
 struct RowVerdictOracle {
     private let evaluatesLate = ((try? TestServer.major()) ?? 0) >= 18
 
-    /// Beyond what people usually write: values that are NULL, arguments that are NULL, claims in odd places.
+    /// Unusual policies: values that are NULL, arguments that are NULL, claims in odd places.
     static let more = [
         "public.has_role(team_id, NULL)", "NOT public.has_role(NULL, 'owner')", "public.has_role(team_id, kind)",
         "team_id NOT IN (SELECT m.team_id FROM team_members m WHERE m.role = 'owner')",
@@ -58,10 +58,10 @@ struct RowVerdictOracle {
     private(set) var shown = 0
     private(set) var asked = 0
     private(set) var wrong: [String] = []
-    /// Left to PostgreSQL as a whole.
+    /// Policies left to PostgreSQL as a whole.
     private(set) var left: [String] = []
     private var stage: CatalogStage
-    /// Another session, in which names are found only where they are qualified.
+    /// Second session, in which names are found only if they are qualified.
     private let asker: Connection
     private let rows: [[String?]]
     private let claims: [String]
@@ -91,7 +91,7 @@ struct RowVerdictOracle {
         }
     }
 
-    /// Columns that policies look at, as domains over what they are otherwise.
+    /// SQL that changes columns used by policies to domains over their types.
     private static let domains = """
         CREATE DOMAIN public.amount AS numeric(10,2) CHECK (VALUE <> -1); CREATE DOMAIN public.person AS uuid;
         CREATE DOMAIN public.quantity AS integer;
@@ -170,7 +170,7 @@ struct RowVerdictOracle {
 
     // MARK: Examining
 
-    /// Conditions put together at random.
+    /// Checks a random combination of conditions.
     mutating func examineTree() throws { try examine(tree(depth: 3)) }
 
     private mutating func tree(depth: Int) -> String {
@@ -213,9 +213,10 @@ struct RowVerdictOracle {
             if verdict == .ask { asked += 1 }
             if answer == "true" { shown += 1 }
             guard verdict != .ask, (verdict == .yes) != (answer == "true") else { continue }
-            // Which arm of an OR fails first is PostgreSQL's to choose.
+            // PostgreSQL chooses which arm of an OR fails first.
             if answer == "failed", verdict == .yes { continue }
-            // A claim that is malformed denies. From PostgreSQL 18 on a function in SQL evaluates it only where a row needs it.
+            // A malformed claim denies. From PostgreSQL 18 on, a function in SQL evaluates the claim only if a row
+            // needs it.
             let isMalformed = claim.contains("no uuid") || claim.contains(#""sub": """#)
             if evaluatesLate, isMalformed, verdict != .yes { continue }
             wrong.append("\(verdict), not \(answer ?? "NULL"): \(text) of \(row.map { $0 ?? "NULL" }) for \(claim)")
@@ -249,7 +250,7 @@ struct RowVerdictOracle {
         do {
             return .value(try asker.query("SELECT \(term.sql)").values[0][0].map { Array($0.utf8) })
         } catch {
-            // A data exception is the term's; anything else would be ours.
+            // The term causes a data exception; any other error would be the hub's.
             #expect(error.sqlState?.hasPrefix("22") == true, "\(error) of \(term.sql)")
             return .failed
         }
