@@ -9,7 +9,7 @@ import Testing
 @testable import Judging
 @testable import Postgres
 
-/// What PostgreSQL's answers mean, and that none that is not what was asked for is ever a yes.
+/// Tests of the meaning of PostgreSQL's answers: an unexpected answer never counts as yes.
 @Suite(.serialized, .within(minutes: 2)) struct JudgedAnswerTests {
     private final class Heard: Sendable {
         private let answers = Mutex<PolicyAnswers?>(nil)
@@ -24,7 +24,7 @@ import Testing
 
     private func broken() -> UInt64 { Impossible.states[.judging].value }
 
-    /// Each claimant's answers for three rows, after a statement about all of them that answered like this.
+    /// Returns each claimant's answers for three rows, if the statement about all claimants returned `found`.
     private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
         let heard = Heard()
         let claimants = ["x", "y"].map { PolicySubject(role: "r", claims: $0, identity: 0) }
@@ -38,7 +38,7 @@ import Testing
         return claimants.indices.map { claimant in (0..<3).map { answers[$0, claimant] } }
     }
 
-    /// Which rows are asked about where a policy looks at some of the columns, and who gets whose answer.
+    /// Checks which rows are asked about if a policy reads some columns only, and which row gets which answer.
     @Test(arguments: [
         (needed: [true, false], asked: 2), ([false, true], 3), ([true, true], 3), ([false, false], 1),
     ])

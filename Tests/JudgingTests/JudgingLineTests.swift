@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// In which order keys are asked about, and what is asked together.
+/// Tests of the order of questions about keys, and of the questions that are sent together.
 @Suite(.within(minutes: 2)) struct JudgingLineTests {
     private let lane = OnlyLane()
     private let metrics = ProjectMetrics()

@@ -8,10 +8,10 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// A database with a client role, the documented logins, `auth.uid()`, and a judge.
+/// Database with a client role, the documented logins, `auth.uid()`, and a judge.
 final class JudgingStage {
     let database: TestDatabase
-    /// Roles are the whole cluster's, so each stage has its own.
+    /// Client role of this stage alone, because roles belong to the whole cluster.
     let role: String
     let logins: DocumentedLogins
     private var judges: [PolicyEvaluator] = []
@@ -33,12 +33,12 @@ final class JudgingStage {
 
     deinit { for judge in judges { judge.stop() } }
 
-    /// `HUB` is the hub's own login.
+    /// Runs SQL in which `READER` stands for the client role and `HUB` for the hub's own login.
     func run(_ sql: String) throws {
         try database.run(sql.replacing("READER", with: role).replacing("HUB", with: logins.hubName))
     }
 
-    /// The login that policies run as.
+    /// Name of the login that policies run as.
     var login: String { logins.policyName }
 
     func judge(policies: ConnectionTarget? = nil) throws -> PolicyEvaluator {
@@ -49,7 +49,7 @@ final class JudgingStage {
         return judge
     }
 
-    /// The hub's own login alone.
+    /// Returns a judge that has the hub's own login only.
     func judgeAlone(_ target: ConnectionTarget) throws -> PolicyEvaluator {
         var settings = PolicyEvaluator.Settings(database: target)
         settings.clientRoles = [role]
@@ -58,7 +58,8 @@ final class JudgingStage {
         return judge
     }
 
-    /// Of a policy that nobody made, over rows of a table `notes` with as many columns, which is made if there is none.
+    /// Returns a policy that exists only in the test, over rows of a table `notes` with these columns. Creates a
+    /// missing table.
     func judged(_ sql: String, _ columns: [(String, String)] = [("id", "bigint")]) throws -> JudgedPolicy {
         JudgedPolicy(role: role, row: try row(columns), table: 1, sql: sql, version: 1)
     }
@@ -73,7 +74,7 @@ final class JudgingStage {
             columns: columns.enumerated().map { JudgedRow.Column(slot: $0, name: $1.0, type: $1.1) })
     }
 
-    /// The table's only policy, over all its columns.
+    /// Returns the table's only policy, over all its columns.
     func policy(of table: String) throws -> JudgedPolicy {
         let connection = try database.cluster.connect(database: database.name)
         try connection.execute("SET search_path = pg_catalog")
@@ -101,7 +102,7 @@ final class JudgingStage {
 
     func claimant(sub: Int) -> PolicySubject { claimant(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
 
-    /// What the table itself shows the claimant: for each of its rows, in the order of its key.
+    /// Returns, for each row in key order, whether the table itself shows this row to the claimant.
     func shown(_ table: String, to claimant: PolicySubject) throws -> [Bool?] {
         let connection = try database.cluster.connect(database: database.name)
         let all = try connection.query("SELECT id FROM public.\(table) ORDER BY id").values.map { $0[0] ?? "" }
@@ -124,7 +125,7 @@ final class JudgingStage {
 }
 
 extension PolicyEvaluator {
-    /// Asks and waits: for each row the answer for each claimant.
+    /// Asks, waits, and returns for each row the answer for each claimant.
     func answers(
         _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [PolicySubject], seeing xid: UInt32? = nil
     ) -> [[Bool?]] {

@@ -9,7 +9,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Memberships, terms over claims, explanations, and the moment at which they see the database.
+/// Tests of memberships, terms over claims, explanations, and the moment at which they see the database.
 @Suite(.within(minutes: 10)) struct MembershipFillTests {
     private static let members = """
         CREATE TABLE members (room int, member uuid);
@@ -67,7 +67,7 @@ import Testing
         let one = stage.claimant(sub: 1)
         let judge = try stage.judge()
         let all: [String?: Int] = ["0": 2, "1": 2, "2": 2, nil: 1]
-        // What the hub's login lacks, one thing after the other, is nothing that the claimant did.
+        // Each step changes a right of the hub's login. A missing right is not the claimant's fault.
         let steps = [
             "SELECT 1", "GRANT SELECT ON members TO HUB", "DROP POLICY p ON members",
             "CREATE POLICY own ON members USING (member = auth.uid())", "ALTER POLICY own ON members TO READER",
@@ -83,12 +83,12 @@ import Testing
         guard case .unreadable = judge.fills([(membership, one)]).first else { throw Unexpected() }
         try stage.run("GRANT SELECT ON members TO HUB; ALTER ROLE HUB BYPASSRLS; DROP POLICY hub ON members")
         #expect(keys(judge.fills([(membership, one)]).first) == all)
-        // An owner that policies bind as well reads less than that.
+        // Policies also bind this owner, so the owner reads fewer rows.
         try stage.run("ALTER ROLE READER NOLOGIN; GRANT SELECT ON members TO READER")
         let reader = try #require(UInt32(try stage.database.value("SELECT '\(stage.role)'::regrole::oid") ?? ""))
         let bound = self.membership(.definer(reader), table: try table(stage))
         guard case .unreadable = judge.fills([(bound, one)]).first else { throw Unexpected() }
-        // Without a login for policies the hub's own reads what no policy decides on.
+        // Without a login for policies, the hub's own login reads only tables on which no policy decides.
         let alone = try stage.judgeAlone(stage.logins.hub)
         #expect(eventually { alone.availability != .unknown })
         let asCaller = self.membership(.caller, table: try table(stage))
@@ -119,7 +119,7 @@ import Testing
             judge.value(terms, stage.claimant("{}")) == [
                 terms[0]: .value(nil), terms[1]: .value(Array("{}".utf8)), terms[2]: .value(nil), terms[3]: .failed,
             ])
-        // What came with PostgreSQL may run as anybody.
+        // Built-in functions may run as any role.
         let alone = try stage.judgeAlone(stage.logins.hub)
         #expect(eventually { alone.availability != .unknown })
         #expect(alone.value([terms[1]], stage.claimant("x")) == [terms[1]: .value(Array("x".utf8))])
@@ -176,7 +176,7 @@ import Testing
         #expect(keys(fills.wait()?.first) == ["77": 1])
         guard case .filled(let filled) = fills.wait()?.first else { throw Unexpected() }
         #expect(filled.snapshot.contains(xid))
-        // One that never ends is not waited for without end.
+        // The wait for a transaction that never ends is limited.
         try writer.execute("BEGIN")
         let open = try #require(
             UInt32(try writer.execute("SELECT pg_current_xact_id()::xid").first?.first.flatMap { $0 } ?? ""))

@@ -89,7 +89,7 @@ import Testing
         let rows = (1...40).map { ["\($0)"] as [String?] }
         let answers = judge.answers(policy, rows, [stage.claimant(sub: 1), stage.claimant("broken")])
         #expect(answers.map { $0[0] } == (1...40).map { $0 == 20 ? nil : $0 == 19 || $0 > 20 })
-        // Whichever arm PostgreSQL looks at first.
+        // The result does not depend on the arm that PostgreSQL evaluates first.
         #expect(answers.allSatisfy { $0[1] != false })
         let always = try stage.judged("auth.uid() IS NOT NULL AND id > 0")
         #expect(judge.answers(always, rows, [stage.claimant("broken")]) == rows.map { _ in [nil] })

@@ -8,7 +8,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Who runs what policies say, and what they can do with it.
+/// Tests of the login that runs policies' expressions, and of the limits on these expressions.
 @Suite(.within(minutes: 10)) struct PolicyLoginTests {
     private func availability(_ judge: PolicyEvaluator) -> PolicyAvailability {
         #expect(eventually { judge.availability != .unknown })
@@ -108,7 +108,7 @@ import Testing
         for attempt in refused {
             #expect(judge.answers(policy, [[attempt]], claimants) == [[nil]], "\(attempt)")
         }
-        // What is allowed lasts no longer than the answer.
+        // Allowed statements have no effect after the answer.
         for attempt in [
             "RESET ROLE", "LISTEN x; NOTIFY x", "SET search_path = public", "SET row_security = off",
             "SET statement_timeout = 0",

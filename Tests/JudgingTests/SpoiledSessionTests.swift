@@ -4,10 +4,10 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Whoever may write a function that a policy calls runs code in the judge's session. What outlives its transaction there
-/// must not answer for other policies.
+/// Tests of functions that a policy calls: their authors can run code in the judge's session. Effects that outlive the
+/// transaction must not change answers about other policies.
 @Suite(.within(minutes: 10)) struct SpoiledSessionTests {
-    /// Replaces every prepared statement by one that lets the first claims read the first rows.
+    /// SQL of a function that replaces every prepared statement by one that lets the first claims read the first rows.
     private static let thief = """
         CREATE FUNCTION thief() RETURNS boolean LANGUAGE plpgsql AS $$
         DECLARE name text;
@@ -25,7 +25,7 @@ import Testing
         END $$;
         """
 
-    /// Once for each connection, and then some.
+    /// Asks more often than the judge has connections, so that each connection is used.
     private func ask(_ judge: PolicyEvaluator, _ policy: JudgedPolicy, _ claimant: PolicySubject) -> [Bool?] {
         (0..<6).map { _ in judge.answers(policy, [["1"]], [claimant]).first?.first ?? nil }
     }

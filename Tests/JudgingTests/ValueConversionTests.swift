@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// What PostgreSQL is asked about a value that its column's type has outlived.
+/// Tests of the SQL for a stored value whose column has another type now.
 @Suite(.within(minutes: 5)) struct ValueConversionTests {
     private static func column(_ type: TypeFacts, declared: String, oid: UInt32? = nil) -> CatalogColumn {
         CatalogColumn(
@@ -30,7 +30,7 @@ import Testing
         #expect(ValueConversion.expression(from: 90_009, to: label) == "CAST($1 AS public.mood)")
     }
 
-    /// The hub's login runs nothing that somebody made: no casts, and no checks of domains.
+    /// Checks that the hub's login runs no user-defined code: no casts, and no checks of domains.
     @Test func `nobody's code is run for it`() {
         let text = Self.column(TypeFacts(oid: 25, name: "text"), declared: "text")
         #expect(ValueConversion.expression(from: Self.mood.oid, to: text) == nil)
