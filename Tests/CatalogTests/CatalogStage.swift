@@ -9,16 +9,16 @@ import Testing
 
 @testable import Catalog
 
-/// A database with a publication and a catalog service on it.
+/// Database with a publication, and a catalog service for it.
 final class CatalogStage {
     let database: TestDatabase
     let service: CatalogService
-    /// Roles are the whole cluster's, so each stage has its own.
+    /// Client role of this stage alone, because roles belong to the whole cluster.
     let role: String
     private var isStopped = false
 
-    /// `foundation`: what a Supabase database has. `asOwner`: the catalog is read by a superuser, who may change the
-    /// publications, and not by the hub's documented login.
+    /// Makes a stage. `foundation` adds the objects of a Supabase database. With `asOwner`, a superuser reads the
+    /// catalog and may change the publications; otherwise the hub's documented login reads it.
     init(
         on cluster: PrivateCluster? = nil, foundation: Bool = false, _ sql: String = "", publication: String = "",
         role: String? = nil, asOwner: Bool = false, compiling: PolicyCompiling = .real
@@ -58,7 +58,7 @@ final class CatalogStage {
             operations: operations)
     }
 
-    /// Asks the catalog's thread and waits.
+    /// Asks the catalog's thread, and waits for the answer.
     func resolve(_ requests: [BindingRequest]) -> [BindingOutcome] {
         let answer = Awaited<[BindingOutcome]>()
         service.resolve(requests) { outcomes, _ in answer.set(outcomes) }
@@ -80,7 +80,7 @@ final class CatalogStage {
         return message.text
     }
 
-    /// A snapshot as of now.
+    /// Returns a snapshot of the current catalog.
     func fresh() -> CatalogSnapshot? {
         let answer = Awaited<CatalogSnapshot?>()
         service.refresh { answer.set($0) }

@@ -23,7 +23,8 @@ import Testing
         try stage.run("GRANT SELECT ON t TO PUBLIC")
         #expect(try eventually { try stage.binding(stage.request("t")).delivered == [0, 1] })
         try stage.run("REVOKE ALL ON t FROM PUBLIC; REVOKE ALL ON t FROM READER")
-        // Without being asked, too: the fast way gives no old good news once listeners were told.
+        // The service notices this without a request: the fast path gives no outdated permission after listeners were
+        // notified.
         #expect(eventually { stage.service.resolved(stage.request("t")) == nil })
         #expect(try stage.binding(stage.request("t")).access == .unauthorized)
         let seen = versions.withLock { $0 }
@@ -94,7 +95,7 @@ import Testing
     }
 
     @Test func `what does not change stays the same object and the same version`() throws {
-        // Roles that are more than a client's are the whole cluster's, and other tests make such.
+        // Roles with more rights than a client's belong to the whole cluster, and other tests create such roles.
         let cluster = try TestCluster.fresh()
         defer { cluster.stop() }
         let stage = try CatalogStage(
@@ -146,7 +147,7 @@ import Testing
         #expect(try stage.binding(stage.request("t")).access == .unauthorized)
         try stage.run("GRANT READER_team TO READER")
         #expect(try stage.binding(stage.request("t")).access == .readable)
-        // A role says it of all its memberships up to PostgreSQL 15, and of later ones from 16 on.
+        // Up to PostgreSQL 15, INHERIT is set for all memberships of a role; from 16 on, for later memberships only.
         let isOfEach = try TestServer.major() >= 16
         try stage.run(isOfEach ? "GRANT READER_team TO READER WITH INHERIT FALSE" : "ALTER ROLE READER NOINHERIT")
         #expect(try eventually { try stage.binding(stage.request("t")).access == .unauthorized })
@@ -315,7 +316,7 @@ import Testing
         }
         #expect(stage.fresh() == nil)
         try cluster.start()
-        // The port may be another: it is the same one here unless somebody took it meanwhile.
+        // The port could change; here it stays the same unless another process took it meanwhile.
         #expect(eventually { isReadable(stage.resolve(stage.request("t"))) })
         #expect(stage.service.isCurrent)
     }
@@ -332,7 +333,7 @@ import Testing
     }
 
     @Test func `stopping does not wait for a database that does not answer`() throws {
-        // Nobody answers there (RFC 5737).
+        // No host answers at this address (RFC 5737).
         let service = try CatalogService(
             CatalogService.Settings(target: ConnectionTarget("postgresql://postgres@192.0.2.1:5432/postgres")))
         let answer = Awaited<[BindingOutcome]>()

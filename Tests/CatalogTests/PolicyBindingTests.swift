@@ -5,7 +5,7 @@ import Testing
 
 @testable import Catalog
 
-/// Which policies count for whom, and what they say together: held against what PostgreSQL shows the role.
+/// Checks which policies apply to a role and their combined condition, against the rows that PostgreSQL shows the role.
 @Suite(.within(minutes: 10)) struct PolicyBindingTests {
     private static let rows = """
         CREATE TABLE t (id int PRIMARY KEY, kind text, owner text, n int);
@@ -21,7 +21,8 @@ import Testing
         try CatalogStage(PolicyBindingTests.rows + policies, publication: "FOR TABLE t")
     }
 
-    /// Ids that the role sees by itself, and those that the binding's expression finds in a copy without policies.
+    /// Compares the ids that the role itself sees with those that the binding's expression finds in a copy without
+    /// policies.
     private func compare(_ stage: CatalogStage, role: String, _ what: String = "") throws {
         let binding = try stage.binding(stage.request("t", role: role))
         let condition = binding.policy?.combinedSQL ?? "true"
@@ -104,7 +105,7 @@ import Testing
     @Test func `a change of policies or of roles is another binding`() throws {
         let stage = try stage("CREATE POLICY a ON t USING (n < 7);")
         var last = try stage.binding(stage.request("t")).policy
-        // A role says it of all its memberships up to PostgreSQL 15, and of later ones from 16 on.
+        // Up to PostgreSQL 15, INHERIT is set for all memberships of a role; from 16 on, for later memberships only.
         let isOfEach = try TestServer.major() >= 16
         let steps = [
             "ALTER POLICY a ON t USING (n < 9)", "CREATE POLICY b ON t USING (n = 20)",
@@ -119,7 +120,7 @@ import Testing
             "REVOKE pg_monitor FROM READER",
         ]
         for step in steps {
-            // Nobody tells: it is noticed by looking again and again.
+            // No notification arrives: the service finds the change by polling.
             try stage.run(step)
             #expect(
                 eventually {

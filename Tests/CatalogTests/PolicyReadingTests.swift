@@ -7,7 +7,7 @@ import Testing
 
 @testable import Catalog
 
-/// What becomes of policies' texts, with PostgreSQL's help.
+/// Tests of reading policies' texts with PostgreSQL's help.
 @Suite(.serialized, .inChain(minutes: 10)) struct PolicyReadingTests {
     private static let schema = """
         CREATE TABLE t (id int PRIMARY KEY, owner uuid, team uuid, is_public bool, vis varchar(10), kind text);
@@ -25,8 +25,9 @@ import Testing
             compiling: compiling)
     }
 
-    /// What the real one makes of `team IN (SELECT team_id FROM team_members WHERE user_id = auth.uid())`, whatever the
-    /// policy of `t` is, and of `user_id = auth.uid()`.
+    /// Returns a compiler with the fixed results for `team IN (SELECT team_id FROM team_members WHERE user_id =
+    /// auth.uid())` and `user_id = auth.uid()`, whatever the policy of `t` is. The real compiler gives the same
+    /// results.
     private static func member(_ reader: Membership.Reader, slots: [Int] = [1]) -> PolicyCompiling {
         let uuid = TypeFacts(oid: 2950, name: "uuid")
         return PolicyCompiling(
@@ -63,7 +64,7 @@ import Testing
     ) throws {
         for asHub in [false, true] {
             let stage = try stage("CREATE POLICY p ON t USING (\(using));", asHub: asHub, .real)
-            // What is locked for a moment is read again, and what the stream carries is asked apart.
+            // The service retries a table locked for a moment, and asks separately about tables in the stream.
             func found() throws -> PolicyBinding? {
                 _ = stage.fresh()
                 return try stage.binding(stage.request("t")).policy
@@ -76,7 +77,7 @@ import Testing
 
     // MARK: Bodies
 
-    /// What PostgreSQL reads in the body of `mine`.
+    /// Returns the text that PostgreSQL reads as the body of `mine`.
     private func body(_ function: String, asHub: Bool = true) throws -> String? {
         let seen = Mutex<PolicyCatalog?>(nil)
         let compiling = PolicyCompiling(
@@ -127,7 +128,7 @@ import Testing
     }
 
     @Test(arguments: [
-        // Another table by another path.
+        // The search path leads to another table.
         """
         CREATE TABLE auth.flags (user_id uuid); CREATE TABLE public.flags (user_id uuid);
         ALTER ROLE READER SET search_path = auth, public;
@@ -152,7 +153,7 @@ import Testing
         #expect(policy.combinedSQL.contains("auth.uid()"))
     }
 
-    /// Roles are the whole server's: those of its other databases say nothing about this one.
+    /// Checks that roles belong to the whole server: roles of its other databases say nothing about this database.
     @Test(arguments: [
         ("", true), ("GRANT SELECT ON t TO OTHER", false), ("GRANT OTHER TO READER", true),
         ("GRANT READER TO OTHER", false), ("GRANT pg_read_all_data TO OTHER", false),
@@ -239,12 +240,12 @@ import Testing
             return found
         }
         _ = stage.fresh()
-        // What PostgreSQL could not say at once is asked again.
+        // The service asks again for facts that PostgreSQL could not provide at once.
         #expect(try eventually { try condition()?.contains { $0 == .never } == true })
         try stage.run("CREATE POLICY own ON team_members USING (user_id = auth.uid())")
         _ = stage.fresh()
         #expect(try eventually { try condition()?.contains { $0 == .never } == false })
-        // One that leads back is an error for PostgreSQL to raise.
+        // A policy that refers back to `t` is an error that PostgreSQL must raise.
         try stage.run("ALTER POLICY own ON team_members USING (EXISTS (SELECT 1 FROM t WHERE t.team = team_id))")
         _ = stage.fresh()
         #expect(try stage.binding(stage.request("t")).policy?.rowPolicy.term == .undecided)

@@ -6,15 +6,15 @@ import Testing
 @testable import Catalog
 
 @Suite(.within(minutes: 10)) struct PublishedTablesTests {
-    /// Publications of all kinds, of tables of all kinds: what our own reading of the catalog says of them is what
-    /// PostgreSQL's function says.
+    /// Checks publications and tables of all kinds: the hub's own reading of the catalog gives the same result as
+    /// PostgreSQL's function.
     @Test(.postgres(15), arguments: seeds(4)) func `what is published is what PostgreSQL says`(seed: Seed) throws {
         let database = try TestDatabase()
         var shapes = PublicationShapes(seed: seed)
         for statement in shapes.tables() { try database.run(statement) }
         for number in 0..<20 {
             let made = shapes.publication("p\(number)", serverVersion: database.connection.serverVersion)
-            // Some mean what PostgreSQL refuses.
+            // PostgreSQL refuses some of these statements.
             guard (try? database.run(made)) != nil else { continue }
             let (ours, theirs) = (
                 try published(database, "p\(number)"), try publishedByFunction(database, "p\(number)")
@@ -44,13 +44,13 @@ import Testing
         ).values
     }
 
-    /// Newer servers list all of them where older ones list none.
+    /// List of a published table's columns. Newer servers list all columns where older servers list none.
     private static let columns = """
         COALESCE(g.attrs::text, (SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum) FROM pg_attribute a
             WHERE a.attrelid = g.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''))
         """
 
-    /// Who rewrites a table for minutes keeps nobody from others.
+    /// Checks a table that is rewritten for minutes: other tables are still read.
     @Test func `a locked table keeps nobody from the others`() throws {
         let stage = try CatalogStage(
             """
@@ -84,7 +84,7 @@ import Testing
     }
 }
 
-/// Tables and publications of all kinds.
+/// Random tables and publications of all kinds.
 private struct PublicationShapes {
     private var random: SeededRandom
     private var names: [String] = []
