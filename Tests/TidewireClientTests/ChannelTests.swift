@@ -51,7 +51,7 @@ import Testing
         let again = talk.hearChange(9, at: "e.8", behind: "e.6")
         #expect(again.rows == [])
         #expect(resume(again) == "e.3")
-        // What was on its way to the join before is not taken.
+        // A change that answers the earlier join is ignored.
         #expect(talk.hearChange(10, at: "e.9", behind: "e.8").rows == [])
         talk.admit(again.sent[0].ref ?? "", at: "e.3", recovered: true)
         #expect(talk.hearChange(5, at: "e.6", behind: "e.3").rows == ["5"])
@@ -98,7 +98,7 @@ import Testing
             ])
     }
 
-    /// As where a view goes while another one with the same query comes: who was first to say so is chance.
+    /// Checks a view that goes away while another one with the same query appears: the order of the two is random.
     @Test func `a channel that takes over another's topic is heard when that one is let go`() {
         var (talk, _) = Conversation.opened()
         let ref = talk.on(.subscribe(2, Conversation.request())).sent.first?.ref ?? ""
@@ -132,7 +132,7 @@ import Testing
             return
         }
         #expect(problem.code == "TokenExpired")
-        // Asking again with the same one would be refused again.
+        // Another request with the same token would be refused again.
         #expect(talk.wait(.seconds(20)).sent == [])
         let again = talk.on(.account(.signedIn(token: "second")))
         #expect(again.sent.map(\.event) == ["phx_join"])

@@ -1,6 +1,6 @@
 @testable import TidewireClient
 
-/// A conversation with the client's machine: what happens to it, and what it does, on a clock that the test moves.
+/// Conversation with the client's machine: events go in, actions come out, and the test moves the clock.
 struct Conversation {
     var machine: ClientMachine
     var now = Duration.zero
@@ -12,7 +12,7 @@ struct Conversation {
     @discardableResult
     mutating func on(_ event: ClientMachine.Event) -> [ClientMachine.Action] { machine.handle(event, at: now) }
 
-    /// Time goes by; whatever is due meanwhile happens when it is due.
+    /// Lets time pass. Every event that becomes due meanwhile happens at its time.
     @discardableResult
     mutating func wait(_ duration: Duration) -> [ClientMachine.Action] {
         let end = now + duration
@@ -32,7 +32,7 @@ struct Conversation {
         on(.received(ServerMessage(joinRef: joinRef, ref: ref, topic: topic, event: event, payload: payload)))
     }
 
-    /// A client that has subscribed to one table and whose socket is open.
+    /// Returns a client that has subscribed to one table and whose socket is open.
     static func opened(at position: LogPosition? = nil) -> (Conversation, joinRef: String) {
         var talk = Conversation()
         talk.on(.subscribe(1, request(at: position)))
@@ -44,7 +44,7 @@ struct Conversation {
         ChannelRequest(topic: "a", bindings: [TableBinding(table: "t")], position: position)
     }
 
-    /// The server lets it in; with no position where it keeps none, or, `isEarly`, has none yet.
+    /// Accepts a join. `position` is nil if the server keeps no positions, or, with `isEarly`, has none yet.
     @discardableResult
     mutating func admit(
         _ ref: String, at position: String?, recovered: Bool? = nil, isEarly: Bool = false
@@ -100,7 +100,7 @@ extension [ClientMachine.Action] {
         }
     }
 
-    /// The ids of the rows that came.
+    /// Ids of the received rows.
     var rows: [String] {
         told.compactMap { output in
             if case .change(let change) = output, case .number(let id)? = change.record["id"] { id } else { nil }

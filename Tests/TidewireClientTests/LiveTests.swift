@@ -22,7 +22,7 @@ func note(_ id: Int, _ text: String = "", owner: String = "ana") -> [String: JSO
     ["id": .number("\(id)"), "owner": .string(owner), "text": .string(text)]
 }
 
-/// An app's client with a hub in memory and a clock that stands still.
+/// App's client with a hub in memory and a clock that stands still.
 struct Stage {
     let hub: MemoryHub
     let clock = ManualClock()
@@ -36,14 +36,14 @@ struct Stage {
             maximumWaitingChanges: waiting, seed: 1)
     }
 
-    /// Another launch of the same app.
+    /// Returns a client for another launch of the same app.
     func launchedAgain() -> Tidewire {
         Tidewire(url: hub.url, key: "key", token: "ana", storage: storage, transport: hub, clock: clock, seed: 2)
     }
 }
 
 extension LiveChanges.Iterator {
-    /// The next batch that has changes.
+    /// Returns the changes of the next batch that has any.
     mutating func changes() async -> [LiveChange<Row>] {
         while let batch = await next() {
             if !batch.changes.isEmpty { return batch.changes }
@@ -124,7 +124,7 @@ extension LiveChanges.Iterator {
             stage.hub.insert("notes", note(1))
             _ = await batches.changes()
             stage.hub.insert("notes", note(2))
-            // Asking for the next one says that the former is dealt with.
+            // A request for the next batch confirms that the app has processed the previous one.
             _ = await batches.changes()
         }
         var again = stage.launchedAgain().live(Note.self, keptAs: "notes", window: .immediate).makeAsyncIterator()
@@ -269,7 +269,7 @@ extension LiveChanges.Iterator {
     }
 
     @Test func `another person's token signs the former out`() async {
-        // {"sub":"ana"} and {"sub":"ben"}; nobody signed them.
+        // The payloads are {"sub":"ana"} and {"sub":"ben"}, without valid signatures.
         let stage = Stage(token: "e30.eyJzdWIiOiJhbmEifQ.x")
         var batches = stage.tidewire.live(Note.self, window: .immediate).makeAsyncIterator()
         stage.tidewire.signIn(token: "e30.eyJzdWIiOiJhbmEifQ.y")

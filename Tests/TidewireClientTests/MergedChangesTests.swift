@@ -14,7 +14,7 @@ import TidewireClientTesting
         let deletedAt: Date?
     }
 
-    /// What an app keeps, and what it would be if every change were decided by itself.
+    /// Data that an app keeps, to compare merged batches with single decisions.
     private struct Shelf: Hashable {
         var rows: [Int: Entry] = [:]
         var versions: [Int: RowVersion] = [:]
@@ -48,7 +48,7 @@ import TidewireClientTesting
             updatedAt: date, deletedAt: chance.pick([nil, nil, nil, Date(timeIntervalSince1970: 9)]))
     }
 
-    /// However changes are cut into batches: the app has in the end what it would have had with each decided by itself.
+    /// Checks that batches of any size give the app the same data as decisions change by change.
     @Test(arguments: seeds(200)) func `a batch is decided as its changes would be one by one`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
         let policy = LastWriteWins(deletion: chance.pick([.wins, .losesToUnsentWrite]))
@@ -81,7 +81,7 @@ import TidewireClientTesting
         }
     }
 
-    /// Rows that are told in one piece take the place of what was sent, and of nothing else.
+    /// Checks that a complete set of rows replaces sent rows, and keeps unsent ones.
     @Test func `all rows there are leave what was not sent`() throws {
         var shelf = Shelf()
         let day = Date(timeIntervalSince1970: 1)
@@ -94,7 +94,7 @@ import TidewireClientTesting
         #expect(shelf.rows.mapValues(\.title) == [1: "new", 3: "old"])
     }
 
-    /// What could not be saved is told again to whoever goes on from what was saved.
+    /// Checks that a failed save is repeated to a subscriber that resumes from the saved position.
     @Test func `an error of the app's ends it, and nothing counts as saved`() async throws {
         struct DiskFull: Error {}
         let hub = MemoryHub()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import TidewireClient
 
-/// A row whose `origin` only some servers keep.
+/// Row whose `origin` only some servers keep.
 private struct Entry: LiveRow, Equatable {
     static let table = "entries"
     let id: String
@@ -12,8 +12,8 @@ private struct Entry: LiveRow, Equatable {
     var text: String
 }
 
-/// A server with one table: it takes writes in the order in which they arrive, tells every change in order, and answers each
-/// write whenever the answer happens to come.
+/// Server with one table. It applies writes in the order of their arrival and reports every change in order. Each
+/// answer to a write arrives at a random time.
 private struct Server {
     enum Write {
         case insert(Entry, asID: String)
@@ -27,7 +27,7 @@ private struct Server {
 
     init(keepsOrigins: Bool) { self.keepsOrigins = keepsOrigins }
 
-    /// The row as it is stored; nil where it refuses.
+    /// Returns the row as stored, or nil if the server refuses the write.
     mutating func take(_ write: Write) -> Entry? {
         switch write {
         case .insert(let row, let id):
@@ -53,7 +53,8 @@ private struct Server {
     mutating func nextEvent() -> LiveChange<Entry>? { events.isEmpty ? nil : events.removeFirst() }
 }
 
-/// Writes of one's own and of others, events and answers in any order: what is shown in the end is what the server has.
+/// Checks the client's own writes, other clients' writes, events and answers in any order: the final rows are the
+/// server's rows.
 @Suite(.within(minutes: 5)) struct OptimisticHistoryTests {
     private struct Sent {
         let origin: String
@@ -121,7 +122,7 @@ private struct Server {
             if isThere { server.insert(key) } else { server.remove(key) }
             events.append((key, isThere))
         }
-        /// The model's own rule: an answer counts when nothing more of the key is on its way.
+        /// Applies an answer only if no other write of the same key is on its way, like the app's model.
         func answer(_ index: Int) {
             let (key, isTaken) = answers.remove(at: index)
             guard !sent.contains(where: { $0.key == key }), !answers.contains(where: { $0.key == key }) else { return }

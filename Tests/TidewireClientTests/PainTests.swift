@@ -13,9 +13,9 @@ private struct Friend: LiveRow, Equatable {
     static let columns = Columns()
 }
 
-/// What apps say hurts about realtime services, each in its own words, where no server is needed to see that it does not.
+/// Tests of common complaints about realtime services, each in the words of app authors, if no server is needed.
 @Suite(.within(minutes: 5)) struct PainTests {
-    /// The next row that changed.
+    /// Returns the next changed row.
     private func next(_ batches: inout LiveChanges<Note>.Iterator) async -> Note? {
         await batches.changes().first?.row
     }
@@ -25,7 +25,7 @@ private struct Friend: LiveRow, Equatable {
         let hub = stage.hub
         hub.insert("notes", note(1))
         var batches = stage.tidewire.live(Note.self, window: .immediate) {
-            // Said when the history was read, and before it was taken.
+            // This row arrives after the history was read, and before the app received the history.
             hub.insert("notes", note(2))
             return [Note(id: 1, owner: "ana", text: "")]
         }.makeAsyncIterator()

@@ -21,7 +21,7 @@ private struct Move: Codable, Sendable, Hashable {
         Tidewire(url: stage.hub.url, key: "key", token: "ben", transport: stage.hub, clock: stage.clock, seed: 3)
     }
 
-    /// A room that has been joined.
+    /// Returns a room that the client has joined.
     private func joined(_ tidewire: Tidewire) async throws -> TidewireRoom {
         let room = tidewire.room("board")
         try await room.join()
@@ -101,7 +101,7 @@ private struct Move: Codable, Sendable, Hashable {
         let limit = TidewireRoom.maximumUnheard
         for number in 0..<limit + 2 {
             stage.hub.broadcast("board", "move", .number("\(number)"))
-            // Messages of other events do not use the space.
+            // Messages of other events use no space in the buffer.
             stage.hub.broadcast("board", "noise", 1)
         }
         for _ in 0..<limit { _ = try await moves.next() }

@@ -6,7 +6,7 @@ import TidewireClientTesting
 
 @testable import TidewireClient
 
-/// Outcomes of sends, by name: "sent", or the error's words.
+/// Outcomes of sends by name: "sent", or the error's text.
 final class Outcomes: Sendable {
     private let outcomes = Mutex<[String: String]>([:])
 
@@ -30,7 +30,7 @@ final class Outcomes: Sendable {
         Tidewire(url: stage.hub.url, key: "key", token: token, transport: stage.hub, clock: stage.clock, seed: 3)
     }
 
-    /// A room that has been joined.
+    /// Returns a room that the client has joined.
     private func joined(
         _ tidewire: Tidewire, _ topic: String = "lobby", key: String? = nil
     ) async throws -> TidewireRoom {
@@ -39,7 +39,7 @@ final class Outcomes: Sendable {
         return room
     }
 
-    /// The events of the next messages.
+    /// Returns the event names of the next messages.
     private func messages(_ events: RoomEvents.Iterator, _ count: Int) async -> [String] {
         var names: [String] = []
         while names.count < count, let event = await events.next() {
@@ -119,7 +119,7 @@ final class Outcomes: Sendable {
             await #expect(throws: RoomError.tooManyWaiting) {
                 try await here.send("one more", [:], whenOffline: .queue(atMost: .seconds(600)))
             }
-            // Signing out ends the wait of all others.
+            // A sign-out ends the wait of all remaining sends.
             stage.tidewire.signOut()
             #expect(await eventually { outcomes.count == TidewireRoom.maximumWaiting })
             #expect(outcomes["7"] == "\(RoomError.signedOut)")
@@ -137,7 +137,7 @@ final class Outcomes: Sendable {
         guard case .rateLimited(let problem) = tooMany else { throw tooMany }
         #expect(problem.code == "TooManyMessages")
         #expect("\(tooMany)".contains("send fewer"))
-        // The room joins again by itself.
+        // The room joins again without a call by the app.
         await #expect(throws: RoomError.notJoined) { try await here.send("too soon", [:]) }
         stage.hub.refuseMessages(nil)
         stage.clock.advance(by: .seconds(1))

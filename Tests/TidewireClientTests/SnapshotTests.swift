@@ -4,7 +4,7 @@ import TidewireClientTesting
 
 @testable import TidewireClient
 
-/// Channels that begin with the rows there are: conversations with the machine.
+/// Tests of channels that begin with the existing rows, as conversations with the machine.
 @Suite(.within(minutes: 5)) struct SnapshotMachineTests {
     private func opened(at position: LogPosition? = nil) -> (Conversation, ref: String) {
         var talk = Conversation()
@@ -33,7 +33,7 @@ import TidewireClientTesting
         #expect(talk.hearComplete("e.5", ref).told == [.rowsEnd(nil, at: LogPosition(epoch: "e", offset: 5))])
         #expect(talk.hearCaughtUp("e.6", joinRef: ref).told == [.caughtUp(LogPosition("e.6"))])
         #expect(talk.hearChange(3, at: "e.7", behind: "e.6").rows == ["3"])
-        // It goes on from there like any other.
+        // The channel resumes from there like any other.
         talk.on(.interrupted(.closed(code: 1012, reason: "")))
         talk.wait(.milliseconds(500))
         #expect(options(joins(talk.on(.opened)).first)?["resume"] == "e.7")
@@ -73,7 +73,7 @@ import TidewireClientTesting
             "system", ["status": "error", "code": "ChangesMissing", "message": "some are missing"], joinRef: ref)
         #expect(anew.sent.map(\.event) == ["phx_leave", "phx_join"])
         #expect(options(anew.sent.last)?["resume"] == nil)
-        // What still comes of the former is not taken.
+        // A change that answers the earlier join is ignored.
         #expect(talk.hearChange(8, at: "e.4", behind: "e.3").told == [])
         let again = anew.sent.last?.ref ?? ""
         talk.admit(again, at: "e.5")
@@ -98,7 +98,7 @@ import TidewireClientTesting
             asked += 1
         }
         #expect(asked == ChannelMachine.maximumRowsFailures)
-        // It hears of changes all the same.
+        // The channel still receives changes.
         talk.hearCaughtUp("e.3", joinRef: ref)
         #expect(talk.hearChange(3, at: "e.4", behind: "e.3").rows == ["3"])
     }
@@ -132,7 +132,7 @@ import TidewireClientTesting
         #expect(joined.last == .rowsBegin)
         #expect(joined.contains { if case .problem(let problem) = $0 { problem.code == "LogNotBegun" } else { false } })
         #expect(talk.machine.state == .catchingUp(1))
-        // What was before it began is in the rows.
+        // The rows include all changes from before the log began.
         let begun = talk.hear(
             "system", ["status": "error", "code": "ChangesMissing", "message": "followed from now on"], joinRef: ref)
         #expect(begun.isEmpty)
@@ -185,7 +185,7 @@ extension [ChannelMachine.Output] {
     }
 }
 
-/// The same as an app sees it, with a hub in memory.
+/// Tests of the same snapshots as an app sees them, with a hub in memory.
 @Suite(.within(minutes: 5)) struct SnapshotTests {
     @Test func `a query begins with the rows there are and goes on with what changes`() async {
         let stage = Stage()
@@ -241,7 +241,7 @@ extension [ChannelMachine.Output] {
         #expect(await two.next()?.rows == [])
         stage.hub.insert("notes", note(1))
         #expect(await two.changes().map(\.id) == [1])
-        // And whoever comes now shares that one.
+        // A later subscriber shares this subscription.
         var three = stage.tidewire.live(Note.self, window: .immediate).makeAsyncIterator()
         #expect(await three.next()?.rows?.map(\.id) == [1])
         #expect(stage.hub.openChannels == 1)

@@ -33,7 +33,8 @@ import Testing
         #expect(throws: JSONError.self) { try JSONValue(parsing: deep) }
     }
 
-    /// What is remembered of the former message changes nothing, whichever follows which, whole or not.
+    /// Checks that cached parts of an earlier message do not affect a later one, in any order, with whole or broken
+    /// messages.
     @Test(arguments: seeds(100)) func `a message is read the same whatever was read before it`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
         var said = SaidBefore()

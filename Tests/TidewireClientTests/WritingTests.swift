@@ -85,7 +85,7 @@ private struct Message: LiveRow, Equatable {
         #expect(rows.pendingOrigins == ["o1"])
         rows.succeeded("o1")
         #expect(rows.all == [sent] && rows.pendingOrigins.isEmpty)
-        // It is the server's now: no later failure takes it away.
+        // The row is now the server's: no later failure removes it.
         rows.failed("o1")
         #expect(rows.all == [sent])
     }
@@ -193,7 +193,7 @@ private struct Message: LiveRow, Equatable {
         #expect(queue.writes.map(\.id) == ["small"])
     }
 
-    /// Whatever comes when, and however a sending ends: besides the one that is on its way, only the newest waits.
+    /// Checks that at most one write is on its way and only the newest one waits, in any order of events and outcomes.
     @Test(arguments: seeds(50))
     func `of positions the newest is sent, also if one was on its way and failed`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
@@ -280,7 +280,7 @@ private struct Message: LiveRow, Equatable {
         }
         #expect(second.waiting.map(\.id) == ["a"])
         let tell = Mailbox<String>()
-        // The write is refused, told, and the run goes to rest; its end is that of the mailbox it rests on.
+        // The server refuses the write, and the run then waits at the mailbox. Ending the mailbox ends the run.
         await second.run { write, _ in
             tell.put(write.id)
             second.end()
