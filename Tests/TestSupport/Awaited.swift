@@ -20,8 +20,7 @@ public final class Awaited<Value: Sendable>: Sendable {
     }
 }
 
-/// Polls a condition that comes true by itself. Returns false if it is still false after three minutes, which only a
-/// stalled machine needs.
+/// Asks repeatedly until `holds` is true. Returns false after three minutes, which only a stalled machine needs.
 public func eventually(_ holds: () throws -> Bool) rethrows -> Bool {
     for _ in 0..<18_000 {
         if try holds() { return true }

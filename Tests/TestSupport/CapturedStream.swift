@@ -1,7 +1,7 @@
 import Bytes
 
-/// Messages that PostgreSQL 15 sent to `pg_recvlogical` (protocol 2, streaming, messages) during these changes to
-/// `t(id, v, n)`, `u(id, v, m mood)` and `full_rows(id, v)`:
+/// Messages that PostgreSQL 15 sent to `pg_recvlogical` (protocol 2, streaming, messages) during these events on `t(id,
+/// v, n)`, `u(id, v, m mood)` and `full_rows(id, v)`:
 ///
 /// * Session A, for the origin `elsewhere`, began transaction 748, inserted into `t`, wrote much into a table that is
 ///   not published, and rolled back to a savepoint before all that.
@@ -16,7 +16,7 @@ public enum CapturedStream {
         return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 
-    /// Value that session B left untouched, inserted as `repeat('L', 3000)`.
+    /// Value that the captured session inserted as `repeat('L', 3000)`.
     public static let value = String(repeating: "L", count: 3000)
 
     private static let hexValue = String(repeating: "4c", count: 3000)

@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// One value of a row image as a plain value, for tests to write and to compare.
+/// Value in a row image, in the plain form that tests write and compare.
 public enum Cell: Sendable, Hashable {
     case null
-    /// A large value that the change did not touch.
+    /// Large value that the change did not touch.
     case unchanged
     case text(String)
     case binary([UInt8])
@@ -17,7 +17,7 @@ extension Cell: ExpressibleByStringLiteral, ExpressibleByNilLiteral, Expressible
 }
 
 extension Cell {
-    /// Returns the cells of a row image; throws if it is malformed.
+    /// Returns the cells of a row image. Throws if the image is malformed.
     public static func row(_ tuple: borrowing Tuple) throws(ByteError) -> [Cell] {
         var columns = tuple.columns()
         var cells: [Cell] = []

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Counter from which several threads may draw numbers.
+/// Counter from which several threads may take numbers.
 public final class Counter: Sendable {
     private let value: Mutex<UInt64>
 

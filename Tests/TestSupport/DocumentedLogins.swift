@@ -2,11 +2,11 @@ import Embedded
 import Foundation
 import Postgres
 
-/// The two logins that a hub needs, created by `sql/040_hub_role.sql` and `sql/045_policy_role.sql` as an operator
-/// would create them. A superuser in their place would hide missing rights, so no test of policies runs as one.
+/// The two logins of a hub, made by `sql/040_hub_role.sql` and `sql/045_policy_role.sql` as an operator makes them. A
+/// superuser would hide missing rights, so no test of policies uses one.
 ///
-/// Roles belong to the whole cluster and tests change theirs. So each database has its own pair under other names, with
-/// the rights that the files give to `tidewire` and `tidewire_policies`.
+/// Roles belong to the whole cluster and tests change them. So each database has its own pair with other names, made by
+/// the same files in place of `tidewire` and `tidewire_policies`.
 public struct DocumentedLogins: Sendable {
     public let hubName: String
     public let policyName: String
@@ -18,8 +18,8 @@ public struct DocumentedLogins: Sendable {
 }
 
 extension TestDatabase {
-    /// Creates the two logins. `clients` are the roles that tokens will name. The logins can become them, as they can
-    /// become `anon`.
+    /// Makes both logins. `clients` are the roles named by tokens; the logins can become these roles as they can become
+    /// `anon`.
     public func documentedLogins(becoming clients: [String] = []) throws -> DocumentedLogins {
         let (hub, policies) = ("hub_" + name, "policies_" + name)
         for (prefix, role, login) in [("040_", "tidewire", hub), ("045_", "tidewire_policies", policies)] {
@@ -35,7 +35,7 @@ extension TestDatabase {
 }
 
 extension String {
-    /// Replaces `role` wherever it is a whole word that is not part of a dotted name.
+    /// Returns the text with `login` wherever `role` is a whole word, not a part of another word or of a dotted name.
     fileprivate func naming(_ login: String, insteadOf role: String) -> String {
         let isOfAName = { (character: Character?) in
             character.map { $0.isLetter || $0.isNumber || $0 == "_" || $0 == "." } ?? false

@@ -5,14 +5,14 @@ import System
 
 /// Directory in memory that fails in every way a disk can: on demand, and the same way every time.
 ///
-/// The directory keeps two states: the one that the process sees, and the one that survives a power cut. `sync` copies
-/// from the first to the second. `powerCut` decides for each unsynced page, by a seed, whether the page survives.
+/// The directory keeps two states: the contents that the process sees, and those that a power cut would leave. `sync`
+/// copies from the first to the second. `powerCut` chooses by its seed, page by page, which unsynced data survives.
 public final class FaultyStorage: StorageDirectory {
     public static let pageBytes = 4096
 
-    /// Faults of the next operations.
+    /// Failures of the next operations.
     public struct Faults: Sendable {
-        /// Number of writes that succeed before one fails with the code; nil for no failure. The same holds for syncs.
+        /// Number of operations of this kind that succeed before one fails with the code. Nil: none fails.
         public var failWriteAfter: Int?
         public var failSyncAfter: Int?
         /// Number of opens for reading and directory listings that succeed before one fails.
@@ -22,7 +22,7 @@ public final class FaultyStorage: StorageDirectory {
         public var code: Int32 = EIO
         /// Number of bytes that a failing write leaves behind.
         public var tornBytes = 0
-        /// Largest total size of all files.
+        /// Largest sum of the bytes of all files.
         public var capacity: Int?
         /// Number of operations that fail, one after another.
         public var times = 1
@@ -78,10 +78,10 @@ public final class FaultyStorage: StorageDirectory {
     public var openCount: Int { shared.withLock { $0.opens } }
     public var readCount: Int { shared.withLock { $0.reads } }
 
-    /// Simulates the death of the process, not of the machine: everything written is still seen, and locks are gone.
+    /// Simulates the death of the process on a living machine: all its writes are still seen, and its locks are gone.
     public func processDied() { shared.withLock { $0.locked = [] } }
 
-    /// Simulates a power cut: unsynced pages, sizes and names survive or are lost at random.
+    /// Simulates the death of the machine: chance decides which unsynced pages, sizes and names are kept.
     public func powerCut(_ random: inout SeededRandom) {
         var generator = random
         shared.withLock { shared in
@@ -90,7 +90,7 @@ public final class FaultyStorage: StorageDirectory {
             let kept = Int.random(in: 0...shared.pending.count, using: &generator)
             for change in shared.pending.prefix(kept) { Self.apply(change, to: &shared.durable) }
             shared.pending = []
-            // The order is fixed, so that a seed always has the same result.
+            // The order of files is fixed, so that a seed always has the same effect.
             for (_, content) in shared.durable.sorted(by: { $0.key < $1.key }) { Self.cut(content, &generator) }
             shared.seen = shared.durable
         }
@@ -101,11 +101,11 @@ public final class FaultyStorage: StorageDirectory {
         var generator = random
         content.state.withLock { state in
             var after = state.durable
-            // The file system recorded the old size, the new one, or one between them.
+            // The file system keeps the old size, the new size, or one between them.
             let sizes = [state.durable.count, state.seen.count, (state.durable.count + state.seen.count) / 2]
             let size = generator.pick(sizes)
             after.resize(to: size)
-            // All, no or some pages survive: each case shows other bugs.
+            // A cut keeps all pages, none or some: each case can reveal different mistakes.
             let share = generator.pick([0.0, 0.3, 0.5, 0.8, 1.0])
             for page in state.dirtyPages.sorted() where Double.random(in: 0..<1, using: &generator) < share {
                 let start = page * pageBytes
@@ -123,7 +123,7 @@ public final class FaultyStorage: StorageDirectory {
         shared.withLock { $0.seen[name] }?.state.withLock { $0.seen }
     }
 
-    /// Sets a file's bytes as if they had always been there.
+    /// Stores the bytes as the durable content of the file.
     public func setBytes(_ bytes: [UInt8], of name: String) {
         let content = Content()
         content.state.withLock { state in
@@ -157,7 +157,7 @@ public final class FaultyStorage: StorageDirectory {
         setBytes(bytes, of: name)
     }
 
-    /// Flips a bit on the disk, also for open files.
+    /// Flips a bit on the disk. Readers that have the file open see the change, too.
     public func rot(_ bit: Int, of name: String) {
         shared.withLock { $0.seen[name] }?.state.withLock { state in
             for bytes in [\Content.State.seen, \Content.State.durable] where bit / 8 < state[keyPath: bytes].count {
@@ -166,7 +166,7 @@ public final class FaultyStorage: StorageDirectory {
         }
     }
 
-    /// Returns another directory with the same files, all durable.
+    /// Returns another directory with the same files, all of them durable.
     public func copy() -> FaultyStorage {
         let other = FaultyStorage()
         for (name, content) in shared.withLock({ $0.seen }) {
@@ -256,13 +256,13 @@ public final class FaultyStorage: StorageDirectory {
         return contents.reduce(0) { $0 + $1.state.withLock { $0.seen.count } }
     }
 
-    /// Returns the number of further bytes that files may hold, or nil without a limit.
+    /// Number of bytes that the files may still grow by; nil without a limit.
     func room() -> Int? {
         guard let capacity = shared.withLock({ $0.faults.capacity }) else { return nil }
         return max(0, capacity - usedBytes)
     }
 
-    /// Counts a write. Returns the number of bytes that it leaves before it fails, or nil if it succeeds.
+    /// Number of bytes that the next write leaves before it fails, or nil if it succeeds.
     func countWrite() -> (torn: Int, code: Int32)? {
         shared.withLock { shared in
             shared.writes += 1
@@ -361,8 +361,8 @@ final class FaultyFile: StorageFile {
         do {
             try storage.countSync(path)
         } catch {
-            // Linux does the same: pages that could not be written count as written from now on. They are still seen,
-            // and lost after a power cut unless the process writes them again.
+            // Like Linux: pages that a sync could not write count as written from then on. The process still sees them,
+            // but a power cut removes them unless the process writes them again.
             content.state.withLock { $0.dirtyPages = [] }
             throw error
         }

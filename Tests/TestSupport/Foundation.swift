@@ -4,8 +4,8 @@ import Synchronization
 private let applying = Mutex(())
 
 extension TestDatabase {
-    /// Creates everything that `tidewire db apply` creates. One call at a time, because roles belong to the whole
-    /// cluster.
+    /// Applies the same files as `tidewire db apply`, one caller at a time: two that make the cluster's roles at once
+    /// would collide.
     public func applyFoundation() throws {
         try applying.withLock { _ in
             for file in SQLFile.foundation { try file.apply(connection) }

@@ -1,7 +1,7 @@
 import Bytes
 import WebSocket
 
-/// Event of a decoder, with copies of the bytes that it refers to.
+/// Decoder's result for a peer's bytes, with copies of the bytes that the result refers to.
 public enum FrameRecord: Equatable, Sendable {
     case message(MessageKind, [UInt8])
     case ping([UInt8])
@@ -13,7 +13,7 @@ public enum FrameRecord: Equatable, Sendable {
     public static func binary(_ bytes: [UInt8]) -> FrameRecord { .message(.binary, bytes) }
 }
 
-/// Peer that passes bytes to a decoder as a connection does: unconsumed bytes stay, and later ones follow them.
+/// Passes bytes to a decoder like a connection: bytes that are not consumed stay, and later bytes follow them.
 public struct FramePeer: ~Copyable {
     private var decoder: FrameDecoder
     private let inflater = Inflater()
@@ -55,7 +55,7 @@ public struct FramePeer: ~Copyable {
 
     private static func copy(_ range: Range<Int>, _ bytes: RawSpan) -> [UInt8] { bytes.extracting(range).copied() }
 
-    /// Returns the decoder's events for bytes that arrive in these pieces.
+    /// Returns the decoder's results for bytes that arrive in these pieces.
     public static func records(of pieces: [[UInt8]], _ rules: FrameDecoder.Rules) -> [FrameRecord] {
         var peer = FramePeer(rules)
         for piece in pieces { peer.receive(piece) }
@@ -63,7 +63,7 @@ public struct FramePeer: ~Copyable {
     }
 }
 
-/// Returns the bytes, cut into pieces of random lengths.
+/// Splits the bytes at random places.
 public func pieces(of bytes: [UInt8], using random: inout SeededRandom) -> [[UInt8]] {
     var pieces: [[UInt8]] = []
     var rest = bytes[...]

@@ -1,6 +1,6 @@
-/// Faults in the help texts of metrics, for a reader who sees one text alone, as in Prometheus and Grafana.
+/// Check for faults in the help texts of metrics, which Prometheus and Grafana show one at a time.
 public enum HelpTexts {
-    /// Units in metrics' names, and the words for them in help texts.
+    /// Units in metric names, each with the word that the help text must contain.
     private static let units = [
         "bytes": "byte", "seconds": "second", "offset": "offset", "lsn": "position", "segments": "segment",
         "rows": "row",
@@ -29,7 +29,7 @@ public enum HelpTexts {
         let words = help.lowercased().split { !$0.isLetter && $0 != "'" }.map(String.init)
         if words.count < fewestWords { faults.append("too few words") }
         if !help.hasSuffix(".") { faults.append("no sentence") }
-        // These words point to another metric's help, which the reader does not see.
+        // These words refer to another metric's help, which the reader does not see.
         let pointing = ["such", "these", "those", "same", "above", "below", "ditto"]
         if let first = words.first, ["it", "its", "they", "their", "so"].contains(first) {
             faults.append("begins with \(first)")
@@ -44,7 +44,7 @@ public enum HelpTexts {
         return faults
     }
 
-    /// True if "these channels" or "those who" refers to a noun in the same sentence.
+    /// True for "these channels" and "those who", if the sentence itself has already named the noun.
     private static func isExplained(_ word: String, _ words: [String]) -> Bool {
         guard let place = words.firstIndex(of: word), place + 1 < words.count, place > 0 else { return false }
         return word == "those" && words[place + 1] == "who"

@@ -2,18 +2,18 @@ import Glibc
 import Synchronization
 import System
 
-/// Runs a test on a thread of its own, within the limit of simultaneous tests. Tests wait for their turn without a
+/// Runs a test on a thread of its own, as one of a limited number. Other tests wait for their turn without using a
 /// thread.
 ///
-/// - Parameter isInChain: true if other tests can only run after this one. Such tests go first. Otherwise a chain would
-///   wait for all others at each of its links, and run alone at the end.
+/// - Parameter isInChain: True if other tests can only run after this one. Such tests go first: otherwise a chain would
+///   wait for all others at each of its links, and would run alone at the end.
 func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async throws {
     guard !Turns.isOne else { return try await work() }
     await Turns.ofThisProcess.take(isInChain: isInChain)
     defer { Turns.ofThisProcess.pass() }
     try await Turns.$isOne.withValue(true) {
         let executor = OwnExecutor()
-        // The executor also runs the work for which the test suspends, until the test has ended.
+        // The thread also runs the test's continuations, until the test has ended.
         let thread = try BackgroundThread("test") { _ = executor.run() }
         defer { thread.join() }
         defer { executor.finish(.success(())) }
@@ -21,8 +21,8 @@ func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async th
     }
 }
 
-/// Limit of tests that run at once. Most tests wait for a server or a client most of the time, and block a thread
-/// meanwhile. The pool's limit, one test for each processor, would leave half of the machine idle.
+/// Limit on tests that run at once. Most tests wait for a server or a client and block their thread meanwhile. The pool
+/// has one thread for each processor, so it would leave half of the machine idle.
 final class Turns: Sendable {
     @TaskLocal static var isOne = false
     static let ofThisProcess = Turns(asked ?? 2 * Processors.count)
@@ -54,7 +54,7 @@ final class Turns: Sendable {
 
     init(_ count: Int) { state = Mutex(State(free: count)) }
 
-    /// Number of tests that wait for their turn.
+    /// Number of tests that still wait for their turn.
     var waitingCount: Int { state.withLock { $0.chains.count + $0.others.count } }
 
     func take(isInChain: Bool) async {

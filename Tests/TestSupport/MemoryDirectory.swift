@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Directory of files in memory that loses nothing. A test can declare its disk full for a number of writes, each of
-/// which leaves half of its bytes behind, as a real disk may.
+/// Directory of files in memory that keeps everything. A test can declare the disk full for a number of writes; each of
+/// these writes leaves half of its bytes behind, as a disk may.
 public final class MemoryDirectory: StorageDirectory {
     private struct State {
         var files: [String: MemoryFile] = [:]
@@ -16,7 +16,7 @@ public final class MemoryDirectory: StorageDirectory {
 
     public init() {}
 
-    /// Makes the next `writes` writes find the disk full.
+    /// Makes the next `writes` writes fail because the disk is full.
     public func beFull(for writes: Int) { disk.beFull(for: writes) }
 
     public func names() throws(SystemError) -> [String] { state.withLock { $0.files.keys.sorted() } }
@@ -62,7 +62,7 @@ public final class MemoryDirectory: StorageDirectory {
     }
 }
 
-/// State that a directory shares with its files. A file may outlive its directory.
+/// State shared by a directory and its files; a file may outlive its directory.
 private final class MemoryDisk: Sendable {
     private let fullFor = Mutex(0)
 

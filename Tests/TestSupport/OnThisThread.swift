@@ -1,8 +1,8 @@
 import Synchronization
 import System
 
-/// Runs asynchronous work to its end on the calling thread. A test that suspends would wait for the threads of the
-/// pool, which other tests block for minutes.
+/// Runs asynchronous work to its end on the calling thread. A test that suspends would wait for the pool's threads,
+/// which other tests block for minutes.
 public func onThisThread<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) throws -> Value {
     let executor = OwnExecutor()
     Task(executorPreference: executor) {
@@ -17,7 +17,7 @@ public func onThisThread<Value: Sendable>(_ work: @escaping @Sendable () async t
     return value
 }
 
-/// Executor that runs its jobs on the thread that calls `run`.
+/// Executor whose jobs run on the thread that calls `run()`.
 final class OwnExecutor: TaskExecutor {
     private struct State {
         var jobs: [UnownedJob] = []

@@ -1,8 +1,8 @@
 import Foundation
 
-/// Page for people (README or a file in `docs/`): its code blocks, its links and the names in it.
+/// Page of the documentation (README or a file in `docs/`): its code blocks, its links, and the names that it uses.
 public struct Page: Sendable, CustomStringConvertible {
-    /// Fenced block, with the note in the comment above it.
+    /// Fenced block, and the note in the comment above the block.
     public struct Block: Sendable, CustomStringConvertible {
         public enum Note: Sendable, Equatable {
             /// `<!-- runs -->`, or `<!-- runs on a plain database -->`.
@@ -23,7 +23,7 @@ public struct Page: Sendable, CustomStringConvertible {
     /// Path from the root of the sources.
     public let path: String
     public let blocks: [Block]
-    /// Text of the page without the blocks.
+    /// Text of the page without its blocks.
     public let prose: String
 
     public var description: String { path }
@@ -96,14 +96,14 @@ private struct PageReader {
         return line.wholeMatch(of: /<!-- not run: (.+) -->/).map { .notRun(why: String($0.1)) }
     }
 
-    /// Returns the blocks. An unfinished block counts as well, so that a test notices it.
+    /// Closes the page's last block. A block without an end counts as well, so that the mistake is noticed.
     mutating func finish() -> [Page.Block] {
         if open != nil { fence("```") }
         return blocks
     }
 }
 
-/// Commands in a shell script, as words. The parser knows only what a page needs, and does not expand `$` and `*`.
+/// Commands of a shell script as lists of words. `$` and `*` are not expanded, because no page needs that.
 public struct ShellCommands: Sequence {
     private var commands: [[String]] = []
     private var words: [String] = []
@@ -130,7 +130,7 @@ public struct ShellCommands: Sequence {
         for character in line {
             defer { before = character }
             if let open = quote {
-                // A command substitution in quotes starts a new command: "$(tidewire …)".
+                // A command inside quotes starts a new command: "$(tidewire …)".
                 if open == "\"", before == "$", character == "(" {
                     quote = nil
                     endCommand()
@@ -157,7 +157,7 @@ public struct ShellCommands: Sequence {
     private mutating func endWord() {
         defer { word = nil }
         guard let word else { return }
-        // Redirections are not words of the command.
+        // Redirections of input and output are no words of the command.
         if word.firstMatch(of: /^\d?[<>]/) != nil { return }
         let isBefore =
             words.isEmpty

@@ -3,8 +3,8 @@ import Change
 
 /// Encoder of `pgoutput` messages of protocol 1 and 2, byte for byte: the reverse of the decoder.
 ///
-/// PostgreSQL documents the format in "Logical Replication Message Formats". The encoder shares no code with the
-/// decoder, and also writes invalid messages, which no server sends. `xid` is given inside a streamed block only.
+/// PostgreSQL, "Logical Replication Message Formats". The encoder shares no code with the decoder. It also encodes
+/// messages that a server would never send, so that tests can use them. `xid` is given inside a streamed block only.
 public enum PgOutput {
     public struct Column: Sendable {
         public var name: String

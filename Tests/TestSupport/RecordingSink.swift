@@ -2,12 +2,12 @@ import Bytes
 import Change
 import Replication
 
-/// One stored change as a plain value.
+/// Stored change as a plain value.
 public struct RecordedChange: Sendable, Hashable {
     public var operation: Operation
     public var oldImage = OldImage.none
     public var options: UInt8 = 0
-    /// Fingerprint of the schema at the time of the change; zero for a message.
+    /// Fingerprint of the schema of the change's row; zero for a message.
     public var relation: UInt64
     public var table: String
     public var old: [Cell]?
@@ -16,7 +16,7 @@ public struct RecordedChange: Sendable, Hashable {
     public var content: [UInt8] = []
 }
 
-/// One part as the sink received it, read back from its stored form.
+/// Part that the sink received, decoded from its stored form.
 public struct RecordedPart: Sendable {
     public var info: TransactionInfo
     public var isLast: Bool
@@ -25,13 +25,13 @@ public struct RecordedPart: Sendable {
     public var schemas: [Relation]
     public var fingerprints: [UInt64]
     public var keys: [UInt64]
-    /// Bytes of the part as stored.
+    /// Bytes in their stored form.
     public var payload: [UInt8]
 
     public var payloadBytes: Int { payload.count }
 }
 
-/// Transaction with all its parts.
+/// Transaction with its parts joined.
 public struct RecordedTransaction: Sendable {
     public var info: TransactionInfo
     public var parts: [RecordedPart]
@@ -40,7 +40,7 @@ public struct RecordedTransaction: Sendable {
     public var keys: Set<UInt64> { Set(parts.flatMap(\.keys)) }
 }
 
-/// Sink that keeps everything a log would receive, and notes every breach of the log's contract.
+/// Sink that keeps its input as a log would, and records every call that breaks the contract of a log.
 public final class RecordingSink: TransactionSink {
     public private(set) var systemIdentifier: UInt64 = 0
     public private(set) var position: LSN
@@ -48,13 +48,13 @@ public final class RecordingSink: TransactionSink {
     public private(set) var pendingBytes = 0
     public private(set) var isNew: Bool
 
-    /// Finished transactions, in the order of their arrival.
+    /// Finished transactions, in the order in which the sink received them.
     public private(set) var transactions: [RecordedTransaction] = []
     public private(set) var unfinished: [RecordedPart] = []
     public private(set) var advances: [LSN] = []
     public private(set) var gaps: [Gap] = []
     public private(set) var abandonments = 0
-    /// Calls that a log must never receive, in words.
+    /// Descriptions of calls that a log must never receive.
     public private(set) var breaches: [String] = []
     /// Number of calls that the sink refuses before it accepts one.
     public var refusals = 0

@@ -3,11 +3,11 @@ import Synchronization
 import System
 import Testing
 
-/// Limit of the running time of each test in a suite. A test that takes longer ends the whole run. The run then names
-/// the test and shows the stack of every thread. Nothing else ends a test that blocks its thread.
+/// Time limit for each test of a suite. A test that takes longer ends the whole run, which prints the test's name and
+/// the stack of every thread. Nothing else ends a test that blocks its thread.
 ///
-/// Swift Testing's own limit counts from the moment at which a test could run, and many tests wait minutes for their
-/// turn (`inTurn`).
+/// Swift Testing's own limit counts from the moment when a test could run, but many tests wait minutes for their turn
+/// (`inTurn`).
 public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
     let minutes: Int
     let isOfChain: Bool
@@ -26,14 +26,14 @@ public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == RunningTimeLimit {
-    /// Returns the limit for each test of the suite, and for each of its arguments.
+    /// Limits each test of the suite, and each of its arguments.
     public static func within(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: false) }
 
-    /// Returns the limit for long suites and suites of suites, of which one test runs at a time.
+    /// Limits long suites, and suites of suites, in which one test runs at a time.
     public static func inChain(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes, isOfChain: true) }
 }
 
-/// Running tests with their deadlines.
+/// Running tests, each with its deadline.
 struct RunningTests {
     private var running: [Int: (name: String, began: UInt64, deadline: UInt64)] = [:]
     private var next = 0
@@ -44,13 +44,13 @@ struct RunningTests {
         return next
     }
 
-    /// Returns the test's name and start.
+    /// Removes a test, and returns its name and the time at which it began.
     @discardableResult
     mutating func end(_ number: Int) -> (name: String, began: UInt64)? {
         running.removeValue(forKey: number).map { ($0.name, $0.began) }
     }
 
-    /// Returns the names of the tests whose time is up.
+    /// Returns the names of tests that are past their deadlines.
     func overdue(at now: UInt64) -> [String] {
         running.values.filter { $0.deadline <= now }.map(\.name).sorted()
     }
@@ -64,7 +64,7 @@ struct RunningTests {
         }
     }
 
-    /// Factor by which a busy machine is slower at most. The minutes of a limit hold for a machine without other work.
+    /// Limits are meant for an idle machine. A machine that runs much else is at most this many times slower.
     private static let slowest: UInt64 = 3
 
     static func began(_ name: String, minutes: Int) -> Int {
@@ -81,7 +81,6 @@ struct RunningTests {
         _ = line.withUnsafeBytes { write(times, $0.baseAddress, $0.count) }
     }
 
-    /// Descriptor of the file in `TEST_TIMES=FILE`, which receives each test's milliseconds without the wait for its
-    /// turn.
+    /// File for each test's running time in milliseconds, without the wait for its turn: `TEST_TIMES=FILE`.
     private static let times = getenv("TEST_TIMES").map { open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644) }
 }

@@ -1,10 +1,10 @@
 import Foundation
 import System
 
-/// Runs a program to its end and returns its output. `code` is nil if a signal ended it.
+/// Runs a program to its end, and returns its output. Foundation's `Process` is not used, because it has ended whole
+/// test runs: among hundreds of threads and descriptors it read past its own memory.
 ///
-/// The function avoids Foundation's `Process`, which has ended whole test runs: among hundreds of threads and
-/// descriptors it read beyond its own memory.
+/// `code` is nil if a signal ended the program.
 public func said(
     by words: [String], environment: [String: String] = [:], withErrors: Bool = false
 ) throws -> (output: String, code: Int32?) {

@@ -17,16 +17,16 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
         return value ^ value >> 31
     }
 
-    /// Returns one of the choices, of which there must be at least one.
+    /// Returns one of the choices; there must be at least one.
     public mutating func pick<Choice>(_ choices: [Choice]) -> Choice {
         choices[Int.random(in: 0..<choices.count, using: &self)]
     }
 }
 
-/// Argument of a seeded test. If the test fails, its report shows the command that repeats it.
+/// Argument of a seeded test. If the test fails, the command that repeats it is printed with the seed.
 public struct Seed: Sendable, ExpressibleByIntegerLiteral {
     public let number: UInt64
-    /// File of the test, by which `swift test` finds it.
+    /// File that contains the test, by which `swift test` finds the test.
     private let test: String
 
     public init(_ number: UInt64, of test: String = "") { (self.number, self.test) = (number, test) }
@@ -40,7 +40,7 @@ extension Seed: CustomStringConvertible, CustomTestStringConvertible {
     public var testDescription: String { "\(number), again with SEED=\(number) swift test --filter \(test)" }
 }
 
-/// Returns the seeds of a seeded test: the first `count`, or the one of `SEED=… swift test`.
+/// Returns the seeds of a seeded test: the usual ones, or the one of `SEED=… swift test`.
 public func seeds(_ count: Int, file: String = #fileID) -> [Seed] {
     seeds((1...UInt64(count)).map { $0 }, file)
 }

@@ -2,31 +2,31 @@ import Embedded
 import Postgres
 import Testing
 
-/// Conditions on the server that a test runs against. Without them the test is skipped.
+/// Requirements of a test on its server. The test is skipped if the server does not meet them.
 extension Trait where Self == ConditionTrait {
-    /// Requires this major version or a later one.
+    /// Requires this major version of PostgreSQL or a later one.
     public static func postgres(_ major: Int) -> Self {
         .enabled("PostgreSQL \(major) or later") { try TestServer.major() >= major }
     }
 
-    /// Requires an earlier major version. From PostgreSQL 18 on, no update is possible if a stored generated column is
-    /// not published and belongs to the replica identity (FULL). Then there are no changes to test.
+    /// Requires an earlier major version. From PostgreSQL 18 on, a table cannot be updated if its stored generated
+    /// columns are unpublished and belong to its replica identity (FULL), so there are no such changes to test.
     public static func postgres(before major: Int) -> Self {
         .enabled("a PostgreSQL before \(major)") { try TestServer.major() < major }
     }
 
-    /// Requires collations of ICU, which some builds of the server lack.
+    /// Requires collations of ICU, which a build of the server may lack.
     public static var icu: Self {
         .enabled("a PostgreSQL with ICU") { try TestServer.hasICU() }
     }
 }
 
-/// Differences of the shared test server from other servers.
+/// Properties of the server that the tests share.
 public enum TestServer {
     public static func major() throws -> Int { try TestCluster.shared().connect().serverVersion / 10_000 }
 
     public static func hasICU() throws -> Bool {
-        // initdb adds ICU's collations for the languages that it finds. Every catalog with ICU has this one.
+        // Language that initdb adds if it finds ICU. Every catalog has some collation of ICU, so "any collation" proves nothing.
         let found = try TestCluster.shared().connect().execute(
             "SELECT count(*) > 0 FROM pg_collation WHERE collname = 'en-US-x-icu'")
         return found.first?.first == "t"

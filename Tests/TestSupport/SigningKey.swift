@@ -1,14 +1,14 @@
 import COpenSSL
 
-/// Private key of a test, for signatures that the product only verifies. The public half is available as the numbers of
-/// a JSON Web Key.
+/// Private key of a test, for signatures that the hub's code only verifies. The public part is available as the numbers
+/// of a JSON Web Key.
 public final class SigningKey: @unchecked Sendable {
     public enum Kind: Sendable, CaseIterable {
         case rsa2048, p256, p384, p521, ed25519, ed448
     }
 
     public let kind: Kind
-    // Constant after `init`.
+    // The handle never changes after `init`.
     private let handle: OpaquePointer
 
     public init(_ kind: Kind) {
@@ -43,7 +43,7 @@ public final class SigningKey: @unchecked Sendable {
         }
     }
 
-    /// Returns the signature. The digest is that of the algorithm's name: 256, 384 or 512; nil for EdDSA.
+    /// Signs the message. `digestBits` is the number in the algorithm's name: 256, 384 or 512; nil for EdDSA.
     public func sign(_ message: [UInt8], digestBits: Int?) -> [UInt8] {
         let context = EVP_MD_CTX_new()
         defer { EVP_MD_CTX_free(context) }
@@ -72,7 +72,7 @@ public final class SigningKey: @unchecked Sendable {
         }
     }
 
-    /// Converts a signature from DER to the form in tokens.
+    /// Converts a signature from DER to the form used in tokens.
     private static func sideBySide(_ encoded: [UInt8], _ half: Int) -> [UInt8] {
         var bytes: UnsafePointer<UInt8>?
         return encoded.withUnsafeBufferPointer { buffer in
@@ -87,7 +87,7 @@ public final class SigningKey: @unchecked Sendable {
         }
     }
 
-    /// Numbers of the public key: `n` and `e`, `x` and `y`, or `x` alone.
+    /// Public numbers of the key: `n` and `e`, `x` and `y`, or `x` alone.
     public var publicNumbers: [String: [UInt8]] {
         switch kind {
         case .rsa2048: ["n": number("n"), "e": number("e")]

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Calls the body with the path of a new empty directory, which is removed after the call.
+/// Runs the body with a new empty directory, which is removed afterwards.
 public func withTemporaryDirectory<Result>(_ body: (String) throws -> Result) throws -> Result {
     var template = Array("/tmp/tidewire-test-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw TemporaryDirectoryError() }

@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Operation that a client waited for in vain, with errno if there is one.
+/// Operation for which a client waited in vain, with errno if there is one.
 public struct ClientFailure: Error {
     public let operation: String
     public let code: Int32
@@ -9,7 +9,7 @@ public struct ClientFailure: Error {
     public init(operation: String, code: Int32) { (self.operation, self.code) = (operation, code) }
 }
 
-/// Plain blocking TCP client of a server on loopback. After a wait of `patience` seconds the test fails.
+/// Blocking TCP client of a server on loopback. It waits at most for `patience` seconds; then the test fails.
 public final class TestClient: @unchecked Sendable {
     // One thread at a time uses each client.
     public private(set) var descriptor: Int32
@@ -69,7 +69,7 @@ public final class TestClient: @unchecked Sendable {
         }
     }
 
-    /// Returns exactly this many bytes.
+    /// Receives exactly `wanted` bytes.
     public func receive(_ wanted: Int) throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: wanted)
         var filled = 0
@@ -86,7 +86,7 @@ public final class TestClient: @unchecked Sendable {
 
     public func receiveText(_ wanted: Int) throws -> String { String(decoding: try receive(wanted), as: UTF8.self) }
 
-    /// Appends the bytes that arrive next, at least one; returns false if the peer has closed.
+    /// Appends the next bytes, at least one. Returns false if the peer has closed the connection.
     public func receive(appendingTo bytes: inout [UInt8]) throws -> Bool {
         let (start, room) = (bytes.count, 64 << 10)
         bytes.append(contentsOf: [UInt8](repeating: 0, count: room))
@@ -99,14 +99,14 @@ public final class TestClient: @unchecked Sendable {
         return count > 0
     }
 
-    /// Returns all bytes until the peer closes; throws if the peer resets the connection.
+    /// Receives everything until the peer closes the connection. Throws if the peer resets it.
     public func receiveAll() throws -> [UInt8] {
         var all: [UInt8] = []
         while try receive(appendingTo: &all) {}
         return all
     }
 
-    /// Waits until the peer has closed or reset the connection, and skips its bytes. Returns true if it has.
+    /// Ignores everything that the peer still sends. Returns true when the peer has closed or reset the connection.
     public func waitForEnd() -> Bool {
         do {
             _ = try receiveAll()

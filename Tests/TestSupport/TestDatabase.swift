@@ -4,7 +4,7 @@ import Postgres
 import Synchronization
 import System
 
-/// PostgreSQL that the tests share. It starts for the first test that asks, and ends with the process.
+/// PostgreSQL cluster that the tests share: it starts with the first use and ends with the process.
 public enum TestCluster {
     private static let started = Mutex<PrivateCluster?>(nil)
 
@@ -19,16 +19,16 @@ public enum TestCluster {
 
     private static let idle = Mutex<[PrivateCluster]>([])
 
-    /// Lends a cluster that no other test uses meanwhile, for tests that end others' connections or change roles. There
-    /// are as many clusters as were ever used at once.
+    /// Lends a cluster that no other test uses meanwhile, for tests that end others' connections or change roles. The
+    /// number of clusters is the largest number in use at once.
     public static func lend<Result>(_ use: (PrivateCluster) throws -> Result) throws -> Result {
         let cluster = try idle.withLock { $0.popLast() } ?? fresh()
         defer { idle.withLock { $0.append(cluster) } }
         return try use(cluster)
     }
 
-    /// Starts another cluster, for a test that stops or breaks it. The client roles belong to the whole cluster. These
-    /// exist before any test runs, created by `sql/`, which grants nothing to roles that others created.
+    /// Starts another cluster, for a test that stops or breaks it. The client roles belong to the whole cluster. They
+    /// are made before any test runs, as `sql/` makes them, because `sql/` grants nothing to roles that others made.
     public static func fresh(
         _ options: PrivateCluster.Options = .forTests, clientRoles: Bool = true
     ) throws -> PrivateCluster {
@@ -43,7 +43,7 @@ extension PrivateCluster.Options {
     public static var forTests: PrivateCluster.Options {
         var options = PrivateCluster.Options()
         options.isThrowaway = true
-        // The small value lets tests meet streamed transactions without writing gigabytes.
+        // These limits are small, so that tests see streamed transactions without writing gigabytes.
         options.settings = [
             "logical_decoding_work_mem=64kB", "wal_sender_timeout=20s", "max_prepared_transactions=8",
             "max_connections=200",
@@ -58,7 +58,7 @@ public enum TemporaryDirectory {
     private static let made = Mutex<[String]>([])
 
     public static func make(_ name: String) -> String {
-        // PostgreSQL's user must be able to reach the path, so it is not below a home directory.
+        // The path is outside of any home directory, because PostgreSQL's user must be able to reach it.
         let path = "/tmp/tidewire-tests-\(getpid())/\(name)-\(UInt32.random(in: 0 ... .max))"
         made.withLock { made in
             if made.isEmpty { atexit { TemporaryDirectory.removeAll() } }
@@ -73,7 +73,7 @@ public enum TemporaryDirectory {
     }
 }
 
-/// Database for one test alone.
+/// Database for a single test.
 public struct TestDatabase {
     public let cluster: PrivateCluster
     public let name: String
@@ -88,7 +88,7 @@ public struct TestDatabase {
 
     public var target: ConnectionTarget { cluster.target(database: name) }
     public var url: String { cluster.url(database: name) }
-    /// Name of the database's slot. Slots belong to the whole cluster, so each database has its own name.
+    /// Name of this database's own slot, because slots belong to the whole cluster.
     public var slot: String { name }
 
     @discardableResult
@@ -96,7 +96,7 @@ public struct TestDatabase {
 
     public func value(_ sql: String) throws -> String? { try connection.execute(sql).first?.first ?? nil }
 
-    /// True if the database's encoding has the text.
+    /// True if the database's encoding can represent the text.
     public func has(_ text: String) -> Bool { (try? connection.query("SELECT $1::text", [text])) != nil }
 }
 
@@ -106,7 +106,7 @@ public enum ServerEncoding: String, Sendable, CaseIterable {
     case sqlASCII = "SQL_ASCII"
     case koi8r = "KOI8R"
     case latin1 = "LATIN1"
-    /// An encoding that has two forms of some characters.
+    /// Encoding that has two forms of some characters.
     case eucTW = "EUC_TW"
 
     var clause: String { self == .utf8 ? "" : "ENCODING '\(rawValue)' LOCALE 'C' TEMPLATE template0" }

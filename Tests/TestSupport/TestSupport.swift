@@ -1,1 +1,1 @@
-// Stage for tests.
+// Helpers for tests.
