@@ -26,7 +26,7 @@ public enum TestServer {
     public static func major() throws -> Int { try TestCluster.shared().connect().serverVersion / 10_000 }
 
     public static func hasICU() throws -> Bool {
-        // Language that initdb adds if it finds ICU. Every catalog has some collation of ICU, so "any collation" proves nothing.
+        // Language that initdb adds if it finds ICU. Every catalog has some collation of ICU, so "any" proves nothing.
         let found = try TestCluster.shared().connect().execute(
             "SELECT count(*) > 0 FROM pg_collation WHERE collname = 'en-US-x-icu'")
         return found.first?.first == "t"
