@@ -7,7 +7,7 @@ import Testing
 
 @testable import History
 
-/// What the ledger says of channels, from its notes.
+/// Tests of the facts about channels that the ledger's notes give.
 @Suite(.within(minutes: 5)) struct AttendanceTests {
     private static func note(
         _ event: LedgerNote.Event, session: UInt64 = 1, time: Int64, offset: UInt64 = 0, received: UInt64 = 0,
@@ -73,7 +73,7 @@ import Testing
             (Self.note(.joined, session: 1 << 10 | 1, time: 10, offset: 100), UInt64(100)),
             (Self.note(.joined, session: 1 << 10 | 2, time: 11, offset: 100), 100),
             reached(110, time: 15),
-            // It came while the loop looked at the others, and had yet to catch up.
+            // The channel joined while the loop inspected the others, and still had to catch up.
             (Self.note(.joined, session: 2 << 10 | 1, time: 16, offset: 90), 111),
             reached(118, time: 16),
             (LedgerNote(.began, time: 30, session: 0, channel: 0), 120),
@@ -94,7 +94,7 @@ import Testing
         let cho = UInt64(3 << 10 | 2)
         var notes = [ana, ben, cho].map { (Self.note(.joined, session: $0, time: 10, offset: 100), UInt64(100)) }
         notes.append((LedgerNote(.reached, time: 15, session: 0, channel: 1, offset: 110), 110))
-        // Whom the log has nothing of says nothing of the others.
+        // A note about clients that the log does not know says nothing about the known ones.
         notes.append((missed(0, others: 3, time: 16), 112))
         #expect(Self.book(notes).all.allSatisfy { $0.reach(of: 119, committed: 12) == .sent(isReceived: false) })
         #expect(Self.book(notes).strangers == 3)
@@ -104,7 +104,7 @@ import Testing
         #expect(book.all.allSatisfy { $0.reach(of: 109, committed: 12) == .sent(isReceived: false) })
         #expect(book.all.map { $0.reach(of: 119, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
         #expect(book.all.map { $0.reach(of: 130, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
-        // One is there still, and has become another; of the other the end is known after all.
+        // One channel still stands, with another holder; the end of the other is known after all.
         var stands = Self.note(.stands, session: ana, time: 25, offset: 100, subject: "dora")
         stands.claims = Array(#"{"sub":"dora"}"#.utf8)
         let known = notes + [(stands, 125), (Self.note(.left, session: ben, time: 26, offset: 118), 126)]
@@ -115,7 +115,7 @@ import Testing
         #expect(book.all[0].holder(at: 120).note.subject == Array("dora".utf8))
         #expect(book.all[1].reach(of: 117, committed: 12) == .sent(isReceived: false))
         #expect(book.all[1].reach(of: 118, committed: 12) == .endedBefore)
-        // What all had been sent later is no sign of who may not have been there any more.
+        // A later offset reached by all is no proof about channels that may already have been gone.
         notes.append((LedgerNote(.reached, time: 40, session: 0, channel: 1, offset: 140), 140))
         notes.append((missed(1, time: 41), 141))
         notes.append((LedgerNote(.began, time: 50, session: 0, channel: 0), 150))
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    /// A change, and a ledger in a log of its own.
+    /// Returns the attendance of a change, from a ledger in a log of its own.
     private static func asked(_ notes: [LedgerNote], of user: String? = nil) throws -> [Attendance] {
         let stage = try HistoryStage()
         let table = Relation(
@@ -151,11 +151,11 @@ import Testing
     @Test func `of a change those are kept whom it concerns, and of a user all that were his`() throws {
         let notes = [
             Self.note(.joined, session: 1, time: 1, offset: 0),
-            // Gone for hours, and for minutes.
+            // One channel has been gone for hours, the other for minutes.
             Self.note(.left, session: 1, time: 2, offset: 0),
             Self.note(.joined, session: 2, time: 3, offset: 0, subject: "ben"),
             Self.note(.left, session: 2, time: 9_000_000_000, offset: 0, subject: "ben"),
-            // It was sent the change, long before it left.
+            // The hub sent the change to this channel long before the channel left.
             Self.note(.joined, session: 3, time: 4, offset: 0),
             Self.note(.left, session: 3, time: 90_000_000_000, offset: 1),
             // It came behind it.
@@ -173,14 +173,14 @@ import Testing
         let book = Self.book([(answer(20, 100..<150), 150), (answer(21, 150..<160), 160)])
         #expect(book.all.count == 2 && book.all.allSatisfy(\.isAnswer))
         #expect(book.all[0].reach(of: 99, committed: 9) == .notYet)
-        // It asked behind the change, which was judged by what it might see then.
+        // The request came after the change, which was judged by the rights at the time of the request.
         #expect(book.all[0].reach(of: 149, committed: 19) == .sentLater(isReceived: false))
         #expect(book.all[0].reach(of: 150, committed: 19) == .endedBefore)
         #expect(book.all[1].reach(of: 149, committed: 19) == .notYet)
         #expect(try Self.asked([answer(11_000_000_000, 0..<1), answer(12_000_000_000, 1..<1)]).count == 1)
     }
 
-    /// What is found of the change at 0 for a channel, by its notes and deliveries.
+    /// Returns the finding about the change at 0 for a channel, from the channel's notes and deliveries.
     private static func found(
         _ notes: [LedgerNote], sent: [(session: UInt64, offset: UInt64)] = [(9, 0)]
     ) throws -> DeliveryRecord.Finding {
@@ -221,20 +221,20 @@ import Testing
             LedgerNote(.unrecorded, time: 5, session: 0, channel: loop, offset: offset, received: offset + 1)
         }
         let began = LedgerNote(.began, time: 91_000_000_000, session: 0, channel: 0)
-        // Deliveries are not recorded one by one.
+        // The hub does not record each delivery here.
         #expect(try Self.found([joined, left]) == .none)
         joined.isRecorded = true
         #expect(try Self.found([joined, left], sent: [(9, 0), (1, 0)]) == .sent(at: 10_000_000_500))
         #expect(try Self.found([joined, left]) == .notSent)
         #expect(try Self.found([joined, left], sent: [(1, 1)]) == .notSent)
         #expect(try Self.found([joined, leftBefore]) == .none)
-        // It may be on its way into the log.
+        // The delivery's record may still be on its way into the log.
         #expect(try Self.found([joined]) == .unknown)
         #expect(try Self.found([joined, reached(2)]) == .notSent)
         #expect(try Self.found([joined, reached(0)]) == .unknown)
         #expect(try Self.found([joined, began]) == .unknown)
         #expect(try Self.found([joined, reached(2), began]) == .notSent)
-        // The log has not got all of it.
+        // The log lacks some of the records.
         #expect(try Self.found([joined, left, missing(0, 0)]) == .unknown)
         #expect(try Self.found([joined, left, missing(0, 1)]) == .notSent)
         #expect(try Self.found([joined, left, missing(1, 0)]) == .notSent)

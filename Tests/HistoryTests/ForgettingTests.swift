@@ -8,7 +8,7 @@ import Testing
 
 @testable import History
 
-/// Random histories of two tables, of which one row of one has values that nothing else has.
+/// Random histories of two tables, in which one row of one table has unique values.
 @Suite(.within(minutes: 10)) struct ForgettingTests {
     private static let people = Relation(
         oid: 7, schema: "app", name: "people", identity: .primaryKey,
@@ -81,7 +81,7 @@ import Testing
         case 0, 1: return .insert(table, row(isPlanted))
         case 2 where table.oid == 7: return .update(table, row(isPlanted))
         case 2, 3: return .update(table, row(isPlanted), old: old(isPlanted), image)
-        // It is given another key, or had one: what it was is planted in both images.
+        // The row gets another key, or had one before: both images contain the planted value.
         case 4:
             let other = Bool.random(using: &random)
             var new = row(isPlanted)
@@ -95,7 +95,7 @@ import Testing
         let relations = Mutex<[UInt64: RecordedRelation]>([:])
     }
 
-    /// As ingest finds the keys of what is there.
+    /// Returns options that find row keys like ingest.
     private func options() -> EventLogOptions {
         var options = EventLogOptions(source: 99)
         options.preparesSegments = false
@@ -124,7 +124,7 @@ import Testing
     }
 
     private func isPlanted(_ storage: FaultyStorage) throws -> Bool {
-        // The key has the plant in it.
+        // The key contains the planted value.
         let needle = Array(Self.plant.utf8)
         return try storage.names().contains { name in
             let bytes = storage.bytes(of: name) ?? []
@@ -148,7 +148,7 @@ import Testing
         try log.items(HistoryQuery()).compactMap(\.recorded)
     }
 
-    /// Rows that were read from the database: whether each is of the row, and what it is.
+    /// Returns rows read from the database, each with whether it is a version of the planted row.
     private func kept(_ log: HistoryLog) throws -> [(isOfRow: Bool, row: KeptRows.Row)] {
         var all: [(Bool, KeptRows.Row)] = []
         var reader = try KeptRowsReader(log)
@@ -197,7 +197,7 @@ import Testing
         #expect(try EventLogVerifier.verify(made.storage).allSatisfy(\.problems.isEmpty))
         try compare(changes(made.log), with: before)
         #expect(try made.storage.names().allSatisfy { !$0.hasPrefix("erasure") })
-        // Twice is the same as once.
+        // Forgetting the same row twice has the same result as once.
         let again = try forget(made)
         #expect(again.changes == 0 && again.forgotten >= plan.changes)
         try compare(changes(made.log), with: before)
@@ -237,7 +237,7 @@ import Testing
         #expect(Set(left.filter { $0.forgotten != nil }.map(\.offset)).isSuperset(of: own.map(\.offset)))
         #expect(left.allSatisfy { !isOfRow($0) })
         let now = try versions(other).changes
-        // Whose row got the other's key, or had it, is forgotten in that change.
+        // A change that gave a row the forgotten key, or took that key from the row, is forgotten too.
         #expect(
             now.filter { $0.forgotten == nil }.map(\.new)
                 == others.filter { !isOfRow($0) && $0.forgotten == nil }.map(\.new))
@@ -254,8 +254,8 @@ import Testing
         #expect(try changes(copy).map(\.forgotten) == changes(made.log).map(\.forgotten))
     }
 
-    /// Ended at each write and each sync, by the process or by the machine: afterwards nothing was forgotten or all of it, and
-    /// the log is whole.
+    /// Checks an interruption at each write and each sync, by the end of the process or of the machine: then all or
+    /// nothing is forgotten, and the log is whole.
     @Test(arguments: seeds(25)) func `an interrupted forgetting is finished by whoever opens the log, or never began`(
         seed: Seed
     ) throws {
@@ -299,7 +299,7 @@ import Testing
         }
     }
 
-    /// Two readers: one that had the old file open, and one that opens the new one where the other stopped.
+    /// Checks two readers: one that had the old file open, and one that opens the new file where the other stopped.
     @Test func `a reader goes on across it`() throws {
         var random = SeededRandom(seed: 5)
         let made = try made(&random)
@@ -334,7 +334,7 @@ import Testing
         #expect(rows.count == 1 && rows.forgottenCount == 1)
     }
 
-    /// The partitions of the table of messages are that table.
+    /// Checks that the partitions of the messages table count as that table.
     @Test func `a message is forgotten by the table's name`() throws {
         let partition = Relation(
             oid: 20, schema: "realtime", name: "messages_2026_11_26", identity: .primaryKey,

@@ -14,11 +14,11 @@ let users = Relation(
     columns: [column("id", 2950, key: true, identity: true), column("email", identity: true)])
 
 @Suite(.within(minutes: 10)) struct WindowTests {
-    /// The same answer as looking at every change, for windows of every kind, whatever the order of commit times.
+    /// Checks windows of every kind against a search of every change, whatever the order of commit times.
     @Test(arguments: seeds(30)) func `finds what looking at everything finds`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...4000, using: &random))
-        // Messages outside of transactions are as old as what was logged before them, an idle position too.
+        // Messages outside of transactions, and idle positions, take the time of the entry before.
         var times: [UInt64: Int64] = [:]
         var latest = Int64.min
         for step in 0..<Int.random(in: 5...40, using: &random) {
@@ -73,7 +73,7 @@ let users = Relation(
         }
     }
 
-    /// What the window means, by looking at every change.
+    /// Meaning of a window, computed by looking at every change.
     private struct Model {
         let changes: [RecordedChange]
         let times: [UInt64: Int64]
@@ -198,7 +198,7 @@ let users = Relation(
                 #expect(found.reversed() == offsets[xid] ?? [])
             }
         }
-        // A segment with the index of an earlier version, which did not note transactions, is read.
+        // A segment whose index comes from an earlier version, without transactions, is read.
         #expect(try EventLogReader.mayContain(7, scheme: 2, segment: 1, in: stage.storage))
     }
 
@@ -299,13 +299,13 @@ let users = Relation(
         let late = stage.read([["1", "a", "x"], ["2", "b", "x"], ["5", "f", "x"], ["6", "g", "x"]], of: notes)
         try noise()
         try stage.commit([.update(notes, ["1", "z", .unchanged]), .delete(notes, ["5", "f", "x"], .full)])
-        // It comes behind what was committed after it was read.
+        // The rows enter the log after later commits.
         try stage.keep(late)
         let one = try versions(stage, "notes", ["1"])
         #expect(one.map(\.wasRead) == [true, false] && one[0].differences == nil)
         #expect(one[0].change.new == ["1", "a", "x"] && one[0].change.offset == 24)
         #expect(one[1].differences?.map(\.before) == ["a"])
-        // Who reads sees what was committed a moment later: nothing is said by that.
+        // A reading may include a commit that the log gets a moment later, so the difference says nothing.
         #expect(try versions(stage, "notes", ["2"]).map(\.wasRead) == [false])
         #expect(try versions(stage, "notes", ["3"]).map(\.wasRead) == [false])
         #expect(try versions(stage, "notes", ["4"]).map(\.wasRead) == [false, false])
@@ -313,7 +313,7 @@ let users = Relation(
         #expect(try versions(stage, "notes", ["6"]).map(\.wasRead) == [true])
         #expect(try versions(stage, "notes", ["7"]).isEmpty)
         #expect(try versions(stage, "notes", ["body=f"]).map(\.wasRead) == [false, true])
-        // Behind a gap it is: what was there may be otherwise.
+        // After a gap the difference counts, because the row may have changed during the gap.
         try stage.gap(.slotMissing)
         try stage.keep(stage.read([["2", "b", "x"], ["3", "o", .unchanged], ["4", "e", "x"]], of: notes))
         #expect(try versions(stage, "notes", ["2"]).map(\.wasRead) == [false])
@@ -321,7 +321,7 @@ let users = Relation(
         #expect(three.map(\.wasRead) == [false, true])
         #expect(three[1].differences?.map(\.column) == [1] && three[1].differences?.first?.before == "c")
         #expect(try versions(stage, "notes", ["4"]).map(\.wasRead) == [false, false, true])
-        // A row from before the table was emptied is none of it any more.
+        // A row read before the truncation no longer belongs to the table.
         let old = stage.read([["8", "h", "x"]], of: notes)
         try stage.commit([.truncate(notes)])
         try stage.keep(old)
@@ -349,7 +349,7 @@ let users = Relation(
         try stage.commit([.update(renamed(notes, "papers"), ["1", "b", "x"])])
         try noise(renamed(notes, "papers"))
         try stage.commit([.update(wide, ["1", "c", "x", "m"])])
-        // The old name is given to another table, whose rows are others.
+        // Another table with other rows now has the old name.
         let other = renamed(notes, "notes", oid: notes.oid + 1)
         try stage.commit([.insert(other, ["1", "z", "x"])])
         try stage.commit([.truncate(other)])
@@ -381,7 +381,7 @@ let users = Relation(
         for text in ["app.users.email", "people.email"] {
             let log = stage.log.hiding(text)
             let shown = try log.items(HistoryQuery()).compactMap { $0.recorded?.new[1] }
-            // Equal values are seen to be equal, and no more.
+            // Masked values reveal only that they are equal.
             #expect(shown.count == 2 && shown[0].isMasked && shown[0] == shown[1])
             let lines = String(decoding: try log.export().joined(), as: UTF8.self)
             #expect(!lines.contains("secret"))

@@ -6,11 +6,11 @@ import TestSupport
 
 @testable import History
 
-/// Not the recording sink's own of these names.
+/// Names of the `History` types, not of the recording sink's types with the same names.
 typealias RecordedChange = History.RecordedChange
 typealias RecordedTransaction = History.RecordedTransaction
 
-/// A row image as PostgreSQL sends it.
+/// Returns a row image in PostgreSQL's form.
 func tuple(_ values: [RowValue]) -> [UInt8] {
     var writer = ByteWriter()
     writer.append(big: UInt16(values.count))
@@ -45,7 +45,7 @@ func column(_ name: String, _ oid: UInt32 = 25, key: Bool = false, identity: Boo
         isPrimaryKey: key)
 }
 
-/// One change to be written.
+/// Change for a test to write.
 struct Put {
     var operation: Operation
     var relation: Relation?
@@ -78,8 +78,7 @@ struct Put {
     }
 }
 
-/// A log in memory, written as ingest writes it: schemas before their first use in each segment, large transactions in
-/// parts.
+/// Log in memory, written like ingest: schemas before their first use in each segment, large transactions in parts.
 final class HistoryStage {
     let storage = FaultyStorage()
     let writer: EventLogWriter
@@ -100,7 +99,7 @@ final class HistoryStage {
 
     var log: HistoryLog { HistoryLog(directory: storage, masking: .nothing) }
 
-    /// All rows of a table, read in one part.
+    /// Returns all rows of a table, read in one part.
     func read(_ rows: [[RowValue]], of relation: Relation) -> KeptRows {
         var schema = ByteWriter()
         RelationCodec.encode(relation, to: &schema)
@@ -109,7 +108,7 @@ final class HistoryStage {
             rows: rows.map { KeptRows.Row(image: tuple($0)) })
     }
 
-    /// Rows that were read from the database.
+    /// Writes rows that were read from the database into the log.
     func keep(_ rows: KeptRows) throws {
         var payload = ByteWriter()
         KeptRowsCodec.encode([rows], to: &payload)
@@ -232,7 +231,7 @@ extension HistoryLog {
 
     func offsets(_ query: HistoryQuery) throws -> [UInt64] { try items(query).compactMap { $0.recorded?.offset } }
 
-    /// The same log as somebody sees it for whom these columns are hidden.
+    /// Returns the same log for a reader from whom these columns are hidden.
     func hiding(_ texts: String...) -> HistoryLog {
         HistoryLog(directory: directory, masking: Masking(.none, hiding: texts.compactMap { ColumnMask($0) }))
     }
@@ -249,7 +248,7 @@ extension HistoryItem {
     var recorded: RecordedChange? { if case .change(let change) = self { change } else { nil } }
 }
 
-/// The log that lines of an export tell of.
+/// Returns the log that an import makes from lines of an export.
 func imported(_ lines: [[UInt8]], segmentBytes: UInt64 = 3000) throws -> HistoryLog {
     let storage = FaultyStorage()
     let log = LogImport(into: storage, segmentBytes: segmentBytes)

@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// The same, slowly.
+    /// True if the pattern matches the name: a slow version of the same rule.
     private func fits(_ pattern: Substring, _ name: Substring) -> Bool {
         guard let first = pattern.first else { return name.isEmpty }
         if first != "*" { return name.first == first && fits(pattern.dropFirst(), name.dropFirst()) }
@@ -84,7 +84,7 @@ import Testing
     private let table = TableName(schema: "public", name: "notes")
     private static let secret = "planted-secret"
 
-    /// JSON by chance: names that are masked have the secret somewhere in their values, others never.
+    /// Returns random JSON. Values under masked names contain the secret somewhere, other values never.
     private static func json(
         _ random: inout SeededRandom, isSecret: Bool, depth: Int = 0, isText: Bool = false
     ) -> String {
@@ -111,7 +111,7 @@ import Testing
         case 4: return "true"
         case 5: return isSecret ? "\"\(secret)\"" : "\"x \\\" y\""
         default:
-            // JSON in a text, as payloads have it; a level of that is enough.
+            // JSON inside a text, as in payloads; one such level is enough.
             var writer = ByteWriter()
             JSONText.appendString(json(&random, isSecret: isSecret, depth: 2, isText: true), to: &writer)
             return writer.bytes.text
@@ -161,7 +161,7 @@ import Testing
         #expect(!masking.filter("and(id.eq.7,phone.eq.\(Self.secret))", of: table).contains(Self.secret))
     }
 
-    /// Of every type that may have names in it, and in what is not taken apart.
+    /// Checks every type that may contain names, and values that are not parsed.
     @Test func `whatever a column's type is, the secret is not shown`() throws {
         let stage = try HistoryStage()
         let texts: [(String, UInt32, String)] = [
@@ -240,7 +240,7 @@ import Testing
         #expect(try trail.lines().isEmpty)
         for what in ["email", "a\nb", "c"] { try trail.append(note(what)) }
         #expect(try trail.lines() == [.note(note("email")), .note(note("a\nb")), .note(note("c"))])
-        // Every line says which one came before it.
+        // Every line identifies the line before it.
         let whole = try storage.open(AuditTrail.name, for: .reading).contents(atMost: 1 << 20)
         let lines = whole.split(separator: UInt8(ascii: "\n"))
         for missing in 0..<2 {
@@ -249,7 +249,7 @@ import Testing
             try write(rest.joined(separator: [UInt8(ascii: "\n")]) + [10], to: storage)
             #expect(try trail.lines().contains(.damaged(line: missing + 1)))
         }
-        // A torn line is one, and does not spoil the next.
+        // A torn line counts as one damaged line, and does not spoil the next line.
         try write(whole.dropLast(9), to: storage)
         try trail.append(note("d"))
         #expect(try trail.lines() == [.note(note("email")), .note(note("a\nb")), .damaged(line: 3), .note(note("d"))])

@@ -5,7 +5,7 @@ import Testing
 @testable import History
 
 @Suite(.within(minutes: 5)) struct SelectorTests {
-    /// 2026-11-14 10:02:11 UTC
+    /// The time 2026-11-14 10:02:11 UTC.
     let now: Int64 = 1_794_650_531_000_000
 
     @Test func `reads times`() {

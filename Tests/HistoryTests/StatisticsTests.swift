@@ -7,7 +7,7 @@ import Testing
 @testable import History
 
 @Suite(.within(minutes: 5)) struct StatisticsTests {
-    /// The same as looking at every change one by one and counting by hand.
+    /// Checks the counts against a simple count of every change.
     @Test(arguments: seeds(40)) func `counts what is there`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...4000, using: &random))
@@ -106,7 +106,7 @@ import Testing
         #expect(order == order.sorted(by: >), "\(what)")
     }
 
-    /// As the log has it.
+    /// Returns the change's size in the log.
     private func size(_ change: RecordedChange) -> UInt64 {
         if change.operation == .message { return UInt64(change.prefix.count + change.content.count) }
         return [change.old, change.new].reduce(0) { $0 + ($1.isEmpty ? 0 : UInt64(tuple($1).count)) }
