@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    /// Entries in order, all but their checksums.
+    /// Returns entries in order that are valid except for their checksums.
     private func plausibleEntries(_ random: inout SeededRandom) -> [UInt8] {
         var writer = ByteWriter()
         var (offset, lsn) = (5 as UInt64, 6 as UInt64)

@@ -8,7 +8,8 @@ import Testing
 private let activeSegment = "0000000001.segment"
 
 @Suite(.within(minutes: 5)) struct FaultTests {
-    /// Three flushed transactions and a fourth of two parts; what was seen of each, and where the fourth begins.
+    /// Returns a log of three flushed transactions and a fourth in two parts, with the seen entries and the place of
+    /// the fourth.
     private func smallLog() throws -> (storage: FaultyStorage, entries: [Seen], lastStart: Int, end: Int) {
         let storage = FaultyStorage()
         let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 8192))
@@ -47,7 +48,7 @@ private let activeSegment = "0000000001.segment"
     @Test func `notices every flipped bit, and tells damage from a torn tail`() throws {
         let (storage, entries, lastStart, end) = try smallLog()
         let whole = try #require(storage.bytes(of: activeSegment))
-        // The last entry vouches for everything before the last flush; nothing vouches for that flush itself.
+        // The last entry proves everything before the last flush; nothing proves that flush itself.
         for bit in 0..<end * 8 {
             let flipped = FaultyStorage()
             flipped.setBytes(whole, of: activeSegment)
@@ -92,7 +93,7 @@ private let activeSegment = "0000000001.segment"
             let third = try writer.put([3], lsn: 3)
             try writer.flush()
             #expect(try readAll(storage, end: writer.end) == [first, second, third])
-            // A sync alone would have answered yes and left nothing: the pages had been forgotten.
+            // A sync alone would have succeeded without effect, because the kernel had dropped the pages.
             var random = SeededRandom(seed: 4)
             storage.powerCut(&random)
             #expect(try readAll(storage) == [first, second, third])
@@ -158,7 +159,7 @@ private let activeSegment = "0000000001.segment"
 }
 
 extension EventLogWriter {
-    /// What a caller does whose disk was full: try again whatever failed.
+    /// Flushes again and rolls if needed, as a caller does after a full disk.
     func flushOrRoll() throws(EventLogFailure) {
         try flush()
         if willRoll(adding: 700) { try rollIfNeeded(adding: 700) }

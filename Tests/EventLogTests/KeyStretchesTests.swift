@@ -4,11 +4,11 @@ import System
 import TestSupport
 import Testing
 
-/// Stretches of segments that a reader passes over who looks for keys, beside a reader that reads everything.
+/// Checks a reader that skips stretches of segments without its keys, against a reader that reads everything.
 @Suite(.within(minutes: 5)) struct KeyStretchesTests {
     private static let kinds = 60
 
-    /// What an entry is about says its first byte: each is one of the keys, and of a schema that came before.
+    /// Writes random transactions. An entry's first byte is one of the keys, and the key of a schema written earlier.
     private static func fill(_ writer: EventLogWriter, _ count: Int, _ random: inout SeededRandom) throws {
         var known: Set<UInt8> = []
         var segment: UInt64 = 0
@@ -24,7 +24,7 @@ import Testing
             }
             let parts = random.next() % 8 == 0 ? 3 : 1
             for part in 1...parts {
-                // Schemas come within transactions too, where they are needed first.
+                // A schema also appears within a transaction, before its first use.
                 let kind = UInt8(random.next() % UInt64(kinds))
                 if known.insert(kind).inserted {
                     try writer.put([kind], kind: .relation, continued: part > 1, lsn: writer.appendedLSN)
@@ -100,7 +100,7 @@ import Testing
             if reader.seen == turn { reader.alsoMatch(Self.key(second)) }
             if reader.entry.kind == .transaction { found.append(reader.seen) }
         }
-        // What shares the stretch may be given or not; behind it all is.
+        // Entries in the same stretch may or may not be returned; all later ones must be.
         let behind = all.filter { $0.kind == EntryKind.transaction.rawValue && $0.offset > turn.offset + 200 }
         #expect(behind.filter { Self.isAbout(second, $0) }.allSatisfy(found.contains))
         #expect(!behind.filter { Self.isAbout(second, $0) }.isEmpty)
@@ -143,7 +143,7 @@ import Testing
             try storage.names().filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.sorted()
         }
         #expect(try numbers(".keys") == numbers(".segment").dropLast())
-        // Left over from a crash between the two.
+        // This file is left over from a crash between the two steps.
         storage.setBytes([1], of: "0000000001.keys")
         _ = try EventLogWriter(directory: storage, options: options)
         #expect(try numbers(".keys") == numbers(".segment").dropLast())

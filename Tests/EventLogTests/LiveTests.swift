@@ -26,7 +26,7 @@ import Testing
         try writer.flush()
     }
 
-    /// Follows until the last transaction; every entry must be the next one, and whole.
+    /// Follows the log until the last transaction, and checks that every entry is whole and the next one.
     private static func follow(
         _ directory: DiskDirectory, _ end: EventLogEnd?, from start: EventLogStart = .oldest
     ) throws -> (entries: UInt64, lastLSN: UInt64) {
@@ -115,7 +115,7 @@ import Testing
     }
 }
 
-/// Lets something happen right after a file was found missing; for one thread.
+/// Directory that runs an action right after a file was found missing; for one thread.
 private final class WatchedDirectory: StorageDirectory, @unchecked Sendable {
     private let storage: FaultyStorage
     var whenMissing: (() -> Void)?

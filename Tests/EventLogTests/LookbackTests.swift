@@ -4,9 +4,10 @@ import System
 import TestSupport
 import Testing
 
-/// The log from a place backwards.
+/// Tests of reading the log backwards from a place.
 @Suite(.within(minutes: 5)) struct LookbackTests {
-    /// Everything before the place, the newest stretch first, stretches in their order; and the sequences of segments.
+    /// Returns everything before the place, the newest stretch first, each stretch in log order; and the segments'
+    /// sequences.
     private func all(
         _ outlines: SegmentOutlines, before end: (segment: UInt64, position: UInt64), key: UInt64? = nil
     ) throws -> (stretches: [[UInt64]], segments: [UInt64], relations: Int) {
@@ -65,7 +66,7 @@ import Testing
         }
     }
 
-    /// Damages a segment: a reader that continued would take an older version of a row for its last one.
+    /// Checks damage in a segment: a reader that continued would take an older version of a row for its last one.
     @Test(arguments: [true, false])
     func `what does not read of a segment is told, and never left out`(hasIndexes: Bool) throws {
         let storage = FaultyStorage()
@@ -92,7 +93,7 @@ import Testing
                 let damaged = storage.copy()
                 damaged.flipBit(byte * 8 + 3, in: name)
                 #expect(throws: EventLogError.self, "\(name) byte \(byte)") {
-                    // Only the schemas of passed-over segments are read.
+                    // Of the segments passed over, only the schemas are read.
                     _ = try all(outlines(damaged), before: end, key: byte == 200 ? 1_000_000 : nil)
                 }
             }

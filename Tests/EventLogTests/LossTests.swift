@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 5)) struct LossTests {
-    /// Segments of some transactions each, in parts.
+    /// Returns a log with several segments of a few transactions each, in parts.
     private func filled(_ random: inout SeededRandom) throws -> (storage: FaultyStorage, segments: [SegmentSummary]) {
         let storage = FaultyStorage()
         let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 6000))
@@ -37,8 +37,8 @@ import Testing
         }
     }
 
-    /// Whatever was lost: afterwards the log is whole, opens, holds only what was in it, ends in another epoch if anything
-    /// behind its end was given away, and what was given up still lies aside.
+    /// Checks any loss: afterwards the log is whole, opens, and holds only old entries. It ends in another epoch if the
+    /// repair gave up published entries behind its end. The files that were given up still exist aside.
     @Test(arguments: seeds(200)) func `a damaged log goes on, and nobody takes it for the one that it was`(
         seed: Seed
     ) throws {
@@ -49,7 +49,7 @@ import Testing
         damage(storage, segments, &random)
         let aside = FaultyStorage()
         let names = Set(try storage.names())
-        // A log without segments is none.
+        // A directory without segments is no log.
         guard names.contains(where: { $0.hasSuffix(".segment") }) else { return }
         let salvage = try EventLogSalvage(storage)
         guard let loss = salvage.loss else { return }
@@ -68,12 +68,13 @@ import Testing
         #expect(left.filter { $0.kind != EntryKind.gap.rawValue }.allSatisfy(before.contains))
         #expect(left.first { $0.kind == 1 }.map { $0.offset == 0 || before.contains($0) } ?? true)
         let after = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 6000, epoch: 90))
-        // Offsets behind the cut are given anew, in an epoch that nobody knows yet.
+        // Offsets behind the cut are given again, in an epoch that no client knows yet.
         #expect(loss.cut == nil || after.epoch == 50)
         #expect(loss.cut != nil || after.epoch == end.epoch)
     }
 
-    /// As a shell copies `log/*.segment`: the names first, then one file after the other, while transactions go on.
+    /// Checks a copy as a shell makes it of `log/*.segment`: names first, then file after file, while transactions
+    /// continue.
     @Test(arguments: seeds(40)) func `segments copied in their order are a log, though it was written meanwhile`(
         seed: Seed
     ) throws {

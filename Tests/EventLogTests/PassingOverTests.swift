@@ -4,12 +4,13 @@ import System
 import TestSupport
 import Testing
 
-/// Whole segments that a reader passes over, beside a reader that reads everything.
+/// Checks a reader that skips whole segments, against a reader that reads everything.
 @Suite(.within(minutes: 5)) struct PassingOverTests {
-    /// Tables by the byte that their schema entries have, and their rows' payloads begin with.
+    /// Tables, by the first byte of their schema entries and of their rows' payloads.
     private static let tables: [UInt8] = [1, 2, 3]
 
-    /// Long stretches of few tables and rows, so that segments lack the others; now and then a mark, a gap, a notice.
+    /// Writes long stretches of few tables and rows, so that segments lack the others; now and then a mark, a gap, a
+    /// notice.
     static func fill(_ writer: EventLogWriter, _ count: Int, _ random: inout SeededRandom) throws {
         var written: Set<UInt8> = []
         var segment: UInt64 = 0
@@ -51,7 +52,7 @@ import Testing
         (UInt64(table) << 32 | row) &* 0x9e37_79b9_7f4a_7c15
     }
 
-    /// One table, all of it or one of its rows.
+    /// Table that a reader wants: all of it, or one of its rows.
     struct Wish {
         var table: UInt8
         var row: UInt64?
@@ -128,7 +129,7 @@ import Testing
         #expect(try passed() > 3)
         for name in try storage.names() where name.hasSuffix(".index") {
             var bytes = Array(try #require(storage.bytes(of: name)).dropLast(4))
-            // The last word of the summary, as it was before it meant anything.
+            // The last word of the summary is zero, as in versions that did not use it.
             for place in 72..<80 { bytes[place] = 0 }
             var writer = ByteWriter()
             writer.append(bytes)

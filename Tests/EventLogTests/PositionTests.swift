@@ -2,7 +2,7 @@ import EventLog
 import TestSupport
 import Testing
 
-/// A position's one text form.
+/// Tests of the only text form of a position.
 @Suite(.within(minutes: 1)) struct PositionTests {
     @Test(arguments: [
         (EventLogPosition(epoch: 0, offset: 0), "0000000000000000.0"),

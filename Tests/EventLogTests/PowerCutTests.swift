@@ -16,10 +16,10 @@ import Testing
         }
     }
 
-    /// Writers that come and go on one disk, and what they published.
+    /// Sequence of writers on one disk, and the transactions that they published.
     private struct Run {
         let storage: FaultyStorage
-        /// Transactions in order, each with all its entries; and how many of them were published.
+        /// Transactions in order, each with all its entries. The first `published` of them were published.
         var transactions: [[Seen]] = []
         var published = 0
         var lsn: UInt64 = 0
@@ -32,7 +32,7 @@ import Testing
             }
         }
 
-        /// Faults may also strike while the log is opened; then it is opened again.
+        /// Opens the log. A fault may also strike during the opening, which is then repeated.
         private func open() throws -> EventLogWriter {
             do {
                 return try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 40_000))
@@ -42,7 +42,8 @@ import Testing
             }
         }
 
-        /// Transactions that were not published may be there or not, but only from the first on without a hole.
+        /// Adopts the surviving entries. Unpublished transactions may be missing, but only from some point on, without
+        /// a hole.
         private mutating func adoptWhatSurvived() throws {
             let found = try readAll(storage)
             var count = 0
@@ -53,7 +54,7 @@ import Testing
             }
             transactions.removeSubrange(count...)
             lsn = found.last?.lsn ?? 0
-            // The caller was told so by the open log.
+            // The open log told its caller so.
             published = transactions.count
         }
 
@@ -79,13 +80,13 @@ import Testing
         }
 
         private mutating func transaction(_ writer: EventLogWriter, _ random: inout SeededRandom) throws {
-            // As a source would: what was not whole is sent again after a failure.
+            // Like a real source, the test sends an incomplete transaction again after a failure.
             writer.abandonTransaction()
             var entries: [Seen] = []
             let parts = Int.random(in: 1...3, using: &random)
             lsn += 1
             for part in 1...parts {
-                // Few sizes, so that old and new entries often begin at the same places.
+                // There are few sizes, so that old and new entries often begin at the same places.
                 let size = random.pick([10, 3000, 4048, 9000])
                 entries.append(
                     try writer.put(payload(random.next(), size), continued: part < parts, changes: 2, lsn: lsn))
@@ -98,7 +99,7 @@ import Testing
             for _ in 0..<Int.random(in: 1...3, using: &random) {
                 try writer.put(payload(random.next(), 4048), continued: true, changes: 2, lsn: lsn)
             }
-            // Sometimes its parts reach the disk first.
+            // Sometimes the transaction's parts are flushed before its end.
             if Bool.random(using: &random) {
                 try writer.flush()
                 published = transactions.count

@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-/// Fails every open and every read of a reader, one after the other: "not now" is never taken for "never".
+/// Fails every open and every read of a reader, one after the other: "not now" must never count as "never".
 @Suite(.within(minutes: 5)) struct ReadFaultTests {
     /// Error codes of a refused read. ENOENT is absent: for a segment it means that retention took it.
     private static let codes = [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, EIO, EACCES]
@@ -99,7 +99,7 @@ import Testing
         _ seed: Seed, _ way: Way
     ) throws {
         let storage = FaultyStorage()
-        // Uses small segments, or large ones that are read in pieces, with transactions that span two segments.
+        // Segments are small, or large and read in pieces; transactions span two segments.
         let isLarge = seed.number % 2 == 0
         let options = testOptions(segmentBytes: isLarge ? 250_000 : 12_000)
         let writer = try EventLogWriter(directory: storage, options: options)

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 5)) struct SegmentTests {
-    /// A log of several segments, each beginning with its schema entry, as a caller writes it.
+    /// Writes a log of several segments, each beginning with its schema entry, as a caller writes it.
     static func fill(
         _ writer: EventLogWriter, _ count: Int, seed: Seed = 1, keys: Bool = false, rolling: Bool = true
     ) throws -> [Seen] {
@@ -15,7 +15,7 @@ import Testing
             let size = Int.random(in: 0...900, using: &random)
             if rolling { try writer.rollIfNeeded(adding: size) }
             let lsn = writer.appendedLSN + UInt64.random(in: 0...3, using: &random)
-            // Late commits: times go up with steps back.
+            // Commits may be late: times grow with steps back.
             let time = Int64(lsn) * 10 - Int64.random(in: 0...60, using: &random)
             if writer.isAtSegmentStart {
                 entries.append(try writer.put([7], kind: .relation, lsn: writer.appendedLSN, time: time))
@@ -94,7 +94,8 @@ import Testing
         #expect(try storage.names().filter { $0.hasSuffix(".index") }.isEmpty)
     }
 
-    /// Or a segment that was deleted would come back as its own copy, with a hole behind it.
+    /// Checks retention during a replacement: otherwise a deleted segment would return as its copy, with a hole behind
+    /// it.
     @Test func `nothing is deleted while segments are replaced`() throws {
         let storage = FaultyStorage()
         var options = testOptions(segmentBytes: 20_000)
@@ -111,7 +112,7 @@ import Testing
         #expect(try !writer.enforceRetention(now: 0).isEmpty)
     }
 
-    /// Nothing of an entry, in its place.
+    /// Returns a patch that replaces an entry by a single byte.
     private static func patch(_ segment: UInt64) -> EntryPatch {
         EntryPatch(segment: segment, entry: 128, at: 0, byteCount: 1, bytes: [7])
     }
@@ -124,13 +125,13 @@ import Testing
         #expect(try standing.next())
         let first = standing.seen
         try EventLogErasure.writeDown([Self.patch(1)], in: storage)
-        // One at a time: what is written down is not lost.
+        // A second erasure is refused until the first is finished, so that the recorded patches are not lost.
         #expect(throws: EventLogError.self) { try EventLogErasure.writeDown([Self.patch(2)], in: storage) }
         #expect(try EventLogVerifier.hasUnfinishedErasure(storage))
         #expect(try EventLogErasure.finishBesideWriter(storage, options: testOptions()) == 1)
         #expect(try !EventLogVerifier.hasUnfinishedErasure(storage))
         #expect(try EventLogErasure.finishBesideWriter(storage, options: testOptions()) == 0)
-        // The writer writes on, the reader reads on: each entry once, in its place.
+        // The writer continues and the reader continues: each entry appears once, in its place.
         try writer.put([1], lsn: 1_000_000)
         try writer.flush()
         var seen = [first]
@@ -225,7 +226,7 @@ import Testing
         do {
             let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 20_000))
             _ = try Self.fill(writer, 300)
-            // Something not confirmed, then a crash.
+            // An unconfirmed entry is written before a crash.
             try writer.put([1], continued: true, lsn: writer.appendedLSN)
             try writer.flush()
         }

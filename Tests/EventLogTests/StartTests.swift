@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 5)) struct StartTests {
-    /// What a start means, in the plainest words: over the list of all transactions.
+    /// Meaning of a start, defined over the list of all transactions.
     private struct Model {
         let transactions: [[Seen]]
 

@@ -16,7 +16,8 @@ import Testing
                 if flushed { try writer.flush() }
                 writer.abandonTransaction()
                 #expect(writer.nextOffset == 1 && !writer.isInsideTransaction)
-                // The same size as the first abandoned part: the second would go on behind it.
+                // This entry has the size of the first abandoned part, so the second abandoned part would seem to
+                // follow.
                 expected.append(try writer.put(payload(7, 100), changes: 9, lsn: 2))
                 try writer.flush()
                 #expect(try readAll(storage, end: writer.end) == expected)
@@ -60,7 +61,7 @@ import Testing
         try writer.flush()
         #expect(writer.segmentSequence == 1)
         #expect(try readAll(storage) == expected)
-        // Abandoned after most of it was written through.
+        // The transaction is abandoned after most of it has been written through.
         for part in 1...9 { try writer.put(payload(UInt64(part), 1 << 20), continued: true, lsn: 3) }
         writer.abandonTransaction()
         expected.append(try writer.put([4], lsn: 3))
@@ -68,7 +69,8 @@ import Testing
         #expect(try readAll(storage, end: writer.end) == expected)
     }
 
-    /// In the segment that is written, in a sealed one, with a writer's word and without: always up to the last whole one.
+    /// Checks the open segment and a sealed one, with and without the writer's end: reading stops after the last whole
+    /// transaction.
     @Test(arguments: seeds(60)) func `shows no part of a transaction of which another part is damaged`(
         seed: Seed
     ) throws {
