@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// A socket's channels in conversation: what the client says and what is decided, and what shall be done about it.
+/// Conversation with a socket's channel machine: client messages and decisions go in, actions come out.
 final class Conversation {
     private var machine: ChannelMachine
 
@@ -26,7 +26,7 @@ final class Conversation {
                 ref: Array(ref.utf8).span.bytes, token: Array(token.utf8).span.bytes,
                 whole: Array(whole.utf8).span.bytes),
             into: &actions)
-        // The short way says the same.
+        // The short path gives the same result.
         if request == .push { #expect((actions == joined.map { [.push($0)] }) == (joined != nil)) }
         return actions
     }
@@ -77,7 +77,7 @@ final class Conversation {
     func address(of id: ChannelID) -> ChannelAddress? { machine.address(of: id) }
     func refreshSucceeded(_ id: ChannelID, number: UInt16) -> Bool { machine.refreshSucceeded(id, number: number) }
 
-    /// Joins and is accepted.
+    /// Joins a topic, and accepts the join.
     func joined(_ topic: String, joinRef: String = "1", token: String = "token") -> ChannelID {
         let actions = say(.join, topic, joinRef: joinRef, ref: joinRef)
         guard case .startJoin(let id)? = actions.last else { preconditionFailure("a join was expected to start") }
@@ -143,7 +143,7 @@ func waiting(_ text: String) -> ChannelAction {
         for topic in ["foo:bar", "phoenix", "realtime", "", "Realtime:x"] {
             #expect(talk.say(.join, topic, joinRef: "1", ref: "1") == [.replyUnmatched(address(topic, "", "1"))])
         }
-        // A topic without a name is refused with a reason of its own, by who checks joins.
+        // The code that checks joins refuses a topic without a name with its own reason.
         #expect(talk.say(.join, "realtime:", joinRef: "1", ref: "1") == [.startJoin(first)])
     }
 
@@ -191,7 +191,7 @@ func waiting(_ text: String) -> ChannelAction {
         _ = talk.say(.leave, "realtime:a", joinRef: "1", ref: "3")
         #expect(talk.say(.push, "realtime:b") == [.push(two)])
         #expect(talk.channels == [two])
-        // The place is taken again, by another incarnation.
+        // Another incarnation takes the slot again.
         let three = talk.joined("realtime:c", joinRef: "4")
         #expect(three.slot == one.slot && three.incarnation != one.incarnation)
     }
@@ -204,7 +204,7 @@ func waiting(_ text: String) -> ChannelAction {
             talk.say(.join, "realtime:c", joinRef: "3", ref: "4") == [
                 .refuseSurplusJoin(address("realtime:c", "3", "4"))
             ])
-        // Joining again takes no place of its own.
+        // A repeated join takes no additional slot.
         #expect(
             talk.say(.join, "realtime:a", joinRef: "5", ref: "5").last == .startJoin(.init(slot: 0, incarnation: 3)))
         #expect(one.slot == 0)
@@ -300,7 +300,7 @@ func waiting(_ text: String) -> ChannelAction {
         #expect(talk.say(.join, room, joinRef: "2", ref: "2", whole: "again").isEmpty)
         #expect(talk.say(.push, room, whole: "push").isEmpty)
         #expect(talk.succeed(first).suffix(2) == [waiting("again"), waiting("push")])
-        // Given back in this order, the second join makes the push wait once more.
+        // Returned in this order, the second join makes the push wait once more.
         #expect(talk.say(.join, room, joinRef: "2", ref: "2", whole: "again") == [.stop(first), .startJoin(second)])
         #expect(talk.say(.push, room, whole: "push").isEmpty)
         #expect(

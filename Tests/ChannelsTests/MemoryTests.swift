@@ -4,9 +4,9 @@ import Testing
 
 @testable import Channels
 
-/// A client may cost two kilobytes in all; its channels may have a tenth of it.
+/// Tests of memory limits: a client may use two kilobytes in all, and its channels a tenth of that.
 @Suite(.within(minutes: 5)) struct MemoryTests {
-    /// malloc's header, and its rounding to sixteen bytes.
+    /// Returns the bytes used with malloc's header, rounded up to sixteen bytes.
     private func allocated(_ bytes: Int) -> Int { (bytes + 8 + 15) / 16 * 16 }
 
     @Test func `a socket with one channel takes few bytes`() {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Channels
 
-/// A member's own view, made of what it was sent, as realtime-js makes it.
+/// Presence state of one member, computed from the messages it received, as realtime-js computes it.
 private struct View {
     /// Refs and payloads by key.
     var metas: [String: [String: String]] = [:]
@@ -29,7 +29,7 @@ private struct View {
 
     mutating func sync(_ state: String) throws { metas = try Self.read(Self.parse(state)) }
 
-    /// First what came, then what went; each is news.
+    /// Applies joins first, then leaves; each must change the state.
     mutating func apply(_ diff: String) throws {
         let parts = try #require(try Self.parse(diff) as? [String: Any])
         for (key, joined) in try Self.read(parts["joins"]) {
@@ -48,7 +48,7 @@ private struct View {
     }
 }
 
-/// A channel: where it is, and what it was sent.
+/// Channel with its place, and the messages sent to it.
 private struct Member {
     let loop: Int
     let topic: Int
@@ -58,7 +58,7 @@ private struct Member {
     var view = View()
 }
 
-/// One loop: its topics, its replica, and the mail it has not read yet, by sender.
+/// Loop with its topics, its replica, and its unread mail by sender.
 private final class Loop {
     let number: Int
     var topics = TopicTable<UInt64>(seed: 1)
@@ -80,7 +80,7 @@ private final class Loop {
     }
 }
 
-/// Loops, their channels, and beside them what is true.
+/// Loops with their channels, and the true presence state.
 private struct World {
     static let names = [
         TopicName("a", isPrivate: false), TopicName("a", isPrivate: true), TopicName("b", isPrivate: false),
@@ -89,7 +89,7 @@ private struct World {
     let loops: [Loop]
     var random: SeededRandom
     var members: [UInt64: Member] = [:]
-    /// What each channel tracks.
+    /// Payload that each channel tracks.
     var truth: [UInt64: (ref: PresenceRef, payload: Int)] = [:]
     var lastChannel: UInt64 = 0
     var time: UInt64 = 1000
@@ -128,7 +128,7 @@ private struct World {
         members[lastChannel] = member
     }
 
-    /// A leave, or the end of a socket.
+    /// Ends a channel, like a leave or the end of its socket.
     private mutating func leave(_ channel: UInt64) {
         untrack(channel)
         guard let member = members.removeValue(forKey: channel) else { return }
@@ -163,7 +163,7 @@ private struct World {
         for other in loops where other !== loop { other.mail[loop.number].append(change) }
     }
 
-    /// Some of what one loop has sent another, in its order; now and then the last of it twice.
+    /// Delivers some mail from one loop to another in order, sometimes with the last message twice.
     private mutating func readMail(_ reader: Loop, from sender: Loop) {
         let count = Int.random(in: 0...reader.mail[sender.number].count, using: &random)
         for change in reader.mail[sender.number].prefix(count) {
@@ -193,7 +193,7 @@ private struct World {
         }
     }
 
-    /// The state as it should be written, made in another way.
+    /// Expected state, computed independently.
     private func expected(_ topic: Int) -> (text: String, view: [String: [String: String]]) {
         let present = truth.filter { members[$0.key]?.topic == topic }
             .map { (key: members[$0.key]?.key ?? "", ref: $0.value.ref, payload: $0.value.payload) }
@@ -209,7 +209,7 @@ private struct World {
         return (text.map { "\($0.0)=\($0.1.map(\.ref).joined(separator: ","))" }.joined(separator: ";"), view)
     }
 
-    /// Keys and refs of a state, in the order they stand in.
+    /// Returns keys and refs of a state, in their order.
     private func outline(_ state: String) -> String {
         state.matches(of: /"(user-\d)":\{"metas":\[([^\]]*)\]/).map { match in
             "\(match.1)=" + match.2.matches(of: /"phx_ref":"([^"]+)"/).map { String($0.1) }.joined(separator: ",")
@@ -233,7 +233,8 @@ private struct World {
 }
 
 @Suite(.within(minutes: 5)) struct PresenceModelTests {
-    /// Joins, leaves, tracks and untracks on one to four loops, whose mail to each other arrives whenever it likes.
+    /// Checks joins, leaves, tracks and untracks on one to four loops, whose mail to each other arrives at random
+    /// times.
     @Test(arguments: seeds(40))
     func `when it is quiet, all replicas and all members' views are what is true`(seed: Seed) throws {
         var world = World(seed: seed)

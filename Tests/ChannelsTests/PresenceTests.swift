@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// One loop's presence in conversation.
+/// Conversation with one loop's presence.
 final class PresenceStage {
     var book: PresenceBook
     private var refs: PresenceRefs

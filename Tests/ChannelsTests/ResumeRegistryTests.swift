@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// A book to write in where an expectation looks at what is answered.
+/// Reference to a registry, so that an expectation can change the registry and check its answer.
 private final class Shelf {
     var book: ResumeRegistry
     /// Client that arrives next.
@@ -39,7 +39,7 @@ private final class Shelf {
     }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
-    /// Record by record: a process may end within a large write, too.
+    /// Returns single records, because a process may end within a large write.
     func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         book.takeChanges().flatMap { bytes, at in
             stride(from: 0, to: bytes.count, by: ResumeRegistry.recordBytes).map { start in
@@ -132,7 +132,7 @@ private final class Shelf {
         let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
         book.depart(place, owesLoss: false, heard: 0, until: 50)
         let once = restored(written(book), until: 120)
-        // The next process keeps them for a shorter time.
+        // The next process keeps the records for a shorter time.
         let twice = restored(written(once), until: 5)
         let other = try #require(twice.arrive(ResumeKey(high: 5, low: 6), on: 0, lastRef: 1, at: mark(20)))
         twice.depart(other, owesLoss: false, heard: 0, until: 6)
@@ -142,13 +142,13 @@ private final class Shelf {
 
     @Test func `what somebody is to be told of is known from its coming on, whenever the process ends`() throws {
         let book = book()
-        // One that has just come, and one that was taken for another which is believed to be here.
+        // One client has just arrived. The other took the place of a client that the hub still believes connected.
         #expect(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10), owesLoss: true) != nil)
         #expect(restored(written(book)).claim(Self.key, firstRef: 4, now: 1)?.owesLoss == true)
         let other = try #require(book.claim(Self.key, firstRef: 9, now: 50)?.place)
         let next = restored(written(book))
         #expect(next.claim(Self.key, firstRef: 10, now: 1)?.owesLoss == true)
-        // And one that went and has come back.
+        // A client that left has come back.
         book.depart(other, owesLoss: true, heard: 60, until: 90)
         #expect(book.claim(Self.key, firstRef: 10, now: 61)?.owesLoss == true)
         #expect(restored(written(book)).claim(Self.key, firstRef: 11, now: 1)?.owesLoss == true)
@@ -173,7 +173,7 @@ private final class Shelf {
         let back = try #require(next.claim(Self.key, firstRef: 13, now: 1))
         #expect(back.mark == mark(40))
         next.stand(try #require(back.place), at: mark(60), lastRef: 14)
-        // Nor after the next kill; and where the doubted one was another, it has its place still.
+        // The same holds after the next kill. If the doubted client was a different one, its place still exists.
         let last = restored(written(next))
         #expect(last.goneCount == 2)
         #expect(last.claim(Self.key, firstRef: 17, now: 1)?.mark == mark(60))
@@ -184,7 +184,7 @@ private final class Shelf {
         let book = book()
         let place = try #require(book.arrive(Self.key, on: 0, lastRef: 21, at: mark(42)))
         book.depart(place, owesLoss: false, heard: 0, until: 60)
-        // Its loop looked at that socket last at 50.
+        // The loop last heard from that socket at 50.
         let stray = try #require(book.arrive(Self.key, on: 1, lastRef: 15, at: mark(70), now: 60))
         #expect(book.book.takeDoubted(on: 1) == [stray])
         book.depart(stray, owesLoss: false, heard: 50, until: 60)
@@ -213,7 +213,7 @@ private final class Shelf {
         #expect(book.comeBack(to: place, lastRef: 4, at: mark(10)) == place)
         #expect(book.goneCount == 0 && book.count == 1)
         book.depart(place, owesLoss: false, heard: 0, until: 60)
-        // Another window of its login was taken for it, and has gone as well.
+        // Another window of the same login was taken for this one, and has left as well.
         let other = try #require(book.claim(Self.key, firstRef: 9, now: 1)?.place)
         book.stand(other, at: mark(30), lastRef: 12)
         book.depart(other, owesLoss: false, heard: 0, until: 60)
@@ -280,7 +280,8 @@ private final class Shelf {
         #expect((0..<25).allSatisfy { isKnown(UInt64($0), book) })
     }
 
-    /// Keeps the book small while clients come and go. The only answers are the place that a client left and `unknown`.
+    /// Keeps the registry small while clients come and go. The only answers are the place that a client left and
+    /// `unknown`.
     @Test(arguments: 0..<100) func `whoever the book has dropped is unknown, and not new`(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         let book = Shelf(ResumeRegistry(maximum: 16, loops: 1))
@@ -311,8 +312,8 @@ private final class Shelf {
         }
     }
 
-    /// Windows of one browser, cut and back in any order and believed to be here or known to be gone: none goes on behind
-    /// where it stood.
+    /// Checks windows of one browser that disconnect and return in any order, believed connected or known to be gone:
+    /// none resumes behind its own position.
     @Test(arguments: 0..<200) func `whoever of one login comes back misses nothing`(seed: Int) throws {
         var random = SeededRandom(seed: UInt64(seed))
         let book = Shelf(ResumeRegistry(maximum: 64, loops: 1))
@@ -345,7 +346,7 @@ private final class Shelf {
                     }
                 }
             } else {
-                // A page that is opened anew begins where the log ends.
+                // A newly opened page begins at the log's end.
                 let isNew = window.ref == 0 || random.next() % 8 == 0
                 window.ref = isNew ? 1 : window.ref + UInt32.random(in: 1...4, using: &random)
                 let claim = book.claim(Self.key, firstRef: window.ref, now: clock)
@@ -386,7 +387,7 @@ private final class Shelf {
         return book
     }
 
-    /// Of each what it has for sure: all before its own mark, or before its loop's.
+    /// Checks the certain position of each client: everything before its own acknowledged offset, or before its loop's.
     @Test(arguments: 0..<200) func `wherever a process ends in writing down, nobody goes on behind where it stood`(
         seed: Int
     ) throws {
@@ -411,7 +412,7 @@ private final class Shelf {
             for number in clients.indices {
                 let own = clients[number].own
                 switch Int.random(in: 0..<4, using: &random) {
-                // It was sent something behind the loop's mark.
+                // The hub sent the client something behind the loop's acknowledged offset.
                 case 0 where next > end: clients[number].own = own ?? end
                 case 1: if let own { clients[number].own = UInt64.random(in: own...max(own, end), using: &random) }
                 case 2: clients[number].own = nil
@@ -445,7 +446,7 @@ private final class Shelf {
             let once = Shelf(changed)
             let left = applying(once.takeChanges().prefix(count), to: file)
             #expect(restored(left).claim(Self.key, firstRef: 12, now: 1)?.mark == mark(10), "after \(count)")
-            // The disk refused the rest, and takes all of it later.
+            // The disk refused the other records, and accepts all of them later.
             once.book.touchAll()
             let again = once.takeChanges()
             for more in 0...again.count {
@@ -481,7 +482,7 @@ private final class Shelf {
 
     @Test func `who does not come back is not expected for as long as restarts follow`() throws {
         let book = book()
-        // One client, whose former socket the hub believes in, and its new one; and another.
+        // One client has a former socket that the hub believes open, and a new one; the other client is separate.
         _ = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
         _ = try #require(book.claim(Self.key, firstRef: 4, now: 1)?.place)
         let other = ResumeKey(high: 5, low: 5)

@@ -3,9 +3,9 @@ import Channels
 import TestSupport
 import Testing
 
-/// Random schedules: whatever comes in whatever order, a channel's life has one shape.
+/// Checks random schedules: events in any order give every channel the same life cycle.
 @Suite(.within(minutes: 5)) struct ScheduleTests {
-    /// What a client may see of one channel, from the actions.
+    /// State of one channel as a client sees it, from the actions.
     private struct Watch {
         var joining: Set<ChannelID> = []
         var open: Set<ChannelID> = []
@@ -42,7 +42,7 @@ import Testing
                     whole: "frame")
             case 6, 7: actions = known.isEmpty ? [] : talk.succeed(random.pick(known))
             case 8:
-                // A join that fails ends without a stop: nothing was begun for it that its checker does not know.
+                // A failed join ends without a stop: only its checker has begun anything for it.
                 let id = known.isEmpty ? nil : random.pick(known)
                 actions = id.map { talk.fail($0) } ?? []
                 if let id, watch.joining.remove(id) != nil { watch.ended.insert(id) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// A table of topics beside what it should say.
+/// Topic table together with its expected contents.
 final class TopicStage {
     var table = TopicTable<UInt64>(seed: 7)
 
