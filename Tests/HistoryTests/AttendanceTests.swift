@@ -158,7 +158,7 @@ import Testing
             // The hub sent the change to this channel long before the channel left.
             Self.note(.joined, session: 3, time: 4, offset: 0),
             Self.note(.left, session: 3, time: 90_000_000_000, offset: 1),
-            // It came behind it.
+            // This channel joined after the change.
             Self.note(.joined, session: 4, time: 11_000_000_000, offset: 1),
         ]
         #expect(try Self.asked(notes).map(\.session) == [2, 3])

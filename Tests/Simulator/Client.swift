@@ -3,15 +3,15 @@ import EventLog
 import System
 import TestSupport
 
-/// Subscription of a simulated client's channel.
+/// Subscriptions that a channel of a simulated client asks for.
 struct Seat: Hashable {
     struct Binding: Hashable {
         var table: ModelTable
-        /// Nil for all operations.
+        /// Operation of the binding; nil means all operations.
         var operation: ModelOperation?
-        /// Only rows of this room.
+        /// Room whose rows the binding wants; nil means all rooms.
         var room: Int?
-        /// Only the row with this key.
+        /// Key of the only row that the binding wants; nil means all rows.
         var row: Int?
     }
 
@@ -19,27 +19,27 @@ struct Seat: Hashable {
     var bindings: [Binding]
 }
 
-/// Event on a channel, in the order of arrival.
+/// Event that a channel receives, in the channel's order.
 enum Heard {
-    /// The reply to the join, which says whether the channel resumed at the requested position.
+    /// Reply to the channel's join, with the result of its resume if it asked for one.
     case joined(Recovery?)
-    /// The bindings are in place.
+    /// The channel's bindings are in place.
     case subscribed
     case refused(String)
     case change(HeardChange, Passage?)
-    /// A message of the database to the channel's topic, identified by its row's version.
+    /// Message from the database to the channel's topic, identified by the version of its row.
     case said(Int)
     case truncated(table: String)
-    /// The hub has read the token that gives the channel to another person.
+    /// The hub has read the client's message that gave the channel to another person.
     case became
-    /// A position in the log from which the channel can resume later.
+    /// Position in the log from which the client may resume later.
     case position(LogPlace)
-    /// A notice that changes may be missing or will not come.
+    /// Notice that changes may be missing, or will not come.
     case told(String)
-    /// A ping, which the client's side of the socket answers. Everything before it has been read.
+    /// Ping that the client's side of the socket answered, after the client had read everything before it.
     case pinged
     case closed
-    /// The end of the channel together with its socket.
+    /// End of the channel together with its socket.
     case cut
 }
 
@@ -49,7 +49,7 @@ enum Recovery: Equatable {
 }
 
 extension Heard {
-    /// True if the event may come only after the reply to the join.
+    /// True if the hub sends this event only after the reply to the join.
     var followsAnswer: Bool {
         switch self {
         case .subscribed, .told, .truncated, .position: true
@@ -57,7 +57,7 @@ extension Heard {
         }
     }
 
-    /// Text that is equal for equal events.
+    /// Text that is the same for equal events.
     var summary: String {
         switch self {
         case .joined(nil): "joined"
@@ -84,52 +84,50 @@ struct LogPlace: Equatable {
     var offset: UInt64
 }
 
-/// Receiver of the events on a client's channels.
+/// Listener to the events of clients' channels.
 protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
-    /// Records that the client is about to send a join, which resumes from a place that this channel was told earlier.
+    /// Called before the client sends a join that resumes from a place it was given on that channel.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String)
-    /// Records a join of a plain client, which names no place. The hub recognises the client by its topic.
+    /// Called before the join of a client that asks for nothing. The hub recognizes this client by its topic.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String)
-    /// Records that the client is about to join a channel again that it already has.
+    /// Called before the client sends the join of a channel that it already has.
     func joinsAgain(on channel: Int, of client: Int)
-    /// Records that the channel is about to get another person's token.
+    /// Called before the channel's token becomes another person's.
     func becomes(_ person: String, on channel: Int, of client: Int)
-    /// Records that the client has left the channel.
+    /// Called after the client has left the channel.
     func hasGone(_ channel: Int, of client: Int)
 }
 
-/// Client of the realtime protocol over one end of a socket pair, which joins, sends heartbeats and receives.
+/// Client of the realtime protocol on one end of a socket pair: it joins, sends heartbeats, and receives.
 final class Client {
     let number: Int
     private(set) var person: String
     private let hearing: any Hearing
     private let wire: Wire
     private(set) var descriptor: Int32?
-    /// Beginning of a frame that has not arrived completely.
+    /// Frame that has arrived in part.
     private var rest: [UInt8] = []
     private var isUpgraded = false
     private var output: [UInt8] = []
     private var lastRef = 0
     private var mask: SeededRandom
-    /// State of each channel, joined or not.
+    /// The client's channels, joined or not.
     private var lines = [Line](repeating: Line(), count: Simulation.channelsPerClient)
     private(set) var seats: [Int: Seat] = [:]
 
     private struct Line {
-        /// Ref of the join while the channel is joined or being joined.
+        /// Ref of the join while the channel is joined or joining.
         var joinRef: String?
-        /// Topic of the present join. Each join has a new topic, so that the client never takes an earlier join's
-        /// message for its own.
+        /// Topic of the channel. Each join has its own, so that messages of an earlier join cannot be confused with it.
         var topic = ""
         var topicNumber = -1
-        /// Number of times that the channel ended without its socket. After such an end the client does not resume the
-        /// channel.
+        /// Number of ends without the end of the socket; after such an end the client does not resume.
         var endings = 0
         var person: String?
-        /// True if the hub has answered the join.
+        /// True after the join was answered.
         var isJoined = false
-        /// Position up to which the hub has sent everything, with the person and the seat for which it did.
+        /// Position up to which the client received everything, with the person and the seat at that time.
         var mark: Mark?
     }
 
@@ -138,7 +136,7 @@ final class Client {
         var person: String
         var seat: Seat
     }
-    /// Refs of heartbeats that were sent after a token, with the token's channel.
+    /// Channels by the refs of heartbeats that the client sent after a token.
     private var tokensSent: [String: Int] = [:]
     var frozenUntil: UInt64 = 0
     private(set) var bytesHeard = 0
@@ -151,7 +149,7 @@ final class Client {
         mask = SeededRandom(seed: seed &+ UInt64(number))
     }
 
-    /// True if the client uses no extension of Tidewire, like ordinary Supabase clients.
+    /// True if the client asks for no extensions, like clients in real use.
     var isPlain: Bool { number % 2 == 1 }
 
     /// True if the client's token has a session, so that the hub recognises it when it returns.
@@ -189,12 +187,13 @@ final class Client {
         write()
     }
 
-    /// Closes the socket. All bytes under way are lost.
+    /// Ends the socket and loses all data on its way.
     func cut() {
         if let descriptor = vanish() { StreamSocket.close(descriptor) }
     }
 
-    /// Ends the connection without closing the socket, so that the hub does not notice. Returns the open descriptor.
+    /// Ends the client's connection without the hub's notice, and returns the client's end of the socket, which stays
+    /// open.
     func vanish() -> Int32? {
         guard let descriptor else { return nil }
         self.descriptor = nil
@@ -206,10 +205,10 @@ final class Client {
         return descriptor
     }
 
-    /// True if the socket has not yet accepted all bytes to be sent.
+    /// True if the client has output that the socket has not taken yet.
     var hasOutput: Bool { !output.isEmpty }
 
-    /// Reads the bytes that have arrived; returns true if there were any.
+    /// Reads the data that has arrived. Returns true if there was any, or if the connection ended.
     func read() -> Bool {
         guard let descriptor else { return false }
         write()
@@ -224,7 +223,7 @@ final class Client {
             bytesHeard += count
             didRead = true
             take(UnsafeRawBufferPointer(rebasing: room[..<(kept + count)]))
-            // The socket had less than the room allows, so nothing more has arrived.
+            // The socket's data did not fill the buffer, so no more has arrived.
             if count < free.count { break }
         }
         return didRead || self.descriptor == nil
@@ -271,7 +270,7 @@ final class Client {
         return bytes.indices.first { bytes[$0...].starts(with: end) }.map { $0 + end.count }
     }
 
-    /// Decodes a frame of the server. Frames of a server are not fragmented and not masked.
+    /// Returns a frame from the server, which is whole and not masked.
     private static func frame(
         _ bytes: UnsafeRawBufferPointer, at place: Int
     ) -> (opcode: UInt8, payload: Range<Int>, end: Int)? {
@@ -348,7 +347,7 @@ final class Client {
             """)
     }
 
-    /// Sends the join again on the same socket without leaving first, as the Python client does after any error.
+    /// Sends another join without a leave on the same socket, as the Python client does after every error message.
     func joinAgain(on channel: Int) {
         guard isPlain, isConnected, lines[channel].isJoined, lines[channel].joinRef != nil,
             lines[channel].person == person, let seat = seats[channel], !tokensSent.values.contains(channel)
@@ -377,7 +376,7 @@ final class Client {
         }.joined(separator: ",")
     }
 
-    /// Returns the place to resume from. Most joins resume; some start anew.
+    /// Returns the place to resume from. Most joins have one; some begin without.
     private func placeToResume(_ seat: Seat, _ channel: Int) -> LogPlace? {
         guard let mark = lines[channel].mark, mark.seat == seat, mark.person == person else { return nil }
         return mask.next() % 4 == 0 ? nil : mark.place
@@ -395,9 +394,9 @@ final class Client {
             """)
     }
 
-    /// Gives the channel another person's token from here on.
+    /// Gives the channel to another person from now on.
     func become(_ person: String, on channel: Int) {
-        // The hub does not answer a repetition of the same token.
+        // The hub does not answer the same token again, because it is not new.
         guard let ref = lines[channel].joinRef, lines[channel].person != person, lines[channel].isJoined else { return }
         lines[channel].person = person
         hearing.becomes(person, on: channel, of: number)
@@ -406,7 +405,7 @@ final class Client {
             {"topic":"\(lines[channel].topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
             "payload":{"access_token":"\(token(of: person))"}}
             """)
-        // The hub reads a socket's messages in order, so the answer to this heartbeat shows that it has read the token.
+        // The hub reads a socket in order, so the answer to this heartbeat proves that the token was read.
         tokensSent["\(lastRef + 1)"] = channel
         beat()
     }
@@ -423,7 +422,7 @@ final class Client {
             let joinRef = lines[channel].joinRef
         else { return }
         switch message.kind {
-        // A reply to an earlier join that has ended has no receiver.
+        // A reply to an earlier join, which has ended, is ignored.
         case .reply(let ref?, _, _, _) where ref != joinRef: break
         case .reply(_, true, let recovery, _):
             lines[channel].isJoined = true
@@ -448,7 +447,7 @@ final class Client {
         }
     }
 
-    /// Returns the channel's topic as the database names it, or nil if the channel is not joined.
+    /// Returns the topic of the joined channel as the database names it, or nil if the channel is not joined.
     func topic(of channel: Int) -> String? {
         lines[channel].joinRef == nil ? nil : String(lines[channel].topic.dropFirst("realtime:".count))
     }

@@ -2,7 +2,7 @@ import Diagnostics
 import Foundation
 import System
 
-/// `simulate` command: runs the hub against a model of the world, as the seeds determine.
+/// Command `simulate`: runs the hub against a model of the world, as seeds determine.
 public enum Command {
     private static let usage = """
         swift run simulate [--seed N] [--seeds COUNT] [--steps M] [--clients N] [--until N] [--calm] [--first] [--trace]
@@ -99,7 +99,7 @@ public enum Command {
     }
 }
 
-/// Results of a run of several seeds.
+/// Sums of the reports of several seeds.
 struct Totals {
     private var report = Simulation.Report()
     private var seeds = 0

@@ -1,7 +1,6 @@
 import Change
 
-/// Group of channels with the same bindings and the same person. The hub owes all of them the same changes in the same
-/// bytes.
+/// Group of channels with the same bindings and the same person: they receive the same changes in the same bytes.
 final class Audience {
     struct Key: Hashable {
         var bindings: [Seat.Binding]
@@ -10,7 +9,7 @@ final class Audience {
 
     let seat: Seat
     let person: String
-    /// Correct messages of this audience, by the number of their change.
+    /// Received changes already found correct, by the change's number.
     private var sound: [HeardChange?] = []
     fileprivate var due: [Int] = []
     /// Number of changes that have been examined for `due`.
@@ -22,7 +21,7 @@ final class Audience {
         self.person = person
     }
 
-    /// True if this audience received the same bytes before and the oracle found them correct.
+    /// True if these very bytes were already checked for this audience without a complaint.
     func isSound(_ heard: HeardChange, _ number: Int) -> Bool { number < sound.count && sound[number] === heard }
 
     func found(_ heard: HeardChange, _ number: Int) {
@@ -31,7 +30,7 @@ final class Audience {
     }
 }
 
-/// All committed changes, numbered from 0 on, and the audiences that each concerns.
+/// All committed changes, numbered from 0 on, with the audiences of each.
 final class Ledger {
     enum Interest { case none, possible, due }
 
@@ -44,7 +43,7 @@ final class Ledger {
     private var places: [(commit: Int, change: Int)] = []
     /// Number of each commit's first change, by the commit's number.
     private var firsts = [0]
-    /// Numbers of changes by row version; -1 for a version without a change.
+    /// Number of the change by its row's version; -1 if there is none.
     private var versions: [Int] = []
     private var deletes: [Deleted: Int] = [:]
     /// Numbers of the database's messages, by topic.
@@ -94,13 +93,13 @@ final class Ledger {
         versions.indices.contains(version) && versions[version] >= 0 ? versions[version] : nil
     }
 
-    /// Returns the number of the first change after the commit.
+    /// Number of the first change after this commit.
     func firstNumber(after commit: Int) -> Int { commit + 1 < firsts.count ? firsts[commit + 1] : places.count }
 
-    /// Returns the number of the first change that is committed behind a place.
+    /// Number of the first change that is committed after a place.
     func firstNumber(behind end: LSN) -> Int { firstNumber(after: database.lastCommit(endingBy: end)) }
 
-    /// Returns the number of the change in a message, or nil if no such change was ever committed.
+    /// Returns the number of the received change, or nil if no such change was ever committed.
     func number(of heard: HeardChange) -> Int? {
         if let known = heard.ordinal { return known }
         heard.ordinal =
@@ -120,7 +119,7 @@ final class Ledger {
         return audience
     }
 
-    /// Returns the rules under which the hub may have judged a change: those of its commit and all later ones.
+    /// Returns the rules that may have judged a change: those of its commit, and all later ones.
     func rules(since commit: ModelCommit) -> [ModelRules] {
         if let known = rulesKnown, known.commit == commit.number, known.definitions == definitions.count {
             return known.rules
@@ -146,17 +145,17 @@ final class Ledger {
         return seen == 0 ? .none : seen == rules.count ? .due : .possible
     }
 
-    /// Returns the numbers of the messages to a topic, ascending.
+    /// Returns the numbers of the messages to a topic, in ascending order.
     func said(to topic: String) -> [Int] { said[topic] ?? [] }
 
-    /// Returns the numbers, from `least` on, of the truncations that the hub must tell a seat, ascending.
+    /// Returns the numbers, from `least` on and ascending, of the truncations that a seat hears of.
     func truncations(for seat: Seat, from least: Int) -> [Int] {
         truncations[truncations.partitioningIndex(least)...].filter { seat.hearsTruncation(of: change($0).table) }
     }
 
-    /// Returns the numbers of all changes that an audience must receive, ascending.
+    /// Returns the numbers of all changes that an audience must receive, in ascending order.
     func due(_ audience: Audience) -> [Int] {
-        // A later change of the rules, read before the change was judged, may have shown or hidden its row.
+        // A later definition may have made a change visible or invisible before the hub read that change.
         if audience.definitions != definitions.count {
             audience.definitions = definitions.count
             audience.due = []
@@ -172,14 +171,15 @@ final class Ledger {
 }
 
 extension Seat {
-    /// True if the seat is told of truncations of the table: every subscriber to deletes is.
+    /// True if the seat has a binding that includes deletes of the table; such a client is told of truncations in
+    /// words.
     func hearsTruncation(of table: ModelTable) -> Bool {
         bindings.contains { $0.table == table && $0.operation.map { $0 == .delete } ?? true }
     }
 }
 
 extension [Int] {
-    /// Returns the index of the first element that is not less than `least`, in an ascending array.
+    /// Returns the index of the first element that is not less; the elements ascend.
     func partitioningIndex(_ least: Int) -> Int {
         var (low, high) = (0, count)
         while low < high {

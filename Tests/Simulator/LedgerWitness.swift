@@ -2,10 +2,9 @@ import Change
 import History
 import TestSupport
 
-/// Comparison of the hub's ledger with the messages that channels receive. A channel that receives a change was there
-/// at that change according to the ledger. If the ledger records each delivery, it has that delivery. Even if the log
-/// lacks room for notes now and then, the ledger lists no channel that has gone, and does not claim to be complete
-/// where notes are missing.
+/// Compares the hub's ledger of channels with the events that the channels receive. A channel that received a change
+/// was present in the ledger, and a recorded delivery exists if deliveries are recorded. If the log sometimes has no
+/// room for notes, no departed channel counts as present, and no incomplete list claims to be complete.
 final class LedgerWitness {
     private struct Seat: Hashable {
         let session: UInt64
@@ -23,16 +22,16 @@ final class LedgerWitness {
     private var stays: [[UInt8]: [Stay]] = [:]
     private static let kept = 256
     private var topics: [Seat: [UInt8]] = [:]
-    /// Offsets that the ledger records as sent.
+    /// Offsets that are recorded as sent, by channel.
     private var sent: [Seat: Set<UInt64>] = [:]
-    /// Received changes that have yet to be looked up in the ledger.
+    /// Received changes that must still be found in the ledger.
     private var heard: [(topic: [UInt8], offset: UInt64)] = []
     let recordsEach: Bool
     private(set) var found = 0
 
-    /// Attendance as the log shows it.
+    /// Attendance as far as the log can be read.
     private var book = AttendanceBook()
-    /// Random source of refusals; nil if the log always has room.
+    /// Random source for missing room; nil if there is always room.
     private var scarcity: SeededRandom?
     private var refusals = 0
     /// True while no note is refused.
@@ -45,7 +44,7 @@ final class LedgerWitness {
 
     var isScarce: Bool { scarcity != nil }
 
-    /// Records a note. Returns false if the log has no room for it.
+    /// Takes a note. Returns false if the log has no room for the note.
     func take(_ note: LedgerNote, at place: UInt64) -> Bool {
         guard hasRoom() else { return false }
         var known = stays[note.topic] ?? []
@@ -91,20 +90,20 @@ final class LedgerWitness {
         }
     }
 
-    /// Records that a client received a change.
+    /// Records that a channel of the topic received a change.
     func hears(_ topic: String, _ offset: UInt64) {
         if recordsEach || isScarce { heard.append((Array(topic.utf8), offset)) }
     }
 
-    /// Records the hub's death. Notes that the hub had not handed over are lost. The next hub notes its start.
+    /// Discards the records that the dead hub had not written. The next hub writes that it began.
     func hubDied(at time: Int64, place: UInt64) {
         heard = []
         book.add(LedgerNote(.began, time: time, session: 0, channel: 0), at: place)
     }
 
-    /// Returns the ledger's errors, after everything has come to rest.
+    /// Returns the faults of the ledger after everything has come to rest.
     ///
-    /// - Parameter joined: number of channels that are joined to each topic.
+    /// - Parameter joined: Number of joined channels by topic.
     func complaints(_ joined: [String: Int]) -> [String] {
         defer { heard = [] }
         found += heard.count
@@ -113,12 +112,12 @@ final class LedgerWitness {
         return (recordsEach ? unrecorded() : []) + (isScarce ? absent(stays) : []) + undead(stays, joined)
     }
 
-    /// Returns complaints about received changes that the ledger neither records as sent nor reports as missing.
+    /// Returns the received changes that are neither recorded as sent nor reported as missing.
     private func unrecorded() -> [String] {
         var recorded: [[UInt8]: Set<UInt64>] = [:]
         var sessions: [[UInt8]: Set<UInt64>] = [:]
         for (seat, topic) in topics { sessions[topic, default: []].insert(seat.session) }
-        // If the join and the end found no room, the ledger cannot name the topic.
+        // Deliveries of a channel whose join and end found no room belong to no topic.
         let nobody: [UInt8] = []
         for (seat, offsets) in sent { recorded[topics[seat] ?? nobody, default: []].formUnion(offsets) }
         return heard.filter { topic, offset in
@@ -128,8 +127,8 @@ final class LedgerWitness {
         }.map { "somebody on \(Self.text($0.topic)) heard of the change @\($0.offset), which is not recorded as sent" }
     }
 
-    /// Returns complaints about received changes whose receiver was absent, according to the ledger, though no note is
-    /// missing.
+    /// Returns the received changes without a channel that was or may have been present, unless notes about channels
+    /// are missing.
     private func absent(_ stays: [[UInt8]: [Attendance]]) -> [String] {
         guard book.strangers == 0 else { return [] }
         return heard.filter { topic, offset in
@@ -144,7 +143,7 @@ final class LedgerWitness {
         }
     }
 
-    /// Returns complaints about topics on which the ledger has more channels than are really joined.
+    /// Returns the topics for which the ledger has more channels than are joined.
     private func undead(_ stays: [[UInt8]: [Attendance]], _ joined: [String: Int]) -> [String] {
         stays.compactMap { topic, stays in
             let (there, really) = (stays.count { $0.end == .none }, joined[Self.text(topic)] ?? 0)
@@ -155,7 +154,7 @@ final class LedgerWitness {
 
     private static func text(_ topic: [UInt8]) -> String { String(decoding: topic, as: UTF8.self) }
 
-    /// True if the ledger says that the hub sent the change to the topic's channel.
+    /// True if the ledger says that the topic's channel was sent the change.
     func has(_ topic: String, _ offset: UInt64) -> Bool {
         isScarce || stays[Array(topic.utf8)]?.contains { $0.since <= offset && offset < $0.end ?? .max } ?? false
     }

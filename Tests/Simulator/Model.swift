@@ -1,12 +1,12 @@
 import Change
 
-/// Row of any of the model's tables, which all have the same columns.
+/// Row of any of the model's tables; all tables have the same columns.
 struct ModelRow: Hashable, CustomStringConvertible {
     var id: Int
     var owner: String
     var room: Int
     var body: String
-    /// Number of this version, unique among all versions of all rows. The version identifies the change.
+    /// Number that is unique to each version of any row, so that it identifies a change.
     var version: Int
 
     var description: String { "(\(id) \(owner) room \(room) v\(version))" }
@@ -38,24 +38,24 @@ struct ModelRows {
 }
 
 enum ModelTable: UInt32, CaseIterable {
-    /// Table whose policy uses claims and columns only.
+    /// Table whose policy refers to claims and columns only.
     case notes = 20_001
-    /// Table whose policy asks whether the person is a member of the row's room.
+    /// Table whose policy asks for membership in the row's room.
     case items
-    /// Table whose policy only PostgreSQL can decide.
+    /// Table whose policy only PostgreSQL decides.
     case judged
     /// Table without row level security.
     case plain
-    /// Memberships of people in rooms. No client subscribes to this table.
+    /// Members of rooms; no client subscribes to this table.
     case members
-    /// Messages of the database to topics: the row's owner is the topic.
+    /// Messages from the database to topics: a row's owner is its topic.
     case messages
 
     var name: String { "\(self)" }
-    /// Tables that the catalog describes.
+    /// Tables that the hub looks up in the catalog.
     static let ofRows: [ModelTable] = [.notes, .items, .judged, .plain, .members]
     static let subscribed: [ModelTable] = [.notes, .items, .judged, .plain]
-    /// Tables whose policies use no memberships.
+    /// Tables whose rows are visible without any membership.
     static let unguarded: [ModelTable] = [.notes, .judged, .plain]
 }
 
@@ -100,13 +100,13 @@ struct ModelChange: CustomStringConvertible {
     }
 }
 
-/// Changeable part of the catalog.
+/// Catalog contents that can change.
 struct ModelRules: Hashable {
-    /// True if rows of room 0 in `notes` are visible to everybody.
+    /// True if everybody may see the rows of room 0 in `notes`.
     var sharesRoomZero = false
-    /// Number of additional columns, which stay empty, by table.
+    /// Number of additional columns by table; no row has values in them.
     var extras: [UInt32: Int] = [:]
-    /// Tables whose old row images hold only the key.
+    /// Tables whose old images contain their keys only.
     var namedByKey: Set<UInt32> = []
 
     func extras(of table: ModelTable) -> Int { extras[table.rawValue] ?? 0 }
@@ -115,7 +115,7 @@ struct ModelRules: Hashable {
 
 /// Transaction as the database committed it.
 struct ModelCommit {
-    /// Number of the commit, from 1 on, in the order of commits.
+    /// Number in the order of commits, from 1 on.
     var number: Int
     var xid: UInt32
     var lsn: LSN
@@ -125,17 +125,16 @@ struct ModelCommit {
     /// Time from which other sessions' snapshots show the commit: a moment after the stream sent it.
     var visibleFrom: UInt64
     var changes: [ModelChange]
-    /// True if the transaction changed definitions.
+    /// True if the commit changed definitions.
     var defines = false
-    /// True if a publication existed at the time of the commit.
+    /// True if a publication existed at the commit.
     var isPublished = true
-    /// Rules at the end of the transaction.
+    /// Rules after the transaction.
     var rules: ModelRules
     var members: [String: [Int: Int]]
 }
 
-/// Model of a database: all commits in order, and the rights of each person. The model uses no code of the hub for
-/// decisions.
+/// Database of the model: the commits in order, and the rows that each person may see. It shares no code with the hub.
 final class ModelDatabase {
     private(set) var commits: [ModelCommit] = []
     private(set) var rows: [ModelTable: ModelRows] = [:]
@@ -157,7 +156,7 @@ final class ModelDatabase {
     var lastCommit: Int { commits.count }
     var nextXID: UInt32 { lastXID + 1 }
 
-    /// Returns the number of the last commit that ends at or before a place.
+    /// Returns the number of the last commit before a place.
     func lastCommit(endingBy end: LSN) -> Int {
         var (low, high) = (0, commits.count)
         while low < high {
@@ -167,7 +166,7 @@ final class ModelDatabase {
         return low
     }
 
-    /// Xids of open transactions, which were taken before others that committed earlier.
+    /// Transaction ids taken before those of transactions that committed earlier.
     private var open: [UInt32] = []
 
     // MARK: Transactions
@@ -207,14 +206,14 @@ final class ModelDatabase {
         note(table, .delete(row), in: &transaction)
     }
 
-    /// Removes all rows. The stream does not name them.
+    /// Removes all rows of a table without naming them.
     func truncate(_ table: ModelTable, in transaction: inout Transaction) {
         transaction.rows[table] = ModelRows()
         if table == .members { transaction.members = [:] }
         transaction.changes.append(ModelChange(table: table, kind: .truncate))
     }
 
-    /// Sends a message to a topic. The model keeps no row of it.
+    /// Emits a message to a topic, of which the database keeps no row.
     func say(to topic: String, in transaction: inout Transaction) {
         lastID += 1
         lastVersion += 1
@@ -235,7 +234,7 @@ final class ModelDatabase {
         if let new = change.new { transaction.members[new.owner, default: [:]][new.room, default: 0] += 1 }
     }
 
-    /// Reserves an xid for a later commit.
+    /// Takes a transaction id for a later commit.
     func takeXID() -> UInt32 {
         lastXID += 1
         open.append(lastXID)
@@ -258,13 +257,13 @@ final class ModelDatabase {
 
     // MARK: Snapshots
 
-    /// Returns the visible commits as `pg_current_snapshot` writes them, and the newest of them.
+    /// Returns the snapshot at this time in the form of `pg_current_snapshot`, and the newest visible commit.
     ///
-    /// In this model commits become visible in their order. A server may show a later one first, but the log's readers
-    /// always name the commit that they ask about.
+    /// Commits become visible in their order here. A real server may show a later one first, but readers of the log ask
+    /// about such a commit only by its number.
     func snapshot(at now: UInt64) -> (text: String, last: ModelCommit?) {
         let visible = commits.lastIndex { $0.visibleFrom <= now }
-        // Transactions that began so long ago have ended.
+        // Transactions older than this have ended.
         let first = UInt32(max(1, Int(lastXID) - 400))
         let late = commits[(visible.map { $0 + 1 } ?? 0)...].map(\.xid)
         let running = (open + late).filter { $0 >= first }.sorted()

@@ -4,9 +4,9 @@ import Judging
 import Policy
 import Synchronization
 
-/// Catalog of a server that answers late. Each reading, now and then, shows the state at that moment.
+/// Catalog of a slow server: it is read at intervals, and shows the state at the moment of the reading.
 final class ModelCatalog: CatalogSource, @unchecked Sendable {
-    // The simulation's only thread is the only one that uses these properties.
+    // Only the simulation's single thread touches these properties.
     private let world: ModelServer
     private var view: CatalogView?
     private var tables: [ModelTable: (extras: Int, isNamedByKey: Bool, table: CatalogTable)] = [:]
@@ -20,7 +20,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     private var version: UInt64 = 0
     private var isStopped = false
 
-    /// Nanoseconds for which the snapshot counts as current without a new reading.
+    /// Nanoseconds for which a snapshot counts as true without a confirmation from the database.
     private static let holdsFor: UInt64 = 3_000_000_000
     private static let pollMilliseconds: UInt64 = 250
 
@@ -38,7 +38,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         world.agenda.after(milliseconds: Self.pollMilliseconds) { [weak self] in self?.poll() }
     }
 
-    /// Reads the state at the moment at which the server looks; the answer arrives later.
+    /// Reads the state that is visible when the server looks; the answer arrives later.
     private func read() {
         guard !isReading else { return isWanted = true }
         isReading = true
@@ -110,7 +110,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         for place in due { questions[place].then(view?.snapshot) }
         for place in waiting.indices.reversed() where waiting[place].since <= began {
             waiting[place].tries += 1
-            // The server may have gone back in time and rolled the transaction back, so the wait ends.
+            // The transaction stays invisible: a server that went back in time may have rolled it back.
             if waiting[place].tries > 20 { waiting.remove(at: place).then(nil) }
         }
         if !waiting.isEmpty {
@@ -137,7 +137,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         return view?.snapshot
     }
 
-    /// Runs the next item early at times, because other threads do not wait for the end of a loop's turn.
+    /// Acts early at times, because other threads do not wait for a loop's turn to end.
     private func hurrySometimes() {
         if world.chance(.catalog, percent: 3) { world.agenda.hurry() }
     }
@@ -186,7 +186,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     }
 }
 
-/// Policies of the model's tables, as PostgreSQL writes them, compiled by the hub's compiler.
+/// Policies of the model's tables as PostgreSQL writes them, compiled by the hub's compiler.
 struct ModelPolicies {
     private static let integer = TypeFacts(oid: 23, name: "integer")
     private static let text = TypeFacts(oid: 25, name: "text")

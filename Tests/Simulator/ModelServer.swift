@@ -62,9 +62,9 @@ final class ModelServer {
     }
 }
 
-/// Evaluator that decides by the model instead of by PostgreSQL's policies.
+/// Evaluator that decides policies by the model in place of PostgreSQL.
 final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
-    // Only the simulation's thread uses this.
+    // Only the simulation's single thread touches this property.
     private let world: ModelServer
 
     init(_ world: ModelServer) { self.world = world }
@@ -92,7 +92,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         }
     }
 
-    /// Returns the values that the policy uses, or nil if the row lacks them.
+    /// Returns the values of the row that the policy reads.
     private static func judged(_ row: JudgedRow, _ texts: [String?]) -> (owner: String, version: Int)? {
         let values = Dictionary(uniqueKeysWithValues: zip(row.columns.map(\.name), texts))
         guard row.relation == ModelTable.judged.name, let owner = values["owner"] ?? nil,
@@ -103,7 +103,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
 
     private var persons: [String: String] = [:]
 
-    /// Returns the person that the claims name.
+    /// Returns the person whose claims these are.
     private func person(_ claimant: PolicySubject) -> String? {
         if let known = persons[claimant.claims] { return known }
         let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
@@ -118,7 +118,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         preconditionFailure("the model's policies ask nothing of claims: \(terms.map(\.sql))")
     }
 
-    /// Returns the memberships of a snapshot that is taken a moment later.
+    /// Provides the keys from a snapshot that is taken a moment later.
     func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
@@ -153,7 +153,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
     func stop() {}
 }
 
-/// Evaluator that is never asked, because the hub decides all filters of the model itself.
+/// Evaluator without questions: the hub itself decides all of the model's filters.
 final class ModelFilterEvaluator: FilterEvaluating {
     func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
         preconditionFailure("the model's filters ask nothing")
@@ -166,9 +166,9 @@ final class ModelFilterEvaluator: FilterEvaluating {
     func stop() {}
 }
 
-/// Recall that reads the log as the hub's own service does, and answers after a random delay.
+/// Recall that reads the log like the hub's own service, and answers after a random delay.
 final class ModelRecall: RowRecalling, @unchecked Sendable {
-    // Only the simulation's thread uses this.
+    // Only the simulation's single thread touches these properties.
     private let world: ModelServer
     private let lookup: RecallLookup
 
@@ -194,7 +194,7 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     func stop() {}
 }
 
-/// Authorizer that is never asked: no client of the model joins a private channel or requests past messages.
+/// Authorizer without questions: the model has no private channels, and no requests for past messages.
 final class NoAuthorizer: ChannelAuthorizing {
     func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
         preconditionFailure("the model has no private channels")

@@ -2,33 +2,33 @@ import Change
 import Ingest
 import Replication
 
-/// Losses of the history that the hub follows. After each, the hub must report that changes may be missing.
+/// Losses from the history that the hub follows. After each, the hub must report that changes may be missing.
 public enum ForcedLoss: Sendable, Equatable, CaseIterable {
     case slotDropped
     case slotInvalidated
-    /// Another reader has advanced the hub's slot.
+    /// Another client has read from the hub's slot.
     case slotAdvanced
-    /// PostgreSQL cannot decode what was written while there was no publication.
+    /// Changes written without a publication cannot be decoded.
     case publicationRecreated
-    /// Before PostgreSQL 18 the slot cannot continue behind such changes.
+    /// Before PostgreSQL 18, the slot cannot continue through these changes.
     case publicationRecreatedBefore18
-    /// The server is a copy with an unknown history.
+    /// The server is a copy of unknown history.
     case databaseRestored
     case otherDatabase
-    /// The process ends, and the next one cannot read the record of the history that it followed.
+    /// The process ends, and the next process cannot read the lineage that it followed.
     case lineageDamaged
-    /// The process ends, and its log is lost. The resume store is in another directory.
+    /// The process ends, and its log is gone; the clients' positions are stored elsewhere.
     case logLost
-    /// The process ends, and its whole directory is lost.
+    /// The process ends, and its whole directory is gone.
     case directoryLost
 
-    /// True if the loss takes effect at the start of a process.
+    /// True if the loss happens when a process begins.
     var endsProcess: Bool { self == .lineageDamaged || self == .logLost || self == .directoryLost }
 
     var isOfPublication: Bool { self == .publicationRecreated || self == .publicationRecreatedBefore18 }
 }
 
-/// The hub's slot on the model's server, and the server state that the hub reads.
+/// Hub's slot on the model's server, with the state that the server reports.
 struct ModelSlot {
     static let name = "tidewire"
 
@@ -40,15 +40,15 @@ struct ModelSlot {
     private var branch = ServerState.Branch.same
     private var isBefore18 = false
     private var slot: ServerState.Slot?
-    /// Position that the hub confirmed last. The server learns of it a moment later.
+    /// Position that the hub reported last, which the server hears a moment later.
     private var reported = LSN.zero
 
     init(_ database: ModelDatabase) { self.database = database }
 
-    /// Position up to which the server may discard WAL.
+    /// Position up to which the server may forget changes.
     var confirmed: LSN { slot?.confirmed ?? .zero }
 
-    /// Confirms a position. By now the server has received the previous confirmation.
+    /// Reports the hub's position. The previously reported position has reached the server by now.
     mutating func confirm(_ position: LSN) {
         if reported > confirmed { slot?.confirmed = reported }
         reported = position
@@ -79,13 +79,12 @@ struct ModelSlot {
         slot?.confirmed = past
     }
 
-    /// Position behind all commits.
+    /// Position after everything that is committed.
     private var past: LSN { LSN(database.walEnd.rawValue + 8) }
 
     // MARK: Start of the stream
 
-    /// Prepares the stream as the hub does before each start, with the hub's own decision. Reports a gap if there is
-    /// one.
+    /// Settles the log and the slot before a stream, by the hub's own decision. Calls `gap` if history has a gap.
     mutating func settle(_ sink: LogSink, noting gap: (Gap) -> Void) throws {
         let lineage = Lineage(timeline: timeline, database: databaseNumber, publication: publication)
         let server = ServerState(system: system, lineage, branch, current: database.walEnd, slot: slot)
@@ -95,7 +94,7 @@ struct ModelSlot {
         case .begins: try sink.begin(systemIdentifier: system, at: confirmed)
         case .needsSlot(_, let reason):
             if sink.isNew, reason == nil { try sink.prepare(for: Self.name) }
-            // A new slot does not deliver earlier commits.
+            // A new slot does not send earlier commits.
             let start = database.walEnd == ModelDatabase.firstLSN ? database.walEnd : past
             slot = ServerState.Slot(confirmed: start, isInvalid: false)
             if let reason {

@@ -7,7 +7,7 @@ import Replication
 import System
 import TestSupport
 
-/// Stream from the model's database into the hub's log: the real assembler and the real sink on a disk that fails.
+/// Stream from the model's database into the hub's log, through the real assembler and the real sink on a failing disk.
 final class ModelStream {
     private let database: ModelDatabase
     private let storage: FaultyStorage
@@ -16,25 +16,25 @@ final class ModelStream {
     private var process: Process?
     private(set) var end: EventLogEnd?
     private(set) var failures = 0
-    /// The log has every commit before this position.
+    /// Position up to which all commits are in the log.
     private(set) var covered = LSN.zero
     private var lastGap = LSN.zero
     private var lastEpoch: UInt64?
-    /// Gap that the log may not have durably yet.
+    /// Gap that is not certainly in the log yet.
     private var gapNoted: Gap?
-    /// Callback for a new gap in the history.
+    /// Called when history has begun anew, with the gap.
     var hasGap: (Gap) -> Void = { _ in }
     private let sinkTime: SinkTime
-    /// Age in milliseconds up to which the log keeps entries when it next removes segments. Nil keeps everything.
+    /// Greatest age to keep at the next removal from the log; nil if the log keeps everything.
     private var retained: UInt64?
     private(set) var segmentsLetGo = 0
-    /// Counter that keeps epochs distinct if two begin at one moment.
+    /// Counter that tells apart epochs that begin at the same moment.
     private let epochs = Counter(1)
 
     private final class Process {
         let sink: LogSink
         var assembler: TransactionAssembler
-        /// Messages of the stream that the assembler has yet to receive.
+        /// Messages that the hub receives next.
         var messages: [[UInt8]] = []
         var nextMessage = 0
         var nextCommit: Int
@@ -57,9 +57,9 @@ final class ModelStream {
     }
 
     private let segmentBytes: UInt64
-    /// True if the stream does not announce changes of policies.
+    /// True if the stream says nothing of changed policies.
     private let isSilent: Bool
-    /// Random source of the time that a log takes to begin; nil if it begins at once.
+    /// Random delay before a log begins; nil if it begins at once.
     private var slowness: SeededRandom?
     private var busyUntil: UInt64 = 0
 
@@ -84,7 +84,7 @@ final class ModelStream {
         var options = EventLogOptions(source: slot.system)
         options.segmentBytes = segmentBytes
         options.retentionBytes = max(Self.retainedBytes, segmentBytes * Self.leastRetainedSegments)
-        // This age exceeds any simulation, so the log removes old segments only when the script says so.
+        // This age exceeds any simulation; the script decides when something is removed by age.
         options.retentionAge = SinkTime.age
         options.preparesSegments = false
         options.now = { [time] in time.unixMicroseconds() }
@@ -104,7 +104,7 @@ final class ModelStream {
 
     // MARK: The process
 
-    /// Starts the hub: opens the log and connects the stream.
+    /// Starts the hub's ingest: opens the log, and receives the changes that the log lacks.
     func start() throws {
         let sink = try LogSink(directory: storage, options: options, time: sinkTime) { [unowned self] in end = $0 }
         process = Process(sink, from: 0)
@@ -115,10 +115,10 @@ final class ModelStream {
         connect(sink)
     }
 
-    /// Error while other transactions delay the creation of a slot.
+    /// Error while other transactions keep PostgreSQL from creating a slot.
     private struct Busy: Error {}
 
-    /// Connects the stream. After a failure the next turn tries again.
+    /// Connects; after a failure the hub tries again.
     private func connect(_ sink: LogSink) {
         do {
             let isNew = sink.isNew
@@ -146,15 +146,15 @@ final class ModelStream {
         lastEpoch = epoch
     }
 
-    /// Ends the process, whatever it was doing.
+    /// Ends the process in the middle of its work.
     func die() {
         process = nil
         end = nil
     }
 
-    /// Position up to which the log survives any failure.
+    /// Position up to which the log survives everything.
     var durable: LSN { process?.sink.durablePosition ?? .zero }
-    /// Position before which the log no longer has the commits.
+    /// Position before which the log may have removed commits.
     var oldestKept: LSN { max(lastGap, process?.sink.segments.first.map { LSN($0.header.baseLSN) } ?? .zero) }
 
     var oldestOffset: UInt64? { process?.sink.segments.first?.firstOffset }
@@ -166,7 +166,7 @@ final class ModelStream {
 
     var isRunning: Bool { process != nil }
 
-    /// Cuts the connection and discards the incomplete transaction.
+    /// Cuts the connection: the received part of an unfinished transaction is discarded.
     func cut() {
         guard let process else { return }
         if process.isInTransaction { try? process.sink.abandon() }
@@ -183,7 +183,7 @@ final class ModelStream {
             && process.sink.position == process.sink.durablePosition
     }
 
-    /// Receives at most `count` messages, and flushes if `flushes` is true and no transaction is open.
+    /// Receives at most `count` messages, and flushes if no more have come.
     func hear(atMost count: Int, flushes: Bool) {
         if let process, !process.isConnected { connect(process.sink) }
         guard let process, process.isConnected else { return }
@@ -230,19 +230,19 @@ final class ModelStream {
         covered = isIdle ? max(sink.durablePosition, database.walEnd) : sink.durablePosition
     }
 
-    /// Applies a loss of the followed history while the process runs.
+    /// Applies a loss to the followed history while the process runs.
     func lose(_ loss: ForcedLoss) {
         cut()
         slot.lose(loss)
     }
 
-    /// Sets the age up to which the log keeps segments at its next write.
+    /// Makes the log remove older segments with its next write.
     func retain(milliseconds: UInt64) { retained = milliseconds }
 
     // MARK: Messages
 
     private func messages(of commit: ModelCommit, on process: Process) -> [[UInt8]] {
-        // The server does not send a transaction without published changes.
+        // PostgreSQL does not send a transaction without published changes.
         guard commit.isPublished else { return [] }
         let time = commit.time - 946_684_800_000_000
         var messages = [PgOutput.begin(commit: commit.lsn.rawValue, time: time, xid: commit.xid)]
@@ -324,9 +324,9 @@ final class ModelStream {
 }
 
 extension ModelRules {
-    /// Number that differs after any change of definitions. The server then announces tables again.
+    /// Number that changes with every definition, so that the server announces tables again.
     fileprivate var hashNumber: Int { (sharesRoomZero ? 1 : 0) + hashOfColumns }
 
-    /// Number that differs after any change of columns or identities, but not of policies.
+    /// Number that changes with every definition except policies.
     fileprivate var hashOfColumns: Int { extras.values.reduce(0, +) * 2 + namedByKey.count * 1000 }
 }

@@ -1,19 +1,19 @@
 import Change
 
-/// Checker of the changes that each channel receives, by the model alone.
+/// Computes from the model alone which events each channel must receive, and reports the errors in the received ones.
 ///
-/// A channel must receive the changes that are committed after the reply to its join: in the order of commits, within a
-/// transaction in their order, each once, with its values. A missing change is excused only if the client was told that
-/// something may be missing, or if its channel ended. No excuse exists for a change that is repeated, out of order,
-/// wrong, or sent to a person who may not see it.
+/// A channel receives the changes committed after the reply to its join: in commit order, then in the transaction's
+/// order, each once, with the right values. A missing change is excused only if the client was told that changes may be
+/// missing, or if the channel ended. Nothing excuses a change that is repeated, out of order, wrong, or sent to a
+/// person who may not see it.
 final class Oracle: Hearing {
-    /// Part of the log that is certain.
+    /// Certain state of the log.
     struct Position {
         var durable: LSN
         var oldestKept: LSN
-        /// First offset that the log still has.
+        /// First offset in the log.
         var oldestOffset: UInt64?
-        /// Ends of the log, now and when the hub started; nil if the log had not begun.
+        /// End of the log now, and its end when the hub began; nil if the hub had not begun.
         var end: LogPlace?
         var start: LogPlace?
     }
@@ -23,60 +23,59 @@ final class Oracle: Hearing {
         var channel: Int
     }
 
-    /// State of one channel of one client.
+    /// Expectations about one channel of one client.
     private final class Line {
         var listening: Listening?
-        /// Position that the channel was told last since its join.
+        /// Position sent last since the channel joined.
         var lastPosition: LogPlace?
         var mark: Mark?
-        /// Channels that were cut and may come back.
+        /// Listeners whose sockets were cut and who may return.
         var absent: [AbsentKey: Absent] = [:]
-        /// Times until which another channel of the same kind may still be away. A client that returned before the hub
-        /// noticed the cut may count as a second one.
+        /// Times until which a former listener still counts as absent. A client that returns before the hub has noticed
+        /// its cut socket may be taken for a second client.
         var seconds: [AbsentKey: UInt64] = [:]
     }
 
     private final class Listening {
         var person: String
-        /// Changes owed to all channels with the same bindings and person.
+        /// Audience of the channel: all channels with the same bindings and the same person.
         var audience: Audience
-        /// Former persons of the channel, until the hub has read the next person's token.
+        /// Former owners of the channel, until the hub has read the next token.
         var former: [String] = []
         let seat: Seat
-        /// Position up to which the log was durable when the client sent the join.
+        /// Durable position of the log when the join was sent.
         fileprivate(set) var durable: LSN
-        /// Epoch of the log when the client sent the join.
+        /// Epoch of the log at that time.
         var epoch: UInt64?
-        /// Last commit that may or may not arrive; nil until the join is answered.
+        /// Commits up to this number may arrive or not; nil until the join was answered.
         var optionalTo: Int?
-        /// Last commit whose messages to the topic may or may not arrive, if it is later than `optionalTo`.
+        /// The same limit for the database's messages to the topic, if it is later.
         var saidOptionalTo = 0
         var isSubscribed = false
-        /// True while the client has sent its join again on its own socket, without an answer yet.
+        /// True after the channel sent another join on its own socket.
         var joinsAgain = false
         var reached = Reached()
-        /// Numbers of the received changes, in the order of arrival.
+        /// Numbers of the received changes, in the order of their arrival.
         var heard: [Int] = []
-        /// Numbers of the received messages of the database, in the order of arrival.
+        /// Numbers of the database's messages to the topic, in the order of their arrival.
         var said: [Int] = []
-        /// Number of commits when the channel was told of a table's truncation.
+        /// Number of commits at the time of each truncation notice.
         var truncations: [ModelTable: Int] = [:]
-        /// Number of commits when the channel was last told of a loss. Earlier changes may be missing.
+        /// Number of commits when a loss was reported: older changes may be missing.
         var toldAt = 0
-        /// True if a gap arose while the channel was there and the hub has yet to tell it.
+        /// True if history began anew while the channel was joined: the client must be told of the gap.
         var isOwedGap = false
-        /// Gaps that the channel has not been told of, in order. After each, the channel may receive changes again.
+        /// Gaps after whose ends the channel may receive changes again: in order, until it is told of these gaps.
         var gaps: [Gap] = []
-        /// State at the position from which the channel asked to resume.
+        /// Place from which the channel asked to resume, with the state that it had reached there.
         var resumed: Mark?
-        /// Former state of a plain client's channel, before a cut.
+        /// Former listener before a cut, for a client that asks for nothing.
         var returning: Absent?
         var topic = ""
-        /// Latest pings, and the start of the channel while there are few. The hub may not know the answer to the
-        /// latest one.
+        /// Latest pings, and the beginning while there are few. The hub may not know the answer to the last one yet.
         private var pings = [Ping(Reached(), at: 0, rests: 0)]
         private var isPastBeginning = false
-        /// All gaps that the channel was told of. A channel that resumes from before a gap is told again.
+        /// All gaps reported to the client. A client that resumes from before a gap is told of the gap again.
         var gapsTold: [Gap] = []
 
         init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN) {
@@ -100,7 +99,7 @@ final class Oracle: Hearing {
 
         private static let pingsKept = 6
 
-        /// Latest state that the hub certainly knows: it sends a ping only after the answer to the previous one.
+        /// Smallest state that the hub knows to be received: the hub pings again only after an answer.
         var known: Ping { pings.count > 1 ? pings[pings.count - 2] : pings[0] }
 
         func begins() {
@@ -113,7 +112,7 @@ final class Oracle: Hearing {
             for place in pings.indices { pings[place].reached.isNoFurther(than: number) }
         }
 
-        /// Falls back to the state that the ended hub had surely written down.
+        /// Reduces the hub's knowledge to the state that was certainly written to the disk before the hub ended.
         func hubEnded(at now: UInt64, rests: Int) {
             let last = pings.indices.dropFirst().last {
                 pings[$0].at + Oracle.surelyWritten <= now && pings[$0].rests + Oracle.surelyNoticed <= rests
@@ -126,7 +125,7 @@ final class Oracle: Hearing {
             pings = [written]
         }
 
-        /// Resumes from a mark as if the channel had never been away.
+        /// Continues from the mark as if the client had never been away.
         func goOn(from mark: Mark) {
             durable = mark.durable
             optionalTo = mark.optionalTo
@@ -149,7 +148,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Ping of the hub, by which it learns what the client has received.
+    /// Ping by which the hub asked whether the client has received everything.
     private struct Ping {
         var reached: Reached
         var gapsToldSince: [Gap] = []
@@ -163,7 +162,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// State of a channel when it was told that it had received everything up to a place.
+    /// State of a channel when the hub told it a position.
     private struct Mark {
         var place: LogPlace
         var durable: LSN
@@ -175,7 +174,7 @@ final class Oracle: Hearing {
         var toldAt: Int
     }
 
-    /// Key by which the hub recognises a returning client.
+    /// Properties by which the hub recognizes a returning client.
     private struct AbsentKey: Hashable {
         var person: String
         var topic: String
@@ -184,12 +183,12 @@ final class Oracle: Hearing {
 
     private final class Absent {
         let listening: Listening
-        /// True if the hub may have forgotten the channel.
+        /// True if the hub may have forgotten this client.
         var isUncertain: Bool
-        /// True if another channel of the same kind is still away. The hub may resume this one from that one's state.
+        /// True if an equal client left before and did not return: this one may resume at that client's position.
         let isOneOfTwo: Bool
         let at: UInt64
-        /// Number of rests of the hub's loops when the channel was cut.
+        /// Number of times that the hub's loops had come to rest by then.
         var rests: Int
 
         init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64, rests: Int) {
@@ -201,19 +200,19 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Nanoseconds for which the hub surely remembers a gone client.
+    /// Nanoseconds for which the hub certainly remembers a client.
     private static let surelyRemembered: UInt64 = 100_000_000_000
-    /// Nanoseconds after which the hub has surely forgotten a gone client.
+    /// Nanoseconds after which the hub has certainly forgotten a client.
     private static let surelyForgotten: UInt64 = 150_000_000_000
-    /// Number of rests after which a loop has surely noticed everything earlier.
+    /// Number of rests after which a loop has certainly noticed everything before.
     private static let surelyNoticed = 8
-    /// Nanoseconds after which the hub has surely written down what it knew.
+    /// Nanoseconds after which the hub's knowledge is certainly on the disk.
     private static let surelyWritten: UInt64 = 3_000_000_000
 
     private let database: ModelDatabase
     private let position: () -> Position
     private let ledger: Ledger
-    /// Lines by client and channel.
+    /// Expectations by client and channel.
     private var lines: [[Line?]] = []
     private(set) var complaints: [String] = []
     private(set) var tally = Tally()
@@ -223,30 +222,30 @@ final class Oracle: Hearing {
     var mayBeUnreadable: () -> Bool = { false }
     /// True if the hub's own account says that a topic's channel was sent the change at an offset.
     var isInLedger: ((String, UInt64) -> Bool)?
-    /// Callback for every received event.
+    /// Called with a description of every event.
     var trace: ((String) -> Void)?
-    /// Hash of all received events, in order.
+    /// Hash of all events, in their order.
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
     struct Tally {
         var deliveries = 0
-        /// Messages of the database.
+        /// Received messages of the database.
         var said = 0
         var joins = 0
         var told = 0
         var toldOfGaps = 0
         var excused = 0
         var refused = 0
-        /// Joins that resumed at the requested position, and joins that did not.
+        /// Joins that resumed where they asked to; `refetched` counts those that could not.
         var resumed = 0
         var refetched = 0
-        /// Joins of plain clients that came back.
+        /// Joins of returning clients that ask for nothing.
         var returned = 0
         /// Joins of channels that their clients already had.
         var rejoined = 0
     }
 
-    /// All gaps so far.
+    /// All gaps of the history.
     private var gaps: [Gap] = []
     private let now: () -> UInt64
     private let rests: () -> Int
@@ -314,8 +313,8 @@ final class Oracle: Hearing {
         line(Key(client: client, channel: channel)).listening?.joinsAgain = true
     }
 
-    /// Records the answer to a repeated join. The channel continues behind what it was sent, so the other state stays.
-    /// If changes waited for a verdict, the messages after them arrive again.
+    /// Records a repeated join. The channel continues after the events it was sent, so most expectations stay. Messages
+    /// behind changes that still waited for a verdict arrive again.
     private func hasJoinedAgain(_ listening: Listening) {
         tally.joins += 1
         tally.rejoined += 1
@@ -326,15 +325,15 @@ final class Oracle: Hearing {
     private func wasCut(_ listening: Listening, _ line: Line) {
         line.listening = nil
         if listening.optionalTo == nil, let returning = listening.returning {
-            // The hub may have accepted the client, and has to notice that it is gone.
+            // The hub may have accepted the join, and must then notice the end of its socket.
             returning.rests = rests()
             return
         }
-        // The channel's person depends on whether the hub had read the new token.
+        // The hub may or may not have read that the channel became another person's.
         for person in listening.former + [listening.person] {
             let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
             let absentKey = AbsentKey(person: person, topic: listening.topic, seat: listening.seat)
-            // A channel that did not return as the same person still counts as away when the other one has returned.
+            // A listener that did not return as the same person still counts as away after the other has returned.
             if line.absent[absentKey] != nil { line.seconds[absentKey] = now() + Self.surelyForgotten }
             let isOneOfTwo = line.seconds[absentKey, default: 0] > now()
             line.absent[absentKey] = Absent(
@@ -342,20 +341,21 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Records the end of the hub. If the power or its directory was lost, the hub may have forgotten its clients.
-    /// Otherwise the hub knows what it had written down.
+    /// Records the end of the hub. If the power or its directory was lost, the hub may have forgotten its clients;
+    /// otherwise it knows what it had written down.
     func hubEnded(power: Bool, hasForgotten: Bool = false) {
         for case let line? in lines.joined() {
             for (key, absent) in line.absent {
                 absent.isUncertain = absent.isUncertain || power || hasForgotten
                 absent.listening.hubEnded(at: now(), rests: rests())
-                // The hub remembers the channel that never came back as long as any other.
+                // The hub may remember a listener that never returned for the full time.
                 if power { line.seconds[key] = now() + Self.surelyForgotten }
             }
         }
     }
 
-    /// Records a new gap. Every channel must be told, and may receive again the changes after the gap's end.
+    /// Records a gap in the history. Joined channels must be told, and may receive the changes after the gap's end once
+    /// more.
     func hasGap(_ gap: Gap) {
         gaps.append(gap)
         trace?("history has a gap from \(gap.from) to \(gap.to): \(gap.reason.rawValue)")
@@ -377,10 +377,10 @@ final class Oracle: Hearing {
         if listening.isOwedGap { tally.toldOfGaps += 1 }
         listening.isOwedGap = false
         let isOf = { (gap: Gap) in text.contains("(\(gap.reason.rawValue))") }
-        // If the notice is about another matter, the channel may still receive changes from before the gap.
+        // After a notice with another reason, the channel may still receive changes from before the gap.
         let told = listening.gaps.firstIndex(where: isOf)
         ledger.note()
-        // A channel on a lagging loop may receive again the messages around a gap from before its join.
+        // A channel on a lagging loop receives messages from before and after a gap that is older than its join.
         if told == nil, let former = gaps.last(where: isOf) {
             listening.reached.message = min(listening.reached.message, ledger.firstNumber(behind: former.to) - 1)
         }
@@ -390,15 +390,15 @@ final class Oracle: Hearing {
         listening.heardNoFurther(than: first - 1)
     }
 
-    /// Continues a client as if it had never been away, from the changes that the hub knew the client had received at
-    /// least. The client receives everything since then, or is told that changes may be missing.
+    /// Continues a client as if it had never been away, from the smallest state that the hub knew as received. The
+    /// client receives everything since then, or is told that changes may be missing.
     private func goOn(_ listening: Listening, as absent: Absent) {
         let former = absent.listening
         let reached = absent.isOneOfTwo ? Reached() : former.known.reached
         listening.goOn(
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
-                // A channel without a reply is owed no more than a channel that joins for the first time.
+                // A client without a reply to its join may expect no more than a new client.
                 optionalTo: former.optionalTo ?? database.lastCommit, reached: reached, heard: former.heard,
                 said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
@@ -409,7 +409,7 @@ final class Oracle: Hearing {
         let toldAgain = isFromAnywhere ? former.gapsTold : former.known.gapsToldSince
         listening.gaps = toldAgain + former.gaps + listening.gaps
         listening.gapsTold = former.gapsTold.filter { !toldAgain.contains($0) }
-        // The hub knows one position for changes and messages. If changes waited for a verdict, later messages arrive
+        // The hub has one position for changes and messages: messages behind changes that waited for a verdict arrive
         // again.
         listening.reached.message = min(listening.reached.message, listening.reached.change)
         listening.begins()
@@ -421,7 +421,7 @@ final class Oracle: Hearing {
         listening.optionalTo = database.lastCommit
         if let returning = listening.returning {
             goOn(listening, as: returning)
-            // From here on the absent channel's state is that of this channel.
+            // From now on the former listener is at this one's position.
             line.absent = line.absent.filter { $0.value !== returning }
         }
         switch (recovery, listening.resumed) {
@@ -432,7 +432,7 @@ final class Oracle: Hearing {
                 complain("\(who()) went on at \(mark.place), and the log's epoch was \(epoch)")
             }
             listening.goOn(from: mark)
-            // The join has a new topic, so the numbers of the old topic's messages do not apply.
+            // The topic is new, so the number of its messages before the mark is unknown.
             listening.saidOptionalTo = database.lastCommit
             listening.said = []
             listening.reached.message = Self.nothing
@@ -515,9 +515,8 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Checks a position that the channel was told. It must not lie beyond the log's end. It must not lie before an
-    /// earlier position of the channel or before the log's end at the hub's start, because a client that resumes there
-    /// gets changes again.
+    /// Checks that a position is not beyond the log's end, and not before the channel's earlier position or the log's
+    /// end at the hub's start. A client that resumed there would receive repeated changes.
     private func checkPosition(_ place: LogPlace, of line: Line, _ who: () -> String) {
         let position = position()
         let (start, end) = (position.start, position.end)
@@ -532,7 +531,7 @@ final class Oracle: Hearing {
         line.lastPosition = place
     }
 
-    /// Checks a change's place: not beyond the log's end, and not before its previous place or the channel's last
+    /// Checks that a change is not beyond the log's end, follows the channel's previous position, and names that
     /// position.
     private func check(_ passage: Passage, on line: Line, _ who: () -> String) {
         if let end = position().end, end.epoch == passage.place.epoch, end.offset < passage.place.offset {
@@ -565,7 +564,7 @@ final class Oracle: Hearing {
         if ledger.commit(of: number).end <= listening.durable {
             complain("\(who()) heard what the log had before its join: \(what())")
         }
-        // The same bytes are right for every channel of the audience.
+        // Equal bytes are equally correct for the next channel of the same audience.
         if listening.former.isEmpty, listening.audience.isSound(heard, number) { return }
         let before = complaints.count
         checkContent(heard, number, listening, who, what)
@@ -596,8 +595,8 @@ final class Oracle: Hearing {
         if !heard.before.isSame(as: old, isWhole: false) { complain("\(who()) heard other old values: \(what())") }
     }
 
-    /// Checks a message of the database to a topic: every channel that joined the topic receives it once, in order. A
-    /// lagging loop may also send it to channels that joined meanwhile.
+    /// Checks a message of the database: every joined channel of the topic receives it once, in order. A lagging loop
+    /// may also send older messages to channels that joined meanwhile.
     private func check(said version: Int, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         tally.said += 1
@@ -616,7 +615,8 @@ final class Oracle: Hearing {
         listening.said.append(number)
     }
 
-    /// Checks a notice of a truncation. One from before the join is allowed: the client only fetches once more.
+    /// Checks a truncation notice. The truncation may be older than the join, because the client then only fetches once
+    /// more.
     private func check(truncated name: String, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         guard let table = ModelTable.subscribed.first(where: { $0.name == name }),
@@ -627,7 +627,7 @@ final class Oracle: Hearing {
 
     // MARK: Missing changes
 
-    /// Checks, after everything has come to rest, that each channel received all that it had to.
+    /// Checks, after everything has come to rest, that every channel received all that it must.
     func settle() {
         ledger.note()
         let oldest = position().oldestKept
@@ -641,7 +641,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Adds complaints of other checkers.
+    /// Adds the findings of other checks.
     func complain(of findings: [String]) { for finding in findings { complain(finding) } }
 
     private func settle(_ listening: Listening, _ who: String, _ oldest: LSN) {
@@ -668,7 +668,7 @@ final class Oracle: Hearing {
         listening.said = []
     }
 
-    /// Returns the numbers in `due`, from `least` on, that are not in `heard`.
+    /// Returns the due numbers from `least` on that were not received.
     private static func missing(of due: [Int], from least: Int, in heard: [Int]) -> [Int] {
         let heard = heard.sorted()
         var missing: [Int] = []
@@ -681,7 +681,7 @@ final class Oracle: Hearing {
         return missing
     }
 
-    /// True if the hub can send a delete only if the log still has the row: the delete names only the row's key.
+    /// True for a delete that names its row by key only: the hub can send it only if the log still has that row.
     private func dependsOnTheLog(_ number: Int, _ oldest: LSN) -> Bool {
         let (change, commit) = (ledger.change(number), ledger.commit(of: number))
         guard change.operation == .delete, let old = change.old, commit.rules.isNamedByKey(change.table) else {

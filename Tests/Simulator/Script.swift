@@ -1,6 +1,6 @@
 import TestSupport
 
-/// Action of a script, and the time before it in which no other action happens.
+/// Action on the simulated world in one step, and the pause after the action.
 public struct Step: Sendable, Equatable, CustomStringConvertible {
     public enum Action: Sendable, Equatable {
         case write(seed: UInt64)
@@ -17,18 +17,18 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// A percentage of the crowd is cut at once.
         case scatter(seed: UInt64, percent: UInt64)
         case freezeCrowd(seed: UInt64, percent: UInt64, milliseconds: UInt64)
-        /// The channel gets the token of another person.
+        /// The channel's token becomes another person's.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
-        /// The connection is cut for longer than the hub keeps its place, or nearly so.
+        /// The connection is cut for longer than the hub keeps the client's position, or nearly so.
         case sleep(client: Int, seed: UInt64, milliseconds: UInt64)
-        /// The connection is cut, and the hub does not notice for a while.
+        /// The connection is cut, and the hub notices only after this time.
         case vanish(client: Int, milliseconds: UInt64)
         case freezeClient(client: Int, milliseconds: UInt64)
         case freezeLoop(loop: Int, milliseconds: UInt64)
         case freezeStream(milliseconds: UInt64)
         case cutStream
-        /// The disk accepts a number of further writes or syncs, and then refuses two.
+        /// The disk accepts this number of writes, then refuses two.
         case failWrites(after: Int)
         case failSyncs(after: Int)
         /// Opens, or reads, of files fail for a number of milliseconds.
@@ -39,12 +39,12 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case beAway(milliseconds: UInt64)
         case loseAnswers(milliseconds: UInt64)
         case lose(ForcedLoss)
-        /// The log removes older entries, even if a client still needs them.
+        /// The log removes segments older than this, even if a client still needs them.
         case retain(milliseconds: UInt64)
         case crash(power: Bool)
-        /// The wall clock is set forward by a number of seconds, or back.
+        /// The wall clock is set forward by an amount; a negative amount sets it back.
         case setWallClock(aheadBy: Int64)
-        /// Everything comes to rest, and the oracle checks what clients received.
+        /// Everything comes to rest, and the received events are compared with the expected ones.
         case settle
     }
 
@@ -54,27 +54,26 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
     public var description: String { "\(milliseconds) ms, then \(action)" }
 }
 
-/// Choice of the faults in a script.
+/// Faults that a script may contain.
 public struct Weather: Sendable {
     public var faults = true
     public init() {}
 }
 
-/// Number of steps after which everything comes to rest and the oracle checks what clients received.
+/// Number of steps after which everything comes to rest and the received events are checked.
 private let stretchLength = 150
 
-/// Character of a part of a script.
+/// Character of a stretch of a script.
 private enum Stretch: CaseIterable {
-    /// All kinds of actions.
+    /// Everything happens at once.
     case stormy
-    /// The same actions, slowly, so that they happen during waits that take seconds.
+    /// The same events at a slow pace, so that they meet waits of several seconds.
     case slow
-    /// An unavailable database for long, while changes arrive and clients join. No other fault hides what gets lost
-    /// then.
+    /// The database gives no answers for long, while changes and clients arrive: other faults would hide such losses.
     case outage
-    /// Many changes for many clients.
+    /// Many changes are written, and many clients receive them.
     case broad
-    /// Few clients, all of which leave before others come.
+    /// Few clients come, and all leave before others come.
     case lonely
 
     static func next(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Stretch {
@@ -102,7 +101,7 @@ private enum Stretch: CaseIterable {
     }
 }
 
-/// Returns the steps of a seed.
+/// Returns the steps for a seed.
 public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ shape: Shape? = nil) -> [Step] {
     let shape = shape ?? .usual(seed: seed)
     var random = SeededRandom(seed: seed)
@@ -125,7 +124,7 @@ public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ s
     return script
 }
 
-/// Returns an action of the whole crowd, or nil.
+/// Returns an action of many clients at once.
 private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action? {
     let (seed, percent) = (random.next(), random.pick([5, 20, 100] as [UInt64]))
     switch Int.random(in: 0..<8, using: &random) {
@@ -137,7 +136,8 @@ private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> S
     }
 }
 
-/// Returns an action of a cycle: clients join, changes happen, all clients leave, and further changes have no receiver.
+/// Returns an action of a lonely stretch: a client comes, changes happen, all leave, and changes happen without
+/// listeners.
 private func lonelyAction(
     _ place: Int, _ random: inout SeededRandom, _ shape: Shape, _ weather: Weather
 ) -> Step.Action {
@@ -151,7 +151,7 @@ private func lonelyAction(
     }
 }
 
-/// Returns a change, or an action of a client that joins or leaves.
+/// Returns a change, or an action of a client that comes or goes.
 private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
     let client = shape.someClient(&random)
     let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)

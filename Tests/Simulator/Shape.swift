@@ -1,27 +1,27 @@
-/// Number of clients in a simulation, and their properties.
+/// Number and kinds of the clients in a simulation.
 public struct Shape: Sendable, Equatable {
-    /// Clients with subscriptions of their own: no two of their channels have the same bindings.
+    /// Number of individual clients, each with its own few channels and its own subscriptions.
     public static let individuals = 6
-    /// Number of further clients, which share their bindings with many others.
+    /// Number of additional clients that share their subscriptions with many others.
     public var crowd: Int
-    /// True if sockets take so much that no client is slow. A client that resumes may be told of a loss that
-    /// memberships cause.
+    /// True if sockets have room for so much that no client is slow. A lagging client may be told of a loss that
+    /// memberships hide.
     public var isRoomy = false
 
     public init(clients: Int) { crowd = max(0, clients - Self.individuals) }
 
-    /// True if all clients want single rows of tables without memberships in their policies, and the database sends no
-    /// messages. Then most of the log concerns no client, and a catch-up skips it.
+    /// True if all clients want single rows of tables without memberships, and no messages are sent. Most of the log is
+    /// then for no client, and a returning client skips it.
     public var isOfRows = false
 
-    /// True if no client is subscribed at times, while changes go on.
+    /// True if there are repeated times without listeners, while changes continue.
     public var isLonely = false
 
-    /// True if the stream does not announce changes of policies, as with partitioned tables published as themselves.
-    /// themselves.
+    /// True if the stream says nothing of changed policies, as for partitioned tables that are published as themselves.
     public var isSilent = false
 
-    /// True if a new hub's log begins late, when other transactions have ended. Clients have joined by then.
+    /// True if the database is busy when a hub has no log yet. The log begins only after other transactions have ended,
+    /// and clients have joined by then.
     public var isSlowToBegin = false
 
     /// Number of gone clients' channels that the hub has room for.
@@ -33,9 +33,8 @@ public struct Shape: Sendable, Equatable {
     /// True if the wall clock is set forward and back during the run.
     public var isUnsteady = false
 
-    /// Returns the shape of a seed. Some seeds have a crowd, only single rows, no clients at times, a silent
-    /// stream or a late start. Others have little room for gone clients, a log that does not read, or a clock that is
-    /// set.
+    /// Returns the shape of a seed. Some seeds have a crowd, want only rows, are lonely, have a silent stream or begin
+    /// late. Others have little room for gone clients, a log that does not read, or a clock that is set.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
@@ -48,13 +47,13 @@ public struct Shape: Sendable, Equatable {
         return shape
     }
 
-    /// Size of segments: large for a crowd's large transactions, small for catch-ups that skip segments.
+    /// Bytes of a segment. A crowd's transactions are large; a reader that skips segments needs many small ones.
     var segmentBytes: UInt64 { hasCrowd ? 256 << 10 : isOfRows ? 4 << 10 : 32 << 10 }
 
     var clients: Int { Self.individuals + crowd }
     var hasCrowd: Bool { crowd > 0 }
 
-    /// Number of different subscriptions in the crowd.
+    /// Number of different sets of subscriptions in the crowd.
     static let seatsOfCrowd: UInt64 = 12
 
     func isOfCrowd(_ client: Int) -> Bool { client >= Self.individuals }

@@ -1,9 +1,9 @@
-/// Search for a shorter script that still fails: it leaves out steps.
+/// Removes steps from a failing script as long as the script still fails.
 struct Shrinking {
     private let seed: UInt64
     private let shape: Shape
     private let steps: [Step]
-    /// Largest number of tries. Each is a whole simulation.
+    /// Limit on tries, because each is a whole simulation.
     private static let mostTries = 400
 
     init(_ seed: UInt64, _ shape: Shape, _ steps: [Step]) {
@@ -40,11 +40,11 @@ struct Shrinking {
         return (best, complaints)
     }
 
-    /// Returns the number of steps until the failure and the complaints, or nil if the script does not fail.
+    /// Returns the number of steps until the failure with its complaints, or nil if the script succeeds.
     private func failure(of steps: [Step]) -> (Int, [String])? {
         guard let simulation = try? Simulation(seed: seed, shape) else { return nil }
         defer { simulation.end() }
-        // Missing changes show only after everything has come to rest.
+        // Missing events are found only after everything has come to rest.
         let last = Step(action: .settle, milliseconds: 10)
         let script = steps.last == last ? steps : steps + [last]
         let complaints = simulation.run(script).complaints

@@ -12,36 +12,36 @@ import Synchronization
 import System
 import TestSupport
 
-/// The hub, without its kernel and its database, in one thread and with a clock of its own.
+/// Hub without its kernel and its database, in one thread, with a clock of its own.
 ///
-/// The stream's messages pass through the real assembler into the real log, on a disk in memory that fails. The real
-/// loops deliver to clients over socket pairs. A model answers the questions to PostgreSQL: correctly, late, or not at
-/// all. The oracle compares what clients receive with what they must receive.
+/// The stream's messages pass through the real assembler into the real log, on a failing disk in memory. The real loops
+/// deliver to clients over socket pairs. A model answers the questions for PostgreSQL, late or not at all. The received
+/// events are compared with the expected ones.
 public final class Simulation {
     static let loopCount = 2
     static let channelsPerClient = 3
-    /// Number of further waits of five seconds each for messages that are still under way.
+    /// Limit on additional waits of five seconds for events that still arrive.
     private static let mostPatience = 60
 
     public struct Report {
         public var complaints: [String] = []
         public var deliveries = 0
-        /// Messages of the database to topics.
+        /// Received messages of the database to topics.
         public var said = 0
         public var joins = 0
-        /// Joins that resumed at the requested position, and joins that could not.
+        /// Joins that resumed at their position; `refetched` counts those that could not.
         public var resumed = 0
         public var refetched = 0
         public var returned = 0
         public var rejoined = 0
         /// Number of times that a slow client's channel went back to the log.
         public var parked = 0
-        /// Segments that a catch-up skipped.
+        /// Number of segments that a reader skipped.
         public var passedOver = 0
-        /// Segments that the log removed on the script's command.
+        /// Segments that the log removed at a moment chosen by the script.
         public var letGo = 0
         public var told = 0
-        /// Channels that lost history and were told so.
+        /// Channels that lost history to a gap and were told so.
         public var toldOfGaps = 0
         public var excused = 0
         public var faults = 0
@@ -50,7 +50,7 @@ public final class Simulation {
         public var bytesHeard = 0
         public var milliseconds: UInt64 = 0
         public var coverage: [String: Int] = [:]
-        /// Hash of everything that clients received.
+        /// Hash that differs whenever a client received anything else.
         public var fingerprint: UInt64 = 0
     }
 
@@ -58,7 +58,7 @@ public final class Simulation {
     private let agenda: Agenda
     private let database = ModelDatabase()
     private let storage = FaultyStorage()
-    /// Directory of the resume store, without faults.
+    /// Directory for the clients' positions; it never fails.
     private var notes = MemoryDirectory()
     private var departures: ResumeStore?
     private let server: ModelServer
@@ -67,13 +67,13 @@ public final class Simulation {
     private let shape: Shape
     private let wire = Wire()
     private var clients: [Client] = []
-    /// Watch for clients' sockets that have bytes to read.
+    /// Epoll that finds the clients with data to read.
     private let readable: Epoll
-    /// Clients without a connection for which no time to come back is set yet.
+    /// Clients without a connection that have no time to return yet.
     private var lost: Set<Int> = []
-    /// Clients that do not read for now, even if bytes have arrived.
+    /// Clients that read nothing for now, though data may have arrived.
     private var frozen: Set<Int> = []
-    /// Clients whose sockets have not accepted all their bytes.
+    /// Clients with unsent output.
     private var unsaid: Set<Int> = []
     private var hub: Hub?
     private var random: SeededRandom
@@ -82,7 +82,7 @@ public final class Simulation {
     private var readsFailUntil: UInt64 = 0
     private let damage = Damage()
 
-    /// Bits of segments that differ from what was written.
+    /// Bits of segments that differ from the written ones.
     private final class Damage {
         var bits: [(until: UInt64, bit: Int, name: String)] = []
         /// Time at which the damage was last seen. A client that met the damage may be told only then.
@@ -96,14 +96,14 @@ public final class Simulation {
     private let metrics = ProjectMetrics()
     private(set) var stepsDone = 0
 
-    /// End of the log when the running hub started.
+    /// End of the log when the running hub was started.
     private final class Beginning {
         var place: LogPlace?
     }
 
     private let hubBegan = Beginning()
 
-    /// Number of times that each loop had nothing left to do.
+    /// Number of times that each loop had nothing more to do.
     private final class Rests {
         var counts = [Int](repeating: 0, count: Simulation.loopCount)
     }
@@ -160,8 +160,8 @@ public final class Simulation {
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time
-        // The buffers are so small that a client which stops reading for a moment is slow. A crowd receives
-        // transactions of hundreds of rows and needs larger ones.
+        // The buffers are small, so that a client that pauses for a moment is slow. A crowd gets large ones, because it
+        // receives transactions of hundreds of rows.
         let isTight = !shape.hasCrowd && !shape.isRoomy
         sockets.sendBuffer = isTight ? 4 << 10 : 64 << 10
         sockets.outboxBytes = isTight ? 16 << 10 : 256 << 10
@@ -201,7 +201,7 @@ public final class Simulation {
         hub = Hub(gateway: gateway, catalog: catalog)
     }
 
-    /// Record of the hub's notes about its channels.
+    /// Check of the ledger that the hub writes about its channels.
     private let witness: LedgerWitness
 
     private struct SharedWitness: @unchecked Sendable {
@@ -209,13 +209,13 @@ public final class Simulation {
         init(_ witness: LedgerWitness) { self.witness = witness }
     }
 
-    /// Wrapper for closures that any thread could call. Only one thread uses the stream.
+    /// Wrapper for an object that only one thread touches, for closures that any thread could call.
     private struct SharedStream: @unchecked Sendable {
         let stream: ModelStream
         init(_ stream: ModelStream) { self.stream = stream }
     }
 
-    /// Takes a part of the history that the hub follows.
+    /// Applies a loss to the history that the hub follows.
     private func lose(_ loss: ForcedLoss) {
         losses["\(loss)", default: 0] += 1
         guard !loss.endsProcess else { return crash(power: false, loss) }
@@ -238,7 +238,7 @@ public final class Simulation {
         }
     }
 
-    /// Ends the process with everything in its memory, and starts the hub again.
+    /// Ends the process with everything in its memory, and starts another a moment later.
     private func crash(power: Bool, _ loss: ForcedLoss? = nil) {
         hub?.catalog.stop()
         agenda.removeAll()
@@ -254,7 +254,7 @@ public final class Simulation {
         witness.hubDied(at: time.unixMicroseconds(), place: stream.place?.offset ?? 0)
         oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
-        // Either the clients or the database may come back first.
+        // Clients and the database return in random order.
         if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
         do {
             try startHub()
@@ -273,7 +273,7 @@ public final class Simulation {
                 theirs, from: .anyIPv4(port: 0), to: Int.random(in: 0..<Self.loopCount, using: &random))
             try readable.add(ours, .readable, key: UInt64(number))
             lost.remove(number)
-            // Most clients stay the same person.
+            // Most clients return as the same person.
             let isAnother = clients[number].seats.isEmpty || random.next() % 3 == 0
             clients[number].connect(ours, as: isAnother ? random.pick(ModelDatabase.people) : clients[number].person)
         } catch {
@@ -286,8 +286,8 @@ public final class Simulation {
         noteLoss(client)
     }
 
-    /// Cuts the client until a moment that is far off for the hub. Meanwhile rows change, and topics of the client get
-    /// messages.
+    /// Cuts the client until a moment that is far off for the hub. Meanwhile rows are written and messages go to its
+    /// topics.
     private func sleep(_ client: Client, _ seed: UInt64, until moment: UInt64) {
         let topics = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
         guard client.isConnected else { return }
@@ -300,7 +300,7 @@ public final class Simulation {
         if !transaction.changes.isEmpty { commit(transaction, as: database.takeXID()) }
     }
 
-    /// Ends the client's connection. The hub's end of the socket stays open until a moment.
+    /// Makes a client vanish; the hub's end of its socket stays open until then.
     private func vanish(_ client: Client, until moment: UInt64) {
         guard let descriptor = client.vanish() else { return }
         readable.remove(descriptor)
@@ -323,7 +323,7 @@ public final class Simulation {
 
     private func isReturning(_ number: Int) -> Bool { returns.contains { $0.client == number } }
 
-    /// Lets each client that lost its connection return after a while and join the same seats again.
+    /// Lets each client without a connection return after a while, and join its channels again.
     private func reconnectLater() {
         for number in lost.sorted() {
             let pause = UInt64.random(in: 10...1500, using: &random)
@@ -344,13 +344,13 @@ public final class Simulation {
 
     private var returns: [(at: UInt64, client: Int)] = []
 
-    /// Lets every client with input read; returns true if any did.
+    /// Lets clients read their data. Returns true if any client did.
     private func readAll() -> Bool {
         let now = time.monotonicNanoseconds()
         frozen = frozen.filter { clients[$0].frozenUntil > now }
         var ready = unsaid
         unsaid = []
-        // The kernel reports ready sockets in turn, one batch at a time.
+        // Epoll reports ready clients in turn, one batch at a time.
         var (asked, batch) = (0, Epoll.batch)
         while batch == Epoll.batch, asked <= clients.count {
             batch = readable.wait(milliseconds: 0)
@@ -411,7 +411,7 @@ public final class Simulation {
         return report
     }
 
-    /// Ends everything that is open: a simulation holds descriptors.
+    /// Closes everything that is open, because a simulation holds descriptors.
     public func end() {
         for client in clients { client.cut() }
         closeVanished(until: .max)
@@ -419,12 +419,12 @@ public final class Simulation {
         hub?.catalog.stop()
         agenda.removeAll()
         stream.die()
-        // The stream and the oracle refer to each other.
+        // The stream and the simulation refer to each other.
         stream.hasGap = { _ in }
         hub = nil
     }
 
-    /// Lets time pass, in which every part of the simulation takes its turns.
+    /// Lets this time pass, and runs everything that becomes due.
     private func pass(milliseconds: UInt64) {
         let until = time.monotonicNanoseconds() + milliseconds * 1_000_000
         repeat {
@@ -436,7 +436,7 @@ public final class Simulation {
         _ = turnEverything()
     }
 
-    /// Time of the next event that happens by itself, if nothing is active now.
+    /// Time of the next event that happens by itself.
     private var nextDuty: UInt64 {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
         let faults = damage.bits.map(\.until) + (readsFailUntil == 0 ? [] : [readsFailUntil])
@@ -447,7 +447,7 @@ public final class Simulation {
         return duties.compactMap(\.self).min() ?? 0
     }
 
-    /// Gives every part a turn; returns true if any had work to do.
+    /// Runs one turn of everything. Returns true if anything was done.
     private func turnEverything() -> Bool {
         var didAnything = agenda.run()
         hearStream()
@@ -475,7 +475,7 @@ public final class Simulation {
     private func hearStream() {
         guard time.monotonicNanoseconds() >= streamFrozenUntil else { return }
         if !stream.isRunning {
-            // After a failure of the disk, the log is opened again.
+            // Starts again after a failure of the disk.
             do { try stream.start() } catch { return faults += 1 }
         }
         stream.hear(
@@ -622,7 +622,7 @@ public final class Simulation {
         damage.bits.removeAll { $0.until <= moment }
     }
 
-    /// Ends all faults and lets everything under way arrive. Then the oracle and the witness check.
+    /// Stops all faults, and lets every client receive everything on its way.
     private func settle() {
         storage.setFaults { _ in }
         readsFailUntil = 0
@@ -635,9 +635,9 @@ public final class Simulation {
         witness.isCalm = true
         defer { witness.isCalm = false }
         pass(milliseconds: 25_000)
-        // The hub reports a missed note at the latest when it next examines its channels.
+        // Missed notes are reported at the latest when the hub inspects its channels.
         if witness.isScarce { pass(milliseconds: 10_000) }
-        // A crowd takes longer, so the wait continues while messages arrive.
+        // A crowd takes longer, so the simulation waits while events still arrive.
         var (heard, patience) = (-1, Self.mostPatience)
         while shape.hasCrowd, heard != oracle.tally.deliveries, patience > 0 {
             heard = oracle.tally.deliveries
@@ -648,7 +648,7 @@ public final class Simulation {
         oracle.complain(of: witness.complaints(joined))
     }
 
-    /// Number of channels joined to each topic.
+    /// Number of joined channels by topic.
     private var joined: [String: Int] {
         var joined: [String: Int] = [:]
         for client in clients where client.isConnected {
@@ -670,7 +670,7 @@ public final class Simulation {
         return clients[Shape.individuals...].filter { _ in random.next() % 100 < percent }
     }
 
-    /// Lets every client of the crowd join that has not joined.
+    /// Lets every client of the crowd that has not joined do so.
     private func gather(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         for client in clients[Shape.individuals...] {
@@ -683,7 +683,7 @@ public final class Simulation {
         let isOfCrowd = shape.isOfCrowd(client)
         let seed = isOfCrowd ? seed % Shape.seatsOfCrowd : seed
         var random = SeededRandom(seed: seed)
-        // A client that wants only single rows makes a catch-up skip segments.
+        // A client that wants single rows only leaves segments to skip.
         let wantsRows = random.next() % 5 == 0 || shape.isOfRows
         let tables = shape.isOfRows ? ModelTable.unguarded : ModelTable.subscribed
         // Some clients receive only the database's messages to their topic.
@@ -740,7 +740,7 @@ public final class Simulation {
         commit(transaction, as: database.takeXID())
     }
 
-    /// Sends messages to joined topics, sometimes in one transaction with a row.
+    /// Sends messages to joined topics, sometimes together with rows.
     private func say(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var transaction = database.begin()
@@ -784,7 +784,7 @@ public final class Simulation {
             default: database.insert(.members, owner: owner, room: room, body: "", in: &transaction)
             }
         }
-        // The hub judges rows of this transaction by the memberships at its end.
+        // Policies judge rows of the same transaction by the memberships after the transaction.
         if Int.random(in: 0..<2, using: &random) == 0 {
             database.insert(
                 .items, owner: random.pick(ModelDatabase.people),
@@ -799,7 +799,7 @@ public final class Simulation {
         var transaction = database.begin()
         transaction.defines = true
         let table = random.pick(ModelTable.subscribed).rawValue
-        // A silent stream does not announce policies, so these are the definitions to test there.
+        // A silent stream does not report changed policies, so only policies change here.
         switch shape.isSilent ? 0 : Int.random(in: 0..<3, using: &random) {
         case 0: transaction.rules.sharesRoomZero.toggle()
         case 1: transaction.rules.extras[table] = (transaction.rules.extras[table] ?? 0) % 3 + 1

@@ -1,9 +1,9 @@
 import Synchronization
 import System
 
-/// Clock that stands still until the simulation moves it.
+/// Clock that stands still until a caller moves it.
 public final class VirtualTime: TimeSource {
-    /// Initial value in nanoseconds, like that of a computer that has run for a while.
+    /// Start of the clock in nanoseconds, like a computer that has run for a while.
     static let start: UInt64 = 1_000_000_000_000
     private let now = Atomic<UInt64>(start)
     /// Microseconds from 1970 to the clock's zero.
@@ -30,8 +30,7 @@ public final class VirtualTime: TimeSource {
     func advance(milliseconds: UInt64) { advance(to: monotonicNanoseconds() + milliseconds * 1_000_000) }
 }
 
-/// Queue of later actions, in the order of their times. Actions of the same time run in the order in which they were
-/// added.
+/// Future actions in the order of their times; actions at one time run in the order of their requests.
 final class Agenda {
     private struct Item {
         var moment: UInt64
@@ -62,7 +61,7 @@ final class Agenda {
         first.body()
     }
 
-    /// Runs the actions that are due; returns true if there were any.
+    /// Runs the due actions. Returns true if there were any.
     func run() -> Bool {
         var didAnything = false
         while let first = items.first, first.moment <= time.monotonicNanoseconds() {
@@ -76,14 +75,13 @@ final class Agenda {
     func removeAll() { items = [] }
 }
 
-/// Clock by which a log removes segments. While it is ahead of the simulation's clock, the log takes recent entries for
-/// old.
+/// Clock by which a log removes segments. It can be ahead of the world's clock, so that recent segments count as old.
 final class SinkTime: TimeSource {
     static let age = Duration.seconds(48 * 3600)
     private static let ageNanoseconds: UInt64 = 48 * 3600 * 1_000_000_000
 
     private let time: VirtualTime
-    /// Nanoseconds by which the monotonic time is ahead.
+    /// Passed time in nanoseconds.
     private let passed = Atomic<UInt64>(0)
     private let ahead = Atomic<UInt64>(0)
 
@@ -92,7 +90,7 @@ final class SinkTime: TimeSource {
     func monotonicNanoseconds() -> UInt64 { time.monotonicNanoseconds() + passed.load(ordering: .relaxed) }
     func unixMicroseconds() -> Int64 { time.unixMicroseconds() + Int64(ahead.load(ordering: .relaxed) / 1000) }
 
-    /// Advances the clock so far that the log keeps only entries of the last `milliseconds`.
+    /// Lets so much time pass at once that the log keeps only the last `milliseconds`.
     func isAhead(retaining milliseconds: UInt64) {
         passed.add(Self.ageNanoseconds, ordering: .relaxed)
         ahead.store(Self.ageNanoseconds - milliseconds * 1_000_000, ordering: .relaxed)

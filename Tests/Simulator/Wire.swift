@@ -1,11 +1,12 @@
 import Foundation
 import System
 
-/// Parser of the hub's texts that remembers each result: a crowd receives the same bytes a thousand times.
+/// Parser of the hub's frames to clients. Each text is parsed once, because a crowd receives the same bytes a thousand
+/// times.
 ///
-/// All clients of a simulation share one parser, which remembers nothing about the receivers of a text.
+/// All clients of a simulation share one parser. Its cache depends on the text alone, not on the receiver.
 final class Wire {
-    /// Content of one text, and its topic.
+    /// Meaning of one text, with its topic.
     struct Message {
         enum Kind {
             case reply(ref: String?, isGood: Bool, recovery: Recovery?, text: String)
@@ -13,7 +14,7 @@ final class Wire {
             case subscribed
             case position(LogPlace)
             case change(HeardChange, Passage?)
-            /// A message of the database, identified by its row's version.
+            /// Message of the database, identified by the version of its row.
             case said(Int)
             case truncated(table: String)
             case ended
@@ -24,7 +25,7 @@ final class Wire {
         var kind: Kind
     }
 
-    /// Bytes and their parsed meaning.
+    /// Parsed meaning, stored with its bytes.
     private struct Known<Meaning> {
         var bytes: [UInt8]
         var meaning: Meaning
@@ -38,20 +39,20 @@ final class Wire {
         }
     }
 
-    /// Buffer for bytes on their way from a socket to the parser. Its content is valid only during one read.
+    /// Buffer for bytes on their way from a socket to the parser; it stores nothing permanently.
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
     private var messages: [UInt64: Known<Message>] = [:]
     private var changes: [UInt64: Known<HeardChange>] = [:]
     private var topicsRead: [UInt64: Known<Int>] = [:]
     private var topics: [String: Int] = ["phoenix": Wire.phoenix]
     private var tokens: [String: String] = [:]
-    /// Topic of messages that concern the whole connection.
+    /// Topic of messages for the whole connection.
     static let phoenix = 0
     private static let mostKnown = 1 << 15
 
     deinit { room.deallocate() }
 
-    /// Returns the number of a topic. Equal names have equal numbers.
+    /// Returns the number of a topic; equal topics have equal numbers.
     func topic(_ name: String) -> Int {
         if let known = topics[name] { return known }
         let number = topics.count
@@ -78,7 +79,7 @@ final class Wire {
 
     private static let afterTopic = Array(#"","event":"postgres_changes","payload":{"ids":["#.utf8)
 
-    /// Reads a change in the most frequent form. Returns nil for any other form, which the general parser reads.
+    /// Parses a change in the usual form, which most messages have. Any other form is parsed as general text.
     private func changeMessage(_ payload: UnsafeRawBufferPointer) -> Message? {
         guard var text = Text(payload), text.skip(#"{"topic":""#), let topic = text.takeString(),
             text.skip(Self.afterTopic), text.skipNumbers(),
@@ -115,7 +116,7 @@ final class Wire {
         return change
     }
 
-    /// Returns a hash that is equal for equal bytes in every process.
+    /// Returns a hash that is the same for the same bytes in every process.
     private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var hash = UInt64(bytes.count) &* 0x9e37_79b9_7f4a_7c15
         var place = 0
@@ -186,13 +187,13 @@ final class Wire {
     }
 }
 
-/// Place of a change in the log, and the place before it on the same channel.
+/// Position of a change in the log, and the previous position on its channel.
 struct Passage {
     var place: LogPlace
     var previous: LogPlace
 }
 
-/// Remaining middle of a text, from which both ends are consumed.
+/// Middle of a text, from which parts are removed at both ends.
 private struct Text {
     private let bytes: UnsafeRawBufferPointer
     private let base: UnsafeRawPointer
@@ -234,7 +235,7 @@ private struct Text {
         return true
     }
 
-    /// Takes the bytes up to the next quote.
+    /// Returns the text up to the next quote.
     mutating func takeString() -> UnsafeRawBufferPointer? {
         let from = start
         while start < end, bytes[start] != UInt8(ascii: "\"") { start += 1 }
@@ -247,7 +248,7 @@ private struct Text {
         return start > from
     }
 
-    /// Takes a place like `000000e8d4a51001.2` from the end.
+    /// Parses a position such as `000000e8d4a51001.2` at the end.
     mutating func takeLastPlace() -> LogPlace? {
         var (offset, scale): (UInt64, UInt64) = (0, 1)
         while end > start, 48...57 ~= bytes[end - 1] {
@@ -276,7 +277,7 @@ struct HeardRow {
     var room: Int?
     var body: String?
     var version: Int?
-    /// True if the message has a value that no row of the model has.
+    /// True if the message contains a value that no row of the model has.
     var isOdd = false
 
     init(_ values: [String: Any]) {
@@ -287,7 +288,7 @@ struct HeardRow {
             case "room": room = value as? Int
             case "body": body = value as? String
             case "version": version = value as? Int
-            // Further columns stay empty.
+            // No row has values in additional columns.
             default: isOdd = isOdd || !(value is NSNull)
             }
         }
@@ -297,7 +298,7 @@ struct HeardRow {
 
     private static let names: Set<String> = ["id", "owner", "room", "body", "version"]
 
-    /// True if all received values equal the row's, and, with `isWhole`, none is missing.
+    /// True if all received values equal the row's and, for a whole row, none is missing.
     func isSame(as row: ModelRow, isWhole: Bool) -> Bool {
         if isOdd || isWhole && (id == nil || owner == nil || room == nil || body == nil || version == nil) {
             return false
@@ -306,11 +307,11 @@ struct HeardRow {
             && (owner ?? row.owner, body ?? row.body) == (row.owner, row.body)
     }
 
-    /// True if the message has more values than the key.
+    /// True if more than the key was received.
     var saysMore: Bool { isOdd || owner != nil || room != nil || body != nil || version != nil }
 }
 
-/// Change as a client received it. Equal bytes share one object.
+/// Change as a client received it; equal bytes give the same object.
 final class HeardChange {
     let table: String
     let operation: String
@@ -319,9 +320,9 @@ final class HeardChange {
     let errors: Any?
     let new: HeardRow
     let before: HeardRow
-    /// Hash of the bytes.
+    /// Hash that differs for other bytes.
     let trail: UInt64
-    /// Number of the change among all committed changes; nil until the oracle has looked it up.
+    /// Number that the ledger found for this change; nil until it was searched.
     var ordinal: Int?
 
     init(
