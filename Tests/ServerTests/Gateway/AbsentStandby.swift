@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-/// Commits that wait for a standby. PostgreSQL's WAL and the hub's event log hold them, but no snapshot shows them.
+/// Commits that wait for a standby. PostgreSQL's log and the hub's have these commits, but no snapshot sees them.
 ///
 /// Requires a stage on a cluster of its own. Statements of the test itself must set `synchronous_commit = local`.
 extension GatewayStage {

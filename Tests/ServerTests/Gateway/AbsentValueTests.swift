@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayRows {
-    /// Checks that the hub never takes a value that a change lacks for NULL: it finds the value or reports it as
+    /// Checks that a value missing from a change is not taken for NULL: the hub finds the value, or reports it as
     /// missing.
     @Suite(.serialized) struct AbsentValueTests {
         private static let tables = """
@@ -19,8 +19,7 @@ extension GatewayRows {
 
         private static let guarded = "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;"
 
-        /// Returns a policy on `notes`: one that PostgreSQL has to evaluate if `isAsked`, otherwise one that the hub
-        /// evaluates.
+        /// Returns a policy that the hub decides itself, or one that it must ask PostgreSQL about.
         private static func policy(_ condition: String, isAsked: Bool) -> String {
             let seen = """
                 CREATE FUNCTION sees(boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN $1; END $$;
@@ -61,8 +60,7 @@ extension GatewayRows {
             }
         }
 
-        /// Waits until the loop has read everything committed so far. A client has to follow a table to make this
-        /// observable.
+        /// Waits until the loop has read everything committed. Only a client that follows a table can show this.
         private func pass(_ stage: GatewayStage) throws {
             let caller = try stage.caller()
             try caller.subscribe("realtime:p", [binding("fences")])
@@ -71,7 +69,7 @@ extension GatewayRows {
         }
 
         private func isTold(_ caller: Caller) throws -> Bool {
-            // The loop reports missing changes after everything that it delivered in the same turn.
+            // The loop sends the report after the changes of the same turn.
             try caller.fence()
             return caller.takeUnheard().contains { $0.isTrouble && $0.said?.contains("changes may be missing") == true }
         }
@@ -129,8 +127,8 @@ extension GatewayRows {
 
         // MARK: Rows that move out of view
 
-        /// Checks that a client with `moves` is told of every move, including those of rows written before the client
-        /// joined.
+        /// Checks that a client that asked for moves receives all of them under any identity, also for rows older than
+        /// itself.
         @Test(arguments: seeds(2), [nil, false, true])
         func `rows that updates take away are told under every identity`(seed: Seed, isAsked: Bool?) throws {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) }
@@ -163,8 +161,8 @@ extension GatewayRows {
             }
         }
 
-        /// Returns a transaction that runs the statement while the table's replica identity is DEFAULT. The hub has no
-        /// notice of this; before and after, the identity is FULL.
+        /// Returns a transaction in which the table keeps only keys of old rows, without notice. Before and after, it
+        /// keeps all.
         private static func whileKeysAreKept(_ statement: String) -> String {
             "BEGIN; ALTER TABLE notes REPLICA IDENTITY DEFAULT; \(statement); "
                 + "ALTER TABLE notes REPLICA IDENTITY FULL; COMMIT"
@@ -175,7 +173,7 @@ extension GatewayRows {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
             let stage = try stage(policy + "ALTER TABLE notes REPLICA IDENTITY FULL;")
             try stage.run("INSERT INTO notes VALUES (1, 5), (2, 5), (3, 1)")
-            // Clients that join from now on do not learn of the insertion.
+            // Clients that join from now on do not learn of it.
             try pass(stage)
             let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
             try stage.run(
@@ -192,7 +190,7 @@ extension GatewayRows {
             isAsked: Bool?, statement: String
         ) throws {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
-            // The row was written before the log began.
+            // This row is older than the log.
             let stage = try stage(
                 policy + "ALTER TABLE notes REPLICA IDENTITY FULL; INSERT INTO notes VALUES (1, 5);")
             let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
@@ -201,7 +199,7 @@ extension GatewayRows {
             #expect(try isTold(one))
         }
 
-        /// Contents of the table, and the messages that a client must receive if it sees rows with n > 3.
+        /// The table's rows, and the messages for a client that sees rows with n > 3.
         private struct Rows {
             private var values: [Int: Int] = [:]
             private var last = 0
@@ -285,7 +283,7 @@ extension GatewayRows {
             #expect(heard.map { ($0.record["body"] as? String)?.count } == [9000])
         }
 
-        /// Checks that the hub never uses a value of another row that had the same key earlier.
+        /// Checks that the earlier value of another row under the same key is not taken for this row's value.
         @Test func `what another row had under the same key is nothing to this one`() throws {
             let stage = try stage(
                 "INSERT INTO notes VALUES (7, 1, 'k', repeat('z', 9000));")

@@ -3,15 +3,15 @@ import Foundation
 import TestSupport
 import WebSocket
 
-/// Client that sends a text or waits for the next one, one step after another. A wait that stays without result fails
-/// the test after a while instead of blocking it.
+/// Client that does one thing after another: it sends a text, or waits for the next message. A wait without result
+/// fails the test after a while instead of hanging.
 final class Caller: @unchecked Sendable {
     // One thread at a time uses each caller.
     private let client: TestClient
     private var buffer: [UInt8] = []
     private var first = 0
     private var lastRef = 0
-    /// Messages that arrived while the test waited for another one.
+    /// Messages that came while the caller waited for another.
     private var unheard: [Message] = []
 
     /// Connects without sending anything.
@@ -21,7 +21,7 @@ final class Caller: @unchecked Sendable {
 
     func hangUp() { client.close() }
 
-    /// Stops sending, and collects everything that the hub still sends.
+    /// Stops sending, and receives everything that the hub still sends.
     func fallSilent() {
         client.finishSending()
         while let message = try? Message(Data(text())) { unheard.append(message) }
@@ -45,7 +45,7 @@ final class Caller: @unchecked Sendable {
         guard try client.receive(appendingTo: &buffer) else { throw ClientFailure(operation: "receive", code: 0) }
     }
 
-    /// Returns the received text up to and including the mark.
+    /// Reads the text up to and including a mark.
     func read(through mark: String) throws -> String {
         let mark = Array(mark.utf8)
         var at = first
@@ -65,7 +65,7 @@ final class Caller: @unchecked Sendable {
         return String(decoding: buffer[first..<first + count], as: UTF8.self)
     }
 
-    /// Returns the status line and the body of one HTTP response.
+    /// Returns the status line and the body of one HTTP answer.
     func answer() throws -> (status: String, body: String) {
         let head = try read(through: "\r\n\r\n")
         let lines = head.split(separator: "\r\n")
@@ -90,7 +90,7 @@ final class Caller: @unchecked Sendable {
 
     func say(_ text: String) throws { try send(Self.frame(text)) }
 
-    /// Returns the opcode and payload of the next frame.
+    /// Returns the next frame's opcode and payload.
     private func frame() throws -> (opcode: UInt8, payload: ArraySlice<UInt8>) {
         try fill(2)
         var length = Int(buffer[first + 1])
@@ -124,8 +124,7 @@ final class Caller: @unchecked Sendable {
         }
     }
 
-    /// Returns the number behind a mark in the next text, or nil if the mark is not in it. Meant for many texts of one
-    /// kind.
+    /// Returns the number after a mark in the next text, or nil without the mark. Useful for many texts of one kind.
     func textNumber(after mark: Data) throws -> Int? {
         let bytes = Data(try text())
         guard let found = bytes.range(of: mark) else { return nil }
@@ -140,7 +139,7 @@ final class Caller: @unchecked Sendable {
         return try Message(Data(try text()))
     }
 
-    /// Returns the first message that meets the condition, and keeps the others for later calls.
+    /// Returns the first message that matches. The other messages stay unread.
     func first(_ isWanted: (Message) -> Bool) throws -> Message {
         if let place = unheard.firstIndex(where: isWanted) { return unheard.remove(at: place) }
         while true {
@@ -150,7 +149,7 @@ final class Caller: @unchecked Sendable {
         }
     }
 
-    /// Returns and removes the messages that arrived while the test waited for others.
+    /// Removes and returns the messages that came while the caller waited for others.
     func takeUnheard() -> [Message] {
         defer { unheard = [] }
         return unheard
@@ -164,7 +163,7 @@ final class Caller: @unchecked Sendable {
         return "\(lastRef)"
     }
 
-    /// Waits until the hub has processed everything that this client has sent.
+    /// Waits until the hub has processed everything sent before.
     func fence() throws {
         let ref = try push("phoenix", "heartbeat", "{}")
         _ = try first { $0.ref == ref && $0.topic == "phoenix" }
@@ -175,7 +174,7 @@ final class Caller: @unchecked Sendable {
         return #"{"config":{"postgres_changes":[\#(changes.joined(separator: ","))]\#(more)}\#(token)}"#
     }
 
-    /// Joins and waits for the reply; returns the ref of the join.
+    /// Joins, waits for the reply, and returns the join's ref.
     @discardableResult
     func join(_ topic: String, _ changes: [String], token: String? = nil, more: String = "") throws -> String {
         let ref = try push(topic, "phx_join", Self.join(changes, token: token, more: more))
@@ -184,7 +183,7 @@ final class Caller: @unchecked Sendable {
         return ref
     }
 
-    /// Joins and waits until the hub confirms the subscription to changes; returns the ref of the join.
+    /// Joins, waits until the subscription is confirmed, and returns the join's ref.
     @discardableResult
     func subscribe(
         _ topic: String, _ changes: [String], token: String? = nil, more: String = ""
@@ -198,7 +197,7 @@ final class Caller: @unchecked Sendable {
         try first { $0.event == "postgres_changes" && (topic == nil || $0.topic == topic) }
     }
 
-    /// Returns the ids of the next changes, which are inserts and updates of tables with an `id`.
+    /// Returns the ids of the next changes, which must be inserts and updates of tables with an `id`.
     func ids(_ count: Int) throws -> [Int] { try (0..<count).map { _ in try change().id ?? -1 } }
 }
 

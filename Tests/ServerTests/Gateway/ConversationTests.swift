@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Everything that the hub sends to a client, from the join to the close.
+    /// Tests of everything that a client receives, from the first message to the last.
     @Suite(.serialized) struct ConversationTests {
         private static let notes = """
             CREATE TABLE notes (id int PRIMARY KEY, kind text, body text);
@@ -76,7 +76,8 @@ extension Gateways {
             #expect(try caller.change().record.keys.sorted() == ["id"])
         }
 
-        /// Checks that a channel receives nothing until the catalog knows the new role's rights, and then everything.
+        /// Checks a new role whose rights the catalog does not know yet: until it does, the channel receives nothing,
+        /// and then all.
         @Test func `rows are never shown to a role that the channel has no more`() throws {
             let stage = try stage("GRANT SELECT (id) ON notes TO OUTSIDER;")
             let caller = try stage.caller()
@@ -199,7 +200,7 @@ extension Gateways {
             }
         }
 
-        /// Checks joins at the moment at which the catalog reports a table as replaced.
+        /// Checks joins at the very moment when the catalog finds that tables were replaced.
         @Test func `joins while the catalog moves take nothing from those who are there`() throws {
             let stage = try stage()
             let caller = try stage.caller()

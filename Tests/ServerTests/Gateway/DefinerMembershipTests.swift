@@ -7,10 +7,10 @@ import Testing
 @testable import Server
 
 extension GatewayPolicies {
-    /// Memberships that SECURITY DEFINER functions read with their owner's rights. The hub's documented login may or
-    /// may not be able to read them. In every case each client receives the rows that PostgreSQL shows it.
+    /// Checks memberships that SECURITY DEFINER functions read in their owner's name. Whether the hub's documented
+    /// login can read them or not, each client receives the rows that PostgreSQL shows it.
     @Suite(.serialized) struct DefinerMembershipTests {
-        /// Owner of the policy's function.
+        /// Owner of the function.
         enum Owner: String, CaseIterable, Sendable {
             case superuser, tableOwner, granted, refused
         }
@@ -20,7 +20,7 @@ extension GatewayPolicies {
             case none, forClients, forEverybody, forced
         }
 
-        /// Rights of the hub's login on the membership's table.
+        /// Rights of the hub's login on that table.
         enum Right: String, CaseIterable {
             case nothing, table, columns, otherColumns, noSchema, tableAndPolicy
         }
@@ -30,7 +30,7 @@ extension GatewayPolicies {
             var owner: Owner
             var security: Security
             var right: Right
-            /// True if the policy's function calls another function.
+            /// True if the policy's function calls another one.
             var isNested: Bool { number % 3 == 0 }
 
             var description: String { "\(owner) \(security) \(right)\(isNested ? " nested" : "")" }
@@ -51,7 +51,7 @@ extension GatewayPolicies {
             var schema: String { "rooms_\(number)" }
             var members: String { "\(schema).members" }
 
-            /// Statements that create the tables, the functions with their owners, and the grants.
+            /// SQL of the tables, the functions in their owner's name, and the rights.
             var sql: String {
                 let boss = "boss_READER"
                 let function =
@@ -114,7 +114,7 @@ extension GatewayPolicies {
                 }
             }
 
-            /// True if the hub's login can read the same rows as the function's owner.
+            /// True if the hub's login can read the rows that the function's owner reads.
             var isFollowed: Bool {
                 guard owner != .refused, security != .forced || owner == .superuser else { return false }
                 switch right {
@@ -139,7 +139,7 @@ extension GatewayPolicies {
             return stage
         }
 
-        /// Returns the ids of the rows that the caller received before the fence in all its channels, by table.
+        /// Returns, by table, the rows that the caller received up to the fence, in all of its channels.
         private func heard(_ caller: Caller, _ fence: Int, _ channels: Int) throws -> [String: Set<Int>] {
             var heard: [String: Set<Int>] = [:]
             var fences = 0
@@ -155,7 +155,7 @@ extension GatewayPolicies {
             }
         }
 
-        /// Returns the ids from `first` on that PostgreSQL shows the user, or nil if PostgreSQL refuses the query.
+        /// Returns the rows from `first` on that PostgreSQL shows the user, or nil if PostgreSQL refuses.
         private func shown(_ setup: Setup, to user: Int, from first: Int, _ stage: GatewayStage) throws -> Set<Int> {
             let connection = try stage.database.cluster.connect(database: stage.database.name)
             _ = try connection.query(

@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Checks that the cost of filters affects only the client that uses them.
+    /// Checks that the cost of filters falls on their owner alone.
     @Suite(.serialized) struct FilterBudgetTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, n int, body text);
@@ -19,16 +19,15 @@ extension GatewayTraffic {
             try GatewayStage(Self.tables, publication: "FOR TABLE notes, fences", on: cluster)
         }
 
-        /// Returns a binding whose conditions take long on a large value of only `a`. The conditions differ between
-        /// bindings.
+        /// Returns conditions that take long on a large value of only `a`; each binding has its own.
         private static func costly(_ number: Int) -> String {
             let conditions = (0..<50).map { "body.like.%a%a%a%a%a%\(number)x\($0)" }
             return binding("notes", filter: "or=(\(conditions.joined(separator: ",")))")
         }
 
         @Test func `a connection whose filters take too long is left out for a while, and told`() throws {
-            // A cluster of its own, because new roles of other tests make the hub place bindings anew. Channels with
-            // many filters miss changes meanwhile.
+            // The test uses its own cluster: roles made by other tests cause new bindings, and a channel with many
+            // filters misses changes meanwhile.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -36,7 +35,7 @@ extension GatewayTraffic {
             try heavy.subscribe("realtime:plain", [binding("fences")])
             try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly) + [binding("fences")])
             try light.subscribe("realtime:light", [binding("notes", filter: "body=like.%aa%"), binding("fences")])
-            // The hub evaluates the filters as long as the values are cheap.
+            // The hub tries filters on cheap values.
             try stage.run("INSERT INTO notes VALUES (1, 1, 'aaaa'); INSERT INTO fences VALUES (1)")
             #expect(try light.ids(2) == [1, 1])
             #expect(try heavy.change("realtime:heavy").id == 1)
@@ -45,27 +44,27 @@ extension GatewayTraffic {
             #expect(try light.ids(6) == [2, 3, 4, 5, 6, 2])
             let told = try heavy.first { $0.isTrouble }
             #expect(told.topic == "realtime:heavy" && told.said?.contains("take more time") == true)
-            // The client's other channels continue. Until the rest is over, the client may not join with a filter.
+            // The connection's other channels continue, but it may not join channels with filters.
             #expect(try heavy.change("realtime:plain").id == 1)
             #expect(try heavy.change("realtime:plain").id == 2)
             let ref = try heavy.push("realtime:more", "phx_join", Caller.join([binding("notes", filter: "n=eq.1")]))
             let refusal = try heavy.first { $0.ref == ref }
             #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooMuchFilterWork"))
-            // Afterwards the channel receives changes again, and is told that changes are missing.
+            // Later the channel receives changes again, and is told that it missed some.
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isSubscription }
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isTrouble }
             try stage.run("INSERT INTO fences VALUES (3)")
-            // Changes of the same turn as the last note may have arrived, too.
+            // Changes from the same turn as the last note may have arrived, too.
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.event == "postgres_changes" && $0.id == 3 }
             #expect(try light.ids(1) == [3])
             #expect(!light.takeUnheard().contains { $0.isTrouble })
         }
 
-        /// Checks changes whose filters run in other places: rows that have to be completed, and deleted rows.
+        /// Checks rows that must be completed, and deleted rows, because other code evaluates their filters.
         @Test(arguments: ["UPDATE notes SET n = n + 1", "UPDATE notes SET body = 'b'", "DELETE FROM notes"])
         func `whoever is left out is told, whatever the change is`(change: String) throws {
-            // A cluster of its own: new roles of other tests would make the hub place the bindings anew. The client
-            // would then be told so, and no filter would run.
+            // The test uses its own cluster: a channel that is bound anew when the change comes, because of new roles,
+            // evaluates no filter.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -104,7 +103,7 @@ extension GatewayTraffic {
             #expect(eventually { parts.value == 0 })
         }
 
-        /// Checks that large joins take turns: the hub loses none, and answers each like a small one.
+        /// Checks that large joins take turns: none is lost, and each gets the same answer as a small join.
         @Test func `large joins wait for each other`() throws {
             let stage = try stage()
             let callers = try (0..<8).map { _ in try stage.caller() }
@@ -123,7 +122,7 @@ extension GatewayTraffic {
             for (number, caller) in callers.enumerated() { #expect(try caller.ids(1) == [number]) }
         }
 
-        /// Checks that connections with few values and connections with many values have separate room.
+        /// Checks that connections with few filter values and connections with many have separate room.
         @Test func `few and many values of connections do not crowd each other out`() throws {
             let few = 10
             let metrics = ProcessMetrics()
@@ -134,7 +133,7 @@ extension GatewayTraffic {
             #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: 0) }
             try budget.take(0, of: 0)
             try budget.take(few * 2, of: 0)
-            // Values that the connection took while it counted among those with few move along.
+            // The values that the connection took as a small one move with it.
             try budget.take(few, of: few)
             #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: few) }
             try budget.take(few, of: 0)

@@ -8,7 +8,7 @@ import Testing
 @testable import Server
 
 extension Gateways {
-    /// Checks that a client that catches up does not receive an erased row, and is told that changes may be missing.
+    /// Checks that a catch-up does not send a forgotten row, and reports that something was forgotten.
     @Suite(.serialized) struct ForgottenRowTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, body text);
@@ -56,13 +56,13 @@ extension Gateways {
             let back = try join("notes", nil, position, stage)
             _ = try back.first(Self.isOfMissing)
             #expect(try back.change().id == 2)
-            // With a filter on the key, the hub could ask the log for this row alone.
+            // With a filter on the key, the hub could search the log for this row alone.
             _ = try join("notes", "id=eq.1", position, stage).first(Self.isOfMissing)
             let other = try join("others", nil, position, stage)
             #expect(try other.change().id == 3)
             try other.fence()
             #expect(other.takeUnheard().allSatisfy { !Self.isOfMissing($0) })
-            // Later changes arrive as usual.
+            // From here on, delivery is normal.
             try stage.run("INSERT INTO notes VALUES (4, 'new')")
             #expect(try back.change().id == 4)
         }

@@ -15,26 +15,26 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// Hub in this process with its documented logins and a database of its own, and the clients that connect to it.
+/// Hub in this process with its documented logins, on its own database, and the clients that call it.
 final class GatewayStage: @unchecked Sendable {
-    // One thread uses each property, except that another thread may call `stop`.
+    // One thread uses each property, except for `stop`, which one other thread calls.
     let database: TestDatabase
     private(set) var hub: Hub
     private let configuration: Configuration
-    /// Names of the roles, which are unique because roles belong to the whole cluster.
+    /// Names of this stage's roles, because roles belong to the whole cluster.
     let names: Names
     var reader: String { names.reader }
     var outsider: String { names.outsider }
-    /// Logins of the hub.
+    /// Logins that the hub uses.
     let logins: DocumentedLogins
     let dataDirectory = TemporaryDirectory.make("data")
     private var isStopped = false
     private var callers: [Caller] = []
     static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
-    /// Starts a hub. `READER` and `OUTSIDER` in the text and in settings stand for two roles, of which the first may
-    /// read. `HUB` stands for the hub's login. `followed` lists tables that an operator adds to the hub's own
-    /// publication, because the hub's login may not do that.
+    /// Makes a stage. `READER` and `OUTSIDER` in the text and in settings stand for two roles; the first is meant to
+    /// read. `HUB` stands for the hub's login. An operator put the `followed` tables into the hub's own publication,
+    /// which its login may not create.
     init(
         _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
         on cluster: PrivateCluster? = nil, _ encoding: ServerEncoding = .utf8
@@ -57,7 +57,7 @@ final class GatewayStage: @unchecked Sendable {
             (Setting(\.databaseURL), logins.hubURL), (Setting(\.policyDatabaseURL), logins.policyURL),
             (Setting(\.slot), database.slot), (Setting(\.dataDirectory), dataDirectory),
             (Setting(\.listen), "127.0.0.1:0"), (Setting(\.loops), "1"), (Setting(\.jwtSecret), Self.secret),
-            // Test clients send no heartbeats, and a test takes as long as the machine needs.
+            // Callers send no heartbeats, and a test may take long on a slow machine.
             (Setting(\.connectErrorBackoff), "10ms"), (Setting(\.idleTimeout), "0"),
             (Setting(\.channelErrorBackoff), "10ms"), (Setting(\.segmentBytes), "1MB"),
         ]
@@ -81,7 +81,7 @@ final class GatewayStage: @unchecked Sendable {
         }
     }
 
-    /// Metrics of the hub's process.
+    /// Metrics of the hub's sockets.
     var processMetrics: ProcessMetrics { hub.gateway.metrics }
 
     /// Metrics of the hub's project.
@@ -95,7 +95,8 @@ final class GatewayStage: @unchecked Sendable {
         isStopped = true
     }
 
-    /// Stops the hub, runs `meanwhile`, and starts another hub on the same data. Callers have to connect again.
+    /// Stops the hub, runs `meanwhile` on the data it leaves, and starts another hub with this data. Callers must
+    /// connect again.
     func restart(_ meanwhile: () throws -> Void) throws {
         for caller in callers { caller.hangUp() }
         callers = []
@@ -106,9 +107,9 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// Drops the replication slot: slots are few, and they belong to the whole cluster.
+    /// Drops the slot, because the cluster has few slots.
     deinit {
-        // A stopping hub waits a while for connected clients.
+        // The hub would wait a while for clients that are still connected.
         for caller in callers { caller.hangUp() }
         stop()
         let drop =
@@ -127,21 +128,20 @@ final class GatewayStage: @unchecked Sendable {
         try database.run(names.filled(sql))
     }
 
-    /// Waits until the hub has read the catalog again and the loop has taken a turn since.
+    /// Waits until the hub has read the catalog again, and the loop has taken a turn since.
     func awaitCatalog() throws {
         let isRead = Awaited<Bool>()
         hub.director.main?.project.catalog.refresh(seeing: nil) { isRead.set($0 != nil) }
         #expect(isRead.wait() == true)
-        // If the publication of the policies' tables has changed, the stream may restart meanwhile.
+        // If the publication of tables read by policies has changed, the stream may restart meanwhile.
         let port = hub.port
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// True if every part of the hub judges by the newest catalog, and the log has recorded this catalog or is about
-    /// to.
+    /// True if all loops use the hub's latest catalog, and its record is in the log or about to be.
     var catalogIsNoted: Bool { (hub.director.main?.project.catalog as? CatalogService)?.isNoted ?? false }
 
-    /// Waits until the log holds everything that was committed before the call.
+    /// Waits until everything committed before is in the log.
     func awaitLog() throws {
         let end = try database.value("SELECT pg_current_wal_flush_lsn()") ?? ""
         let isConfirmed =
@@ -149,14 +149,14 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try database.value(isConfirmed) == "t" })
     }
 
-    /// Returns a token of the role, valid for an hour by default.
+    /// Returns a token of the role that is valid for an hour by default.
     func token(_ role: String? = nil, mark: String = "", lasting seconds: Int = 3600) -> String {
         let expiry = Int(Date().timeIntervalSince1970) + seconds
         let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"mark":"\#(mark)"}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
     }
 
-    /// Returns a token of the user, valid for an hour.
+    /// Returns the token of a user.
     func token(of user: Int, _ more: String = "", role: String? = nil) -> String {
         let expiry = Int(Date().timeIntervalSince1970) + 3600
         let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"sub":"\#(Self.user(user))"\#(more)}"#
@@ -181,8 +181,7 @@ final class GatewayStage: @unchecked Sendable {
         return caller
     }
 
-    /// Runs the body while the database refuses connections, after the hub's connections of that application have
-    /// ended.
+    /// Closes the database to new connections, and ends the hub's connections with this name.
     func away(_ application: String, of other: TestDatabase? = nil, _ body: () throws -> Void) throws {
         let database = other ?? database
         let outside = try database.cluster.connect()
@@ -207,7 +206,7 @@ func binding(_ table: String, _ event: String = "*", filter: String? = nil, sele
     return #"{"event":"\#(event)","schema":"public","table":"\#(table)"\#(filter)\#(select)}"#
 }
 
-/// Flag that tells other threads to stop.
+/// Signal that tells other threads to stop.
 final class Bell: Sendable {
     private let isRung = Atomic<Bool>(false)
 
@@ -215,7 +214,7 @@ final class Bell: Sendable {
     func ring() { isRung.store(true, ordering: .releasing) }
 }
 
-/// Groups of suites that share two cores and one PostgreSQL. Each group runs one suite at a time.
+/// Groups of tests that run one at a time each, because the tests share two cores and one PostgreSQL.
 @Suite(.serialized, .inChain(minutes: 10)) enum Gateways {}
 @Suite(.serialized, .inChain(minutes: 10)) enum GatewayPolicies {}
 @Suite(.serialized, .inChain(minutes: 10)) enum GatewayHistories {}

@@ -8,8 +8,8 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Columns that PostgreSQL generates and does not send. The hub computes them, and then treats them like any other
-    /// column.
+    /// Checks columns that PostgreSQL generates and does not send: the hub computes their values and treats them like
+    /// others.
     @Suite(.serialized, .postgres(before: 18)) struct GeneratedColumnTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, half int GENERATED ALWAYS AS (team / 2) STORED, owner uuid, team int,
@@ -99,7 +99,7 @@ extension GatewayRows {
                 CREATE FUNCTION asks(n int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN n = 9; END $$;
                 CREATE POLICY p ON notes USING (half = 1); CREATE POLICY q ON notes USING (asks(size));
                 """)
-            // When these rows are deleted, the hub finds their values in the log.
+            // The hub finds these rows in the log when they are deleted.
             let early = try stage.caller()
             try early.subscribe("realtime:f", [binding("fences")], token: stage.token(of: 2))
             try stage.run("INSERT INTO notes (id, team, body) VALUES (10, 3, 'a'), (11, 4, 'b'), (12, 4, 'ninechars')")
@@ -141,7 +141,7 @@ extension GatewayRows {
             try stage.run(
                 "INSERT INTO \"Odd table\" VALUES (1, 3, 'it''s a \"cat\" \\', '2026-02-03 04:05:06.7+02', '1 day 2 hours', '10.0.0.1')"
             )
-            // Plain columns of the same types, with the same values, arrive in the stream.
+            // The stream contains plain columns of the same types with the same values.
             let copies = types.indices.map { "p\($0) = g\($0)" }.joined(separator: ", ")
             try stage.run("UPDATE \"Odd table\" SET \(copies)")
             _ = try caller.change()
@@ -267,7 +267,7 @@ extension GatewayRows {
             #expect(sent.map { $0.record["half"] as? Int } == [4, 5] && sent[1].old["half"] as? Int == 4)
             #expect(sent.map { $0.record["size"] as? Int } == [4, 4])
             #expect(stage.metrics.generatedValues.value == computed)
-            // No stream holds virtual columns.
+            // Virtual columns are in no stream.
             try stage.run("ALTER TABLE notes REPLICA IDENTITY DEFAULT")
             try stage.run("ALTER TABLE notes ADD COLUMN more int GENERATED ALWAYS AS (team * 2) VIRTUAL")
             try stage.run("UPDATE notes SET team = 12 WHERE id = 2")

@@ -9,10 +9,9 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Random histories of rows with generated columns, under every replica identity, with large values that updates
-    /// leave alone, and with definitions that change. A trigger records the columns' values. Clients must have received
-    /// these values or none, and filters must have passed the rows that match by these values, as far as the hub could
-    /// know them.
+    /// Checks whole histories of rows with generated columns, under every replica identity, with large values that
+    /// updates leave alone, and with changing definitions. A trigger records the columns' values. Clients must receive
+    /// these values or none, and filters must pass the rows that match by these values, as far as they can be known.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_GENERATED_STEPS=n` makes the histories longer.
     @Suite(.serialized, .postgres(before: 18)) struct GeneratedHistoryTests {
@@ -22,9 +21,9 @@ extension GatewayRows {
         private struct Entry {
             var operation: String
             var id: Int
-            /// The new row; for a delete, the old one.
+            /// New row, or the old row of a delete.
             var row: [String: String]
-            /// True if the statement did not touch the large value, and nothing else in the change holds it.
+            /// True if the large value was not touched, and nothing else holds it.
             var lacksBody: Bool
         }
 
@@ -63,8 +62,8 @@ extension GatewayRows {
                 let sql = (0..<Int.random(in: 1...5, using: &random)).map { _ in Self.statement(&random) }.joined()
                 let change = step % 9 == 0 ? Self.definition(&random) : ""
                 try stage.run("DELETE FROM trail")
-                // The hub reads the catalog after earlier changes are done, so definitions and rows do not overtake
-                // each other here.
+                // The catalog is read after the earlier changes, so definitions and rows do not overtake each other
+                // here.
                 try stage.run("BEGIN;" + change + "COMMIT")
                 try stage.run(Bool.random(using: &random) ? "BEGIN;" + sql + "COMMIT" : sql)
                 try stage.run("INSERT INTO fences VALUES (\(step))")
@@ -73,7 +72,7 @@ extension GatewayRows {
                     let heard = try Self.heard(caller, step)
                     let ids = heard.map { "\($0.type ?? "") \(Self.id(of: $0))" }
                     let passing = trail.filter { Self.passes($0, filter) }
-                    // A row that depends on a value that was not sent may be known from elsewhere, but need not be.
+                    // The hub may know a result that depends on an unsent value from elsewhere, but need not.
                     var rest = ids[...]
                     let wanted = passing.filter { entry in
                         let isHeard = rest.first == "\(entry.operation) \(entry.id)"
@@ -172,8 +171,8 @@ extension GatewayRows {
             if change.type == "DELETE", !isFull { return }
             for name in ["half", "size", "mixed", "more"] {
                 let isThere = row.keys.contains(name)
-                // If a source value was not sent, the column may be missing. But the hub never sends a wrong value, or
-                // NULL for a missing one.
+                // The column depends on an unsent value. It may be missing, but it is never wrong, and never NULL for
+                // that reason.
                 if !isThere, entry.lacksBody, name == "size" || name == "mixed" { continue }
                 let value = row[name].flatMap { $0 is NSNull ? nil : "\($0)" }
                 #expect(value == entry.row[name], "\(name): \(about)")

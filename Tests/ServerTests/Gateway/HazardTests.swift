@@ -8,10 +8,10 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Hazards of judging a row by the table's state at the time of the question. The hub must have none of them.
+    /// Tests of errors that occur if rows are judged by the table's later contents. None may occur here.
     ///
-    /// The second hazard, the unjudged past of a row, is `a row that changes hands is shown to whom it belongs` in
-    /// `RowSecurityTests`. `PolicyLoginTests` checks the possible effects of a policy's code as well.
+    /// `a row that changes hands is shown to whom it belongs` in `RowSecurityTests` covers the second hazard, the
+    /// unjudged past of a row. `PolicyLoginTests` also covers changes of a policy's code.
     @Suite(.serialized) struct HazardTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
@@ -34,7 +34,7 @@ extension GatewayTraffic {
             return caller
         }
 
-        /// Returns the messages about the notes that each caller has received so far, in the order of the callers.
+        /// Returns the messages about the notes that each caller has received so far.
         private func heard(_ callers: Caller..., at stage: GatewayStage) throws -> [[Message]] {
             let fence = try Int(stage.database.value("SELECT count(*) + 1 FROM fences") ?? "") ?? 0
             try stage.run("INSERT INTO fences VALUES (\(fence))")
@@ -59,7 +59,7 @@ extension GatewayTraffic {
             let stage = try stage(Self.owners)
             let (one, two) = (try user(1, stage), try user(2, stage))
             let moved = "UPDATE notes SET owner = '\(GatewayStage.user(2))', body = 'moved' WHERE id = 1;"
-            // The row belongs to another user before any later query could see it.
+            // The row belongs to another user before any client could see it.
             try stage.run("BEGIN;" + Self.insert(1, 1, "x", "secret") + moved + "COMMIT")
             let heard = try heard(one, two, at: stage)
             #expect(heard[0].map(\.type) == ["INSERT"] && heard[0][0].record["body"] as? String == "secret")
@@ -106,7 +106,7 @@ extension GatewayTraffic {
             try stage.run(Self.insert(1, 1))
             var heard = try heard(one, broken, filtering, outsider, at: stage)
             #expect(heard.map { $0.map(\.id) } == [[1], [], [1], []])
-            // The filter's old value is no longer a value of the column.
+            // The filter's value is no longer a value of the column.
             try stage.run(
                 "ALTER TABLE notes ALTER kind TYPE int USING 7;" + Self.insert(2, 1, "8")
                     + "ALTER POLICY locked ON notes USING (closed.sees() OR id = 3);" + Self.insert(3, 1, "9"))
@@ -194,7 +194,7 @@ extension GatewayTraffic {
             let other = try stage.caller()
             try other.subscribe("realtime:b", [binding("fences")])
             try stage.standbyStaysAway()
-            // The first change of a table arrives with the news that its policies may have changed.
+            // The first change of a table arrives with the notice that its policies may have changed.
             let writing = try stage.writeInBackground(Self.insert(1, 1))
             #expect(try eventually { try stage.waitingForStandby() == 1 })
             for fence in 1...20 {

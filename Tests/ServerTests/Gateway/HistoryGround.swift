@@ -1,19 +1,19 @@
 import TestSupport
 
-/// Kind of table that a history uses: published with all its rows and columns, or with fewer.
+/// Table of a history, published with all rows and columns or with fewer.
 enum HistoryGround: CaseIterable {
     case root, columnList, leaves, table, mixedRoot, indexIdentity
 
-    /// Tables whose policies decide, and whose names the changes carry.
+    /// Tables whose policies decide, and under whose names the changes arrive.
     var judged: [String] { self == .leaves ? ["notes_low", "notes_high"] : ["notes"] }
 
-    /// True if the hub searches the log for rows that a delete only names. For partitions the hub reports that it does
-    /// not.
+    /// True if the hub searches the log for rows that a delete does not contain. For partitions it reports them as
+    /// missing.
     var isRecalled: Bool { !isPartitioned }
 
     private var isPartitioned: Bool { self == .root || self == .leaves || self == .mixedRoot }
 
-    /// True if changes can hold whole old rows. A column list excludes a FULL identity, and index identities hold less.
+    /// True if changes can contain old rows. A column list excludes a full identity, and other identities keep less.
     var canKeepThePast: Bool { self == .root || self == .leaves || self == .table }
 
     var publication: String {
@@ -27,8 +27,7 @@ enum HistoryGround: CaseIterable {
     private static let columns =
         "owner uuid, kind text, body text, team int, score numeric, tags text[], data jsonb, rank rank, level int"
 
-    /// Statements that create the table. One partition has another column order than the table, and once had one more
-    /// column.
+    /// SQL that creates the table. One partition has another column order than the table, and had an additional column.
     var creation: String {
         guard isPartitioned else {
             return "CREATE TABLE notes (id int PRIMARY KEY, \(Self.columns)); " + stored("notes")
@@ -47,7 +46,7 @@ enum HistoryGround: CaseIterable {
 
     private func stored(_ table: String) -> String { "ALTER TABLE \(table) ALTER body SET STORAGE EXTERNAL;" }
 
-    /// Returns statements that set the replica identity: with `whole`, changes hold whole old rows where possible.
+    /// Returns SQL that makes changes keep whole old rows, or only their identity.
     func identity(_ whole: Bool) -> String {
         let full = { (table: String) in "ALTER TABLE \(table) REPLICA IDENTITY FULL;" }
         switch self {
@@ -57,7 +56,7 @@ enum HistoryGround: CaseIterable {
                 CREATE UNIQUE INDEX notes_place ON notes (place, id);
                 ALTER TABLE notes REPLICA IDENTITY USING INDEX notes_place;
                 """
-        // The table has this identity, but not all partitions that hold its rows have it.
+        // The identity of the table differs from that of some partitions.
         case .mixedRoot: return full("notes") + full("notes_high")
         case .root: return whole ? full("notes") + full("notes_low") + full("notes_high") : ""
         case .leaves: return whole ? full("notes_low") + full("notes_high") : ""
@@ -65,10 +64,10 @@ enum HistoryGround: CaseIterable {
         }
     }
 
-    /// True if the policy's text needs more than changes carry. Then the policy shows no rows, and subscribers are told
+    /// True if a policy reads data that changes do not contain. Such a policy shows nothing, and its clients are told
     /// so.
     func isBeyondRows(_ text: String) -> Bool {
-        // PostgreSQL treats `(notes).team` as a column.
+        // PostgreSQL recognizes `(notes).team` as a column.
         let wholeRows = PolicyHistory.wholeRows.filter { !$0.hasPrefix("(notes).") }
         return self == .columnList && (text.contains("data ") || wholeRows.contains { text.contains($0) })
     }

@@ -8,8 +8,7 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Old rows with column names that have another meaning now, and old rows of tables that left the publication for a
-    /// while.
+    /// Tests of old rows under names with another meaning now, and of tables that left the publication for a while.
     @Suite(.serialized) struct IdentityTests {
         private static let tables = """
             CREATE TYPE rank AS ENUM ('public', 'private', 'secret');

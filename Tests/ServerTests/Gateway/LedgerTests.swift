@@ -7,7 +7,7 @@ import Testing
 
 @testable import Settings
 
-/// Records that the event log keeps about clients, compared with the messages that the clients really received.
+/// Compares the event log's record of clients with the changes that these clients received.
 @Suite(.inChain(minutes: 10), .serialized) struct LedgerTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
@@ -17,7 +17,7 @@ import Testing
         CREATE POLICY own ON notes FOR SELECT TO READER USING (owner = auth.uid());
         """
 
-    /// Client of the test, and the rows that it received.
+    /// Client of the test, and the changes that it received.
     private final class Listener {
         let caller: Caller
         let user: Int
@@ -70,7 +70,7 @@ import Testing
                 rows.append(row)
                 try stage.run(
                     "INSERT INTO notes VALUES (\(row.id), '\(GatewayStage.user(row.owner))', \(row.room))")
-                // Otherwise some clients join and leave before the log holds everything that was committed earlier.
+                // In the other cases, clients join and leave while the log still lacks earlier commits.
                 if random.next() % 4 == 0 { try stage.awaitLog() }
             }
         }
@@ -95,7 +95,7 @@ import Testing
             let attendance = try #require(
                 book.all.first { $0.joined.note.topic == Array(listener.topic.utf8) }, "\(listener.topic)")
             #expect(attendance.joined.note.subject == Array(GatewayStage.user(listener.user).utf8))
-            // If the log records each delivery, the answer needs no filter and no policy.
+            // With a record of each delivery, no filter and no policy needs to be evaluated.
             for row in rows where scope == "full" {
                 let finding = try #require(records[row.id]).finding(attendance, of: book)
                 let isHeard = listener.heard.contains(row.id)
@@ -172,7 +172,7 @@ import Testing
         #expect(attendance.renewals[0].note.otherClaims == Array("email".utf8))
         let kept = String(decoding: attendance.renewals[0].note.claims, as: UTF8.self)
         #expect(kept.contains(#""app_metadata":{"l":2}"#) && !kept.contains("planted"))
-        // The value must not appear anywhere else in the log either.
+        // No other file contains the value either.
         let directory = stage.dataDirectory + "/log"
         for name in try FileManager.default.contentsOfDirectory(atPath: directory) {
             let bytes = try Data(contentsOf: URL(fileURLWithPath: directory + "/" + name))

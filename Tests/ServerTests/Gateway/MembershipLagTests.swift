@@ -9,8 +9,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Checks that memberships are those at the row's own transaction, however far the hub lags, and whatever else of
-    /// the catalog changed meanwhile.
+    /// Checks that memberships are those of the row's own transaction, however far the hub lags, and whatever else
+    /// changed in the catalog meanwhile.
     @Suite(.serialized) struct MembershipLagTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, body text);
@@ -30,7 +30,7 @@ extension GatewayHistories {
             let stage = try GatewayStage(
                 Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
                 publication: "FOR TABLE notes, others, fences", followed: "members", on: cluster)
-            // Until the hub follows the table, the hub asks PostgreSQL, which answers with the members of now.
+            // Until the hub follows the table, it asks PostgreSQL, which answers with the present members.
             let someone = try user(9, stage)
             #expect(eventually { stage.hub.follows("members") })
             var round = 0
@@ -50,7 +50,7 @@ extension GatewayHistories {
             return caller
         }
 
-        /// Returns the ids of the notes that the caller received before the fence.
+        /// Returns the notes that the caller has received so far.
         private func heard(_ caller: Caller, _ fence: Int) throws -> [Int] {
             var heard: [Int] = []
             while true {
@@ -67,8 +67,8 @@ extension GatewayHistories {
             "DELETE FROM members; INSERT INTO members VALUES (\(team), '\(GatewayStage.user(user))');"
         }
 
-        /// Runs the body while the hub lags: an entry of the log makes the hub read the catalog, and a lock prevents
-        /// that.
+        /// Runs the body while the hub stands still: an entry in the log needs the catalog, which a lock makes
+        /// unreadable.
         private func whileBehind(_ stage: GatewayStage, _ round: Int, _ body: () throws -> Void) throws {
             let holding = try stage.database.cluster.connect(database: stage.database.name)
             try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
@@ -131,8 +131,8 @@ extension GatewayHistories {
             }
         }
 
-        /// Checks policies whose function reads a locked table. The hub cannot read such a function, and PostgreSQL
-        /// would answer with the members at the end of the lock.
+        /// Checks a function that reads a locked table and cannot be read itself. PostgreSQL would later answer with
+        /// the then present members.
         @Test func `rows whose policies cannot be read for a lock wait for it`() throws {
             let stage = try stage()
             try stage.run(
@@ -159,19 +159,19 @@ extension GatewayHistories {
             #expect((one.takeUnheard() + two.takeUnheard()).allSatisfy { !$0.isTrouble })
         }
 
-        /// Checks that the log waits, for a limited time, for a channel that already has its join reply. Other channels
-        /// wait too.
+        /// Checks that the log waits for a channel that was told it has joined, and that other channels wait with it:
+        /// for a while.
         @Test func `a join whose memberships cannot be read holds up the others for a while only, and is told`() throws
         {
-            // A cluster of its own: other tests make roles, so the hub would read the catalog during the lock and find
-            // it locked.
+            // The test uses its own cluster: other tests' roles cause a reading of the catalog, which would find the
+            // lock.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
             let other = try stage.caller()
             try other.subscribe("realtime:a", [binding("fences")], token: stage.token(of: 3))
             try stage.run(make(1))
-            // Waits until the hub has read the catalog for everything that built the stage.
+            // The hub has inspected the stage's own definitions.
             try stage.run("INSERT INTO fences VALUES (0)")
             #expect(try other.change().id == 0)
             let settled = Clock.monotonicNanoseconds() + 10 * Limits.catalogSettlingDelay.wholeNanoseconds
@@ -182,8 +182,7 @@ extension GatewayHistories {
             try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: 1))
             try stage.run("INSERT INTO fences VALUES (1)")
             #expect(try other.change().id == 1)
-            // Changes between the join and the placed bindings are missing. So the hub reports a loss at the end of the
-            // wait, too.
+            // The channel missed changes until its bindings were in place, so it is told at the end of the wait, too.
             _ = try late.first { $0.isTrouble }
             try holding.execute("COMMIT")
             _ = try late.first { $0.isSubscription }
@@ -192,8 +191,7 @@ extension GatewayHistories {
             #expect(try heard(late, 2) == [1])
         }
 
-        /// Checks that the client misses nothing meant for it: at each earlier row it was not a member, or it had not
-        /// joined.
+        /// Checks that a late joiner misses nothing: it was no member when the rows were written, or it had not joined.
         @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
             let stage = try stage()
             try stage.run(make(1))
@@ -210,8 +208,8 @@ extension GatewayHistories {
             #expect(try heard(late, 1) == [2])
         }
 
-        /// Checks rows whose members at the time can no longer be determined: the hub reports them missing and shows
-        /// none too many.
+        /// Checks rows whose members at the time of writing cannot be determined: clients are told, and none receives
+        /// too much.
         @Test func `where memberships mean something else now, rows from before are told to be missing`() throws {
             let stage = try stage()
             let (one, two) = (try user(1, stage), try user(2, stage))

@@ -7,8 +7,8 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Columns in `old_record` of an update, sent to a client that may see the new row, depending on what the client
-    /// could see of the old row.
+    /// Checks the `old_record` of updates for users who see the new row, by the parts of the old row that they could
+    /// see.
     @Suite(.serialized) struct OldRecordTests {
         enum Identity: String, CaseIterable, CustomStringConvertible {
             case primaryKey = "DEFAULT"
@@ -18,7 +18,7 @@ extension GatewayRows {
 
             var description: String { rawValue }
 
-            /// Columns that an old row image holds.
+            /// Columns of a row in an old image.
             var columns: [String] {
                 switch self {
                 case .primaryKey: ["id"]
@@ -31,11 +31,11 @@ extension GatewayRows {
 
         /// Three ways to determine a row's visibility.
         enum Policy: String, CaseIterable, CustomStringConvertible {
-            /// The hub decides, by a column that keys do not include.
+            /// Policy that the hub decides, by a column that keys do not contain.
             case ofOwner = "owner = auth.uid()"
-            /// PostgreSQL decides.
+            /// Policy that PostgreSQL decides.
             case asked = "asks(owner)"
-            /// The key alone decides.
+            /// Policy that the key alone decides.
             case ofKey = "KEY < 500"
 
             var description: String { rawValue }
@@ -60,9 +60,9 @@ extension GatewayRows {
 
             private func owner(_ isVisible: Bool) -> String { GatewayStage.user(isVisible ? 1 : 2) }
 
-            /// Returns the names of the columns that the client is told of the old row.
+            /// Returns the names of the old row's columns that the update reports.
             func told(_ identity: Identity, _ policy: Policy) -> [String] {
-                // An unchanged key is also in the new row.
+                // An unchanged key belongs to the new row as well.
                 if identity != .full, !changesKey { return identity.columns }
                 let canBeDecided = identity == .full || policy == .ofKey || isKnown
                 return wasVisible && canBeDecided ? identity.columns : []
@@ -75,7 +75,7 @@ extension GatewayRows {
                 let made = Case(
                     number: bits, changesKey: bits & 1 != 0, wasVisible: bits & 2 != 0, isVisible: bits & 4 != 0,
                     isKnown: bits & 8 != 0)
-                // An unchanged key decides the same for the old and the new row.
+                // A policy on an unchanged key gives the same result for the old and the new row.
                 if policy != .ofKey || made.changesKey || made.wasVisible == made.isVisible { cases.append(made) }
             }
             return cases
@@ -103,7 +103,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Returns the updates that a client received, by the present key of the row.
+        /// Returns the updates that a client received, by the rows' present keys.
         private func updates(_ caller: Caller, _ stage: GatewayStage) throws -> [Int: Message] {
             try stage.run("DELETE FROM fences; INSERT INTO fences VALUES (1)")
             var heard: [Int: Message] = [:]
@@ -125,7 +125,7 @@ extension GatewayRows {
             let caller = try follow(stage)
             try stage.run(cases.filter(\.isKnown).map(\.insert).joined())
             guard identity != .nothing else {
-                // PostgreSQL refuses these updates, so the client receives nothing.
+                // PostgreSQL refuses all these updates, so there is nothing to send.
                 #expect(throws: (any Error).self) { try stage.run(cases[0].update) }
                 return
             }

@@ -9,10 +9,10 @@ import Testing
 @testable import Settings
 
 extension GatewayTraffic {
-    /// Many changes at once: the hub closes no socket that reads as too slow, and a socket that does not read delays no
-    /// other.
+    /// Checks a burst of changes: no client that reads counts as slow, and no client that does not read delays the
+    /// others.
     @Suite(.serialized) struct PaceTests {
-        /// Number of rows in the bulk update, from `TW_BULK`. The default suits a build without optimisation.
+        /// Number of rows updated at once, from `TW_BULK`. The default suits a build without optimisation.
         private static let rows = ProcessInfo.processInfo.environment["TW_BULK"].flatMap { Int($0) } ?? 20_000
         private static let readers = ProcessInfo.processInfo.environment["TW_READERS"].flatMap { Int($0) } ?? 10
 
@@ -53,8 +53,8 @@ extension GatewayTraffic {
             ended.ring()
             watching.join()
             #expect(outcomes.map { $0.wait() } == Array(repeating: "all in order", count: readers.count))
-            // Sockets share frames: all outboxes together hold the backlog of the slowest socket, and what its chunks
-            // share.
+            // Sockets share frames: together they hold the frames of the slowest socket, and shared parts of their
+            // chunks.
             #expect(most.wait() ?? .max < 16 * outbox)
         }
 

@@ -11,7 +11,7 @@ import Testing
 
 @testable import Settings
 
-/// Past policies: the log's record of them, compared with the changes that clients really received.
+/// Compares the log's record of past policies with the changes that clients received.
 @Suite(.inChain(minutes: 10), .serialized) struct PastPolicyTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
@@ -49,7 +49,7 @@ import Testing
         return count
     }
 
-    /// Returns, for each catalog record, the offset from which it may apply and the offset from which it does.
+    /// Returns, for each catalog record, the offsets from which it may apply and from which it applies.
     private static func spans(_ stage: GatewayStage) throws -> [String] {
         var reader = try EventLogReader(directory: log(stage).directory)
         var spans: [String] = []
@@ -60,7 +60,7 @@ import Testing
         return spans
     }
 
-    /// Changes the catalog, and waits until the hub judges by it and the log has its record.
+    /// Runs the SQL, and waits until the hub uses the new catalog and the log has its record.
     private static func alter(_ stage: GatewayStage, _ sql: String) throws {
         try stage.run(sql)
         try stage.awaitCatalog()
@@ -76,15 +76,14 @@ import Testing
         return found
     }
 
-    /// Waits until the log has a catalog record for the last change. After a mark of a possible catalog change, the
-    /// record can take seconds.
+    /// Waits for a catalog record. After a mark of a possible change, the record may arrive seconds later.
     private static func awaitRecord(of log: HistoryLog) throws {
         let last = try #require(try changes(of: log).last)
         #expect(try eventually { try PastCatalogs.record(of: log, at: last.offset) != nil })
     }
 
-    /// Returns an offset at which the log has a catalog record. A hub that starts on a busy machine may read its
-    /// catalog twice, with seconds between both reads.
+    /// Returns an offset for which the log has a catalog record. A hub that starts on a busy machine may read its
+    /// catalog twice, and stay between both readings for seconds.
     private static func settle(_ stage: GatewayStage) throws -> UInt64 {
         var (settled, trial): (UInt64?, Int) = (nil, 0)
         #expect(
@@ -112,7 +111,7 @@ import Testing
         }
         let settled = try Self.settle(stage)
         var heard = callers.map { _ in Set<Int>() }
-        // The hub has judged everything that was committed earlier, for both clients.
+        // All earlier commits have been judged for both users.
         func hearAll(through end: Int) throws {
             try stage.run("INSERT INTO ends VALUES (\(end))")
             for (user, caller) in callers.enumerated() {
@@ -123,14 +122,14 @@ import Testing
                         heard[user].formUnion(told.compactMap(\.id))
                         return heard[user].contains(end)
                     })
-                // One more turn: a change counts as judged from the loop's next turn on.
+                // One round trip: the new judgement takes effect with the loop's next turn.
                 try caller.fence()
             }
         }
         for step in 0..<40 {
             if step % 5 == 4, let change = Self.alterations.randomElement(using: &random) {
                 let exists = try stage.database.value("SELECT count(*) FROM pg_policy WHERE polname = 'more'") == "1"
-                // The hub may judge waiting rows by the old policies or by the new ones, so none must wait.
+                // Changes that wait for a verdict while the policies change may be judged by old or new policies.
                 try hearAll(through: 90_000 + step)
                 if !(exists && change.hasPrefix("CREATE POLICY")) { try Self.alter(stage, change) }
             }
@@ -210,7 +209,7 @@ import Testing
                 heard.formUnion(caller.takeUnheard().compactMap(\.id))
                 return heard.contains(7)
             })
-        // The new policy would show every row.
+        // Policies made afterwards judge all of these changes.
         try Self.alter(stage, "ALTER POLICY shown ON notes USING (true)")
         let (log, notes) = (try Self.log(stage), try Self.changes(of: Self.log(stage)))
         #expect(notes.filter { $0.offset > settled }.count >= 8)

@@ -4,7 +4,7 @@ import Testing
 @testable import Server
 
 extension GatewayPolicies {
-    /// Checks that the hub judges each row by policies at least as new as the row.
+    /// Checks that every row is judged by policies that are at least as new as the row.
     @Suite struct PolicyBarrierTests {
         @Test func `a row is judged by the policy that was made just before it`() throws {
             let stage = try GatewayStage(
@@ -15,7 +15,7 @@ extension GatewayPolicies {
             let caller = try stage.caller()
             try caller.subscribe("realtime:a", [binding("notes")])
             for step in 1...12 {
-                // Only the new policy hides the first row and shows the second.
+                // This policy alone decides which row is hidden and which is shown.
                 try stage.run("ALTER POLICY p ON notes USING (id = \(step * 10))")
                 try stage.run("INSERT INTO notes VALUES (\(step * 10 + 1), 'hidden'), (\(step * 10), 'seen')")
                 #expect(try caller.change().id == step * 10)

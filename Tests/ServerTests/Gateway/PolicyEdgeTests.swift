@@ -62,8 +62,7 @@ extension GatewayPolicies {
 
         private static func person(_ number: Int) -> String { "'\(GatewayStage.user(number))'" }
 
-        /// Checks that one policy without the needed right makes PostgreSQL refuse the query, whatever the other
-        /// policies say.
+        /// Checks that PostgreSQL refuses a query for a right that one policy lacks, whatever the other policies allow.
         @Test(arguments: [
             (
                 "auth.uid() IS NOT NULL",
@@ -83,7 +82,7 @@ extension GatewayPolicies {
                 """)
             let caller = try user(1, stage)
             try stage.run("INSERT INTO notes VALUES (1, \(Self.person(1)), 'a', 'b', 1)")
-            // The planner drops a condition that it finds to be true, and with it the check of the right.
+            // PostgreSQL's planner removes a condition that is always true, and does not check its rights.
             let isShown = plain == "true"
             #expect(try heard(caller, stage).count == (isShown ? 1 : 0))
             try stage.run("GRANT SELECT ON members TO READER; GRANT EXECUTE ON FUNCTION asks TO PUBLIC")
@@ -92,8 +91,8 @@ extension GatewayPolicies {
             #expect(try heard(caller, stage).count == 1)
         }
 
-        /// Checks that an error counts only if PostgreSQL reaches it: PostgreSQL evaluates the last permissive policy
-        /// first.
+        /// Checks that an error counts only if PostgreSQL evaluates that policy: it begins with the last permissive
+        /// policy.
         @Test func `policies are asked in PostgreSQL's order`() throws {
             let stage = try stage(
                 """
@@ -120,7 +119,7 @@ extension GatewayPolicies {
             let heard = try heard(one, stage)
             #expect(heard.map(\.id) == [1, 1] && heard[1].old.count == 5)
             #expect((heard[1].record["body"] as? String)?.hasSuffix("xy") == true)
-            // If the change lacks the old row, the hub takes it from the log.
+            // The change lacks the old row, but the log has it.
             try stage.run("ALTER TABLE notes REPLICA IDENTITY DEFAULT; UPDATE notes SET kind = 'c'")
             let again = try self.heard(one, stage)
             #expect(again.map(\.id) == [1])
@@ -205,7 +204,7 @@ extension GatewayPolicies {
             }
             try stage.run(rows(0))
             #expect(try heard(one, stage).map(\.id) == [1])
-            // The statement rewrites the table, and no change of a row announces this.
+            // The rewrite of the table sends no change of a row.
             try stage.run("ALTER TABLE members ALTER team TYPE int USING team + 1")
             try stage.awaitCatalog()
             try stage.run(rows(10))

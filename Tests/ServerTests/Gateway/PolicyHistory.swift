@@ -1,22 +1,22 @@
 import TestSupport
 
-/// Random history of a table, its policies and everything that these policies use, one transaction after another.
+/// Random history of a table, its policies and everything that they refer to, transaction by transaction.
 struct PolicyHistory {
     struct Step {
         var sql: String
-        /// True if PostgreSQL does not announce the step. The hub notices it only by asking, which takes a while.
+        /// True if PostgreSQL announces the step to nobody, so that the hub finds it by asking, which takes a while.
         var isQuiet = false
     }
 
     private var random: SeededRandom
-    /// True if the stream announces new definitions, except those of roles.
+    /// True if the stream reports definitions, except for those of roles.
     private let isToldOfDefinitions: Bool
     private var labels = 0
     private var hasExtraColumn = false
-    /// The present policies, for reports of failures.
+    /// Current policies, for the analysis of a failure.
     private(set) var policies: [String] = []
 
-    /// True if changes hold whole old rows. Otherwise the hub finds missing values in the log.
+    /// True if changes contain old rows; otherwise the hub finds the missing parts in the log.
     let keepsThePast: Bool
     private var levelType = 0
 
@@ -48,13 +48,13 @@ struct PolicyHistory {
         encoding == .latin1 ? text.replacing("Б", with: "é").replacing("Ц", with: "Ä") : text
     }
 
-    /// True if the stream announces new definitions. Each kind of table has seeds with and without announcements.
+    /// True if the stream reports definitions for this seed. The grounds take turns.
     static func isTold(_ seed: Seed) -> Bool {
         let (round, ground) = (seed.number - 1).quotientAndRemainder(dividingBy: UInt64(HistoryGround.allCases.count))
         return (round + ground) % 2 == 1
     }
 
-    /// Statements that create the first tables, types and functions.
+    /// SQL of the initial schema.
     var schema: String {
         let domains = """
             CREATE DOMAIN word AS text CHECK (VALUE <> 'never'); CREATE DOMAIN person AS uuid;
@@ -78,7 +78,7 @@ struct PolicyHistory {
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
 
-    /// Statements that create the tables. `trail` records each operation, in order.
+    /// SQL of the tables. `trail` records the changes in their order.
     private static let tables = """
         CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
         CREATE TABLE fences (id int PRIMARY KEY);
@@ -130,7 +130,7 @@ struct PolicyHistory {
         CREATE FUNCTION any_told(r anyelement) RETURNS text LANGUAGE sql STABLE AS $$ SELECT r::text $$;
         """ + functions.map { $0.joined(separator: "\n") }.joined(separator: "\n")
 
-    /// Functions that policies call. Each has several versions, which replace each other during a history.
+    /// Functions that policies call, each with its possible bodies.
     private static let functions: [[String]] = [
         [body("mine(o uuid)", "sql STABLE", "SELECT o = auth.uid()")],
         [
@@ -190,7 +190,7 @@ struct PolicyHistory {
         "(auth.jwt() ->> 'on')::date = '2026-02-03'", "(auth.jwt() ->> 'on')::date > '2026-02-03'::date + level::int",
         "to_jsonb('2026-02-03'::date + level::int) ->> 0 LIKE '2026%'",
     ]
-    /// Conditions on the whole row, directly or through functions.
+    /// Conditions on the row as a whole, and on results of functions of the row.
     static let wholeRows = [
         "to_jsonb(notes) ->> 'kind' = 'a'", "notes IS NOT NULL", "notes::text LIKE '%,a,%'", "(notes).team > 1",
         "NOT coalesce(row_to_json(notes) ->> 'body' = 'abc', false)", "told(notes) LIKE '%moved%'",
@@ -261,8 +261,8 @@ struct PolicyHistory {
         }
     }
 
-    /// Changes the type of `level`. The hub may know the new type while earlier rows are still to come, so no policy
-    /// may use the column at that moment.
+    /// Changes a column's type. Older rows still arrive when the catalog has the new type, so no policy may use the
+    /// column.
     private mutating func retyped() -> String {
         levelType += 1
         let type = ["int", "bigint", "numeric", "double precision"][levelType % 4]
@@ -296,7 +296,7 @@ struct PolicyHistory {
         END $$;
         """
 
-    /// Statements that replace, for the oracle, the policies that the hub cannot apply.
+    /// SQL that replaces policies for the oracle, if the oracle must use others.
     var oraclePolicies: String {
         policies.enumerated().filter { ground.isBeyondRows($0.element) }
             .map { "ALTER POLICY \($0.element.split(separator: " ")[2]) ON notes USING (false);" }.joined()
@@ -326,7 +326,7 @@ struct PolicyHistory {
         ])
     }
 
-    /// True if the only policy has no alternative branch, so that its error decides the result.
+    /// True if an error cannot be avoided, because no other part of the policy can decide.
     var isPlain: Bool {
         policies.count == 1
             && ["OR", "AND", "CASE", "coalesce", "SELECT"].allSatisfy { word in
@@ -364,7 +364,7 @@ struct PolicyHistory {
         }
     }
 
-    /// Returns a block whose first half is rolled back.
+    /// Returns statements of which a rollback undoes half.
     private mutating func savepoint() -> String {
         """
         DO $$ BEGIN

@@ -11,8 +11,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Random histories of rows, memberships, policies and definitions. After each transaction the test asks PostgreSQL
-    /// which row images each client may see. Each client must have received exactly these.
+    /// Checks whole histories of rows, memberships, policies and definitions. After each transaction, PostgreSQL is
+    /// asked which row images each client may see. The client must have received exactly these.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` sets
     /// the number of seeds.
@@ -21,8 +21,8 @@ extension GatewayHistories {
             ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual
         }
 
-        // The seeds take the kinds of table in turn: partitioned ones without announcements of definitions in the
-        // stream, the others with. Twice as many seeds run each kind both ways.
+        // Seeds alternate. Partitioned tables published as themselves run without definitions in the stream, the other
+        // grounds in turn with and without. Twice as many seeds run each ground both ways.
         @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: HistoryGround.allCases.count)))
         func `each hears of what PostgreSQL would show it`(seed: Seed) throws {
             let run = try HistoryRun(seed: seed)
@@ -38,14 +38,14 @@ extension GatewayHistories {
     }
 }
 
-/// One history, its subscribed clients, and the oracle.
+/// One history with its listening clients and the oracle.
 private final class HistoryRun {
     private struct Claims {
         var role: String
         var json: String
     }
 
-    /// Change of a row as recorded in the trail.
+    /// Change of a row as the trail records it.
     private struct TrailEntry: CustomStringConvertible {
         var operation: String
         var was: String?
@@ -128,7 +128,7 @@ private final class HistoryRun {
     func step() throws {
         stepNumber += 1
         let step = history.next()
-        // The hub disconnects clients that stay silent for long.
+        // The hub drops a client that sends nothing for long.
         if stepNumber % 10 == 0 { for caller in callers { try caller.fence() } }
         steps.append(step.sql)
         try stage.run("DELETE FROM trail")
@@ -174,8 +174,7 @@ private final class HistoryRun {
         return object.mapValues { "\($0)" }
     }
 
-    /// Returns, for each image, one letter for each client: `y` may see the image, `n` may not, `e` PostgreSQL raises
-    /// an error.
+    /// Returns for each image one letter per client: `y` may see it, `n` may not, `e` PostgreSQL raises an error.
     private func verdicts(_ trail: [TrailEntry]) throws -> [String: [Character]] {
         let images = Array(Set(trail.flatMap { [$0.was, $0.became].compactMap(\.self) }))
         guard !images.isEmpty else { return [:] }
@@ -225,7 +224,7 @@ private final class HistoryRun {
             if judged == "n" || judged == "e" && history.isPlain { complaints.append("told of \(entry)") }
             guard entry.operation == "UPDATE", let event else { continue }
             let isWhole = event.old.count > 2
-            // A value that the new row also has reveals nothing about the old row.
+            // A value that the new row contains as well reveals nothing of the old row.
             let isNews = isWhole || event.old.contains { "\(event.record[$0] ?? "")" != "\($1)" }
             if isNews, was == "n" || was == "e" && history.isPlain {
                 complaints.append("told the past \(event.old) of \(entry)")
@@ -248,7 +247,7 @@ private final class HistoryRun {
             """)
     }
 
-    /// True for large values that an update may leave alone, and for columns that are not published.
+    /// True for large values that an update leaves alone, and for columns that are not published.
     private func mayLack(_ column: String) -> Bool {
         switch column {
         case "body": !history.keepsThePast && !history.ground.isRecalled
@@ -257,7 +256,7 @@ private final class HistoryRun {
         }
     }
 
-    /// True if the message can belong to this entry. A column that may be missing need not be in it.
+    /// True if the message can belong to this change; the message of a doubtful change may be missing.
     private func isOf(_ entry: TrailEntry, _ message: Message) -> Bool {
         message.type == entry.operation
             && (entry.operation == "DELETE"

@@ -161,7 +161,7 @@ final class ProjectCrowd: @unchecked Sendable {
         }
     }
 
-    /// - Parameter host: as the Host header has it, or in absolute form, with a Host header that is another project's.
+    /// - Parameter host: Name in the Host header, or in the absolute form, where the Host header names another project.
     func ask(_ way: Way, host: String, absolute: Bool = false) throws -> Answer {
         let start = absolute ? "http://\(host)" : ""
         let headers =

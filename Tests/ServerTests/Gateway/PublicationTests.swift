@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Checks that the hub tells subscribers which tables and columns the publication leaves out.
+    /// Checks that a client is told about data that a publication leaves out.
     @Suite(.serialized) struct PublicationTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, secret text,
@@ -34,8 +34,7 @@ extension GatewayTraffic {
                 #expect(said.said?.contains("ALTER PUBLICATION supabase_realtime ADD TABLE public.notes") == true)
                 #expect(said.said?.contains("secret") == true || said.said?.contains("loud") == true)
             }
-            // The hub reports nothing for columns that are published, or that PostgreSQL can compute from published
-            // ones.
+            // Columns that are published, or computable from published ones, cause no notice.
             let caller = try stage.caller()
             try caller.subscribe(
                 "realtime:a", [binding("notes", filter: "half=eq.2", select: ["team", "half"])],
@@ -86,8 +85,7 @@ extension GatewayTraffic {
             #expect(try answer(stage, binding("nowhere")).said?.contains("as rows of") == false)
         }
 
-        /// Checks a table whose identity promises whole old rows, while a partition sends NULL for columns that it does
-        /// not keep.
+        /// Checks a table with full old rows whose partition keeps less: the missing values arrive as NULL.
         @Test(arguments: ["DEFAULT", "USING INDEX low_code"])
         func `what some partitions do not keep of old rows is not known of any`(identity: String) throws {
             let stage = try GatewayStage(
@@ -115,7 +113,7 @@ extension GatewayTraffic {
             let changes = try (0..<4).map { _ in try caller.change() }
             #expect(changes.map(\.type) == ["INSERT", "UPDATE", "UPDATE", "INSERT"], "\(changes)")
             #expect(changes.map(\.id) == [2, 2, 1, 150])
-            // The column must be missing, because its value is not NULL.
+            // The missing values are absent from the message, not NULL.
             #expect(changes[1].record["body"] == nil && changes[2].record["body"] == nil)
             #expect(
                 changes.allSatisfy { Set($0.old.keys).isSubset(of: ["id"]) && !$0.old.values.contains { $0 is NSNull } }

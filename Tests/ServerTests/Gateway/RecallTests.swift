@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Clients that receive deletes which name only the row's key.
+    /// Checks which clients receive deletes that contain only the row's key.
     @Suite(.serialized) struct RecallTests {
         private static let identities = ["DEFAULT", "USING INDEX notes_code"]
 
@@ -44,8 +44,7 @@ extension Gateways {
             return caller
         }
 
-        /// Waits until the loop has read everything committed so far. A client has to follow a table to make this
-        /// observable.
+        /// Waits until the loop has read everything committed. Only a client that follows a table can show this.
         private func pass(_ stage: GatewayStage) throws {
             let caller = try stage.caller()
             try caller.subscribe("realtime:p", [binding("fences")], token: stage.token(of: 9))
@@ -68,7 +67,7 @@ extension Gateways {
             }
         }
 
-        /// Returns the keys of the deleted rows, as the deletes name them.
+        /// Returns the keys of the received deletes.
         private func gone(_ caller: Caller, _ stage: GatewayStage) throws -> [Int] {
             try heard(caller, stage).filter { $0.type == "DELETE" }.map { change in
                 #expect(change.old.count == 1, "\(change.old)")
@@ -137,7 +136,7 @@ extension Gateways {
             let stage = try stage(identity)
             let before = try user(1, stage)
             try stage.run(Self.insert(1, 1) + Self.insert(2, 1))
-            // From here on the hub remembers the table's rows for a while, whether or not a client follows them.
+            // From here on, the hub remembers the table's rows for a while, whichever clients listen.
             try stage.run(Self.delete(2))
             #expect(try gone(before, stage) == [2])
             before.hangUp()
@@ -160,7 +159,7 @@ extension Gateways {
             try stage.run(Self.delete(1) + Self.insert(3, 1) + "TRUNCATE notes;" + Self.insert(3, 2) + Self.delete(3))
             #expect(try gone(one, stage).isEmpty)
             #expect(try gone(two, stage) == [1, 3])
-            // The stream does not announce these rows, and the log knows their keys from earlier rows.
+            // These rows are inserted unseen, under keys that the log knows from earlier rows.
             try stage.run(Self.insert(5, 1) + Self.insert(6, 1) + "TRUNCATE notes;")
             try stage.run("ALTER PUBLICATION supabase_realtime SET (publish = 'update, delete')")
             try stage.run(Self.insert(5, 2) + Self.insert(6, 2))

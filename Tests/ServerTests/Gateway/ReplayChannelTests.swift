@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Changes that one hub delivered to its clients, replayed into channels of another hub.
+    /// Checks that the changes sent to one hub's clients can be replayed into channels of another hub.
     @Suite(.serialized) struct ReplayChannelTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, body text, email text);
@@ -21,7 +21,7 @@ extension Gateways {
             GRANT SELECT ON notes, "Odd one" TO READER;
             """
 
-        /// Returns the parts of a change that are equal in the original and in the replay.
+        /// Returns the parts of a change that are the same on every hub.
         private static func told(_ message: Message) -> String {
             let data = message.data
             func sorted(_ row: [String: Any]) -> String {
@@ -87,7 +87,7 @@ extension Gateways {
                 }
             }
             #expect(!heard.contains { "\($0)".contains("planted5ecret") } && "\(heard)".contains("*** "))
-            // The epoch shows whether a hub wrote the log.
+            // The epochs identify each hub.
             let epochs = Set(try log.segments().map { Hex.text($0.header.epoch) })
             let own = try #require(HubAddress("http://127.0.0.1:\(source.hub.port)/realtime/v1/api"))
             let itself = try HubTarget(HubTarget.Settings(own, token: source.token()), request)
@@ -100,7 +100,7 @@ extension Gateways {
 }
 
 extension Message {
-    /// The broadcast's inner payload, as a message of its own.
+    /// Broadcast content, as if the hub had sent it as a message.
     fileprivate var inner: Message {
         Message(topic: topic, payload: payload["payload"] as? [String: Any] ?? [:])
     }

@@ -7,7 +7,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Bytes that arrive on a socket before and beside the messages.
+    /// Tests of requests on a socket before and beside the messages.
     @Suite(.serialized) struct RequestTests {
         private static let table = "CREATE TABLE notes (id int PRIMARY KEY); GRANT SELECT ON notes TO READER;"
 

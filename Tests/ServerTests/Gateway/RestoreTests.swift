@@ -7,7 +7,8 @@ import Testing
 @testable import Server
 
 extension Gateways {
-    /// Backup and restore with the commands in docs/backup.md, run by the program itself, and their effect on clients.
+    /// Tests of backup and restore by the commands in docs/backup.md, run by the real program, and their effects on
+    /// clients.
     @Suite(.serialized) struct RestoreTests {
         private static let tables =
             "CREATE TABLE notes (id int PRIMARY KEY, body text); GRANT SELECT ON notes TO READER"
@@ -22,7 +23,7 @@ extension Gateways {
             case export
         }
 
-        /// Runs a shell command in which `TIDEWIRE`, `DATA` and `BACKUP` stand for the program and the two directories.
+        /// Runs a shell line with `TIDEWIRE`, `DATA` and `BACKUP` replaced by real paths.
         private func shell(_ words: String, _ stage: GatewayStage, _ backup: String) throws {
             let line = words.replacing("TIDEWIRE", with: "'\(Self.program)'")
                 .replacing("DATA", with: stage.dataDirectory).replacing("BACKUP", with: backup)
@@ -103,8 +104,8 @@ extension Gateways {
             try stage.run("INSERT INTO notes VALUES (2, 'not in the copy')")
             try stage.awaitLog()
             try stage.restart { try putBack(way, stage, backup) }
-            // The client's position belongs to a history that ended. The join's reply says so, and the client fetches
-            // its data again.
+            // The position belongs to a history that ended. The join's reply says so, and the client fetches its data
+            // again.
             let caller = try stage.caller()
             let ref = try caller.push(
                 "realtime:a", "phx_join",

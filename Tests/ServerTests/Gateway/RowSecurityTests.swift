@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension GatewayPolicies {
-    /// Rows that clients receive of tables with row level security.
+    /// Checks which clients receive which rows if policies restrict the rows.
     @Suite(.serialized) struct RowSecurityTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
@@ -105,7 +105,7 @@ extension GatewayPolicies {
             #expect(try heard(two, stage).map(\.id) == [1])
         }
 
-        /// Checks that NULL does not match the filter, and that no policy makes it match.
+        /// Checks that a filter on NULL does not match, and that no policy can make it match.
         @Test(
             arguments: ["kind=neq.a", "kind=not.eq.a", "kind=not.in.(a,c)", "and=(kind.neq.a,kind.neq.c)"])
         func `a filter that does not hold is not forgotten where PostgreSQL decides the policy`(filter: String) throws {
@@ -214,7 +214,7 @@ extension GatewayPolicies {
             #expect(try eventually { try stage.database.value(asked) != "0" })
             try caller.push("realtime:a", "access_token", #"{"access_token":"\#(stage.token(of: 2))"}"#)
             try caller.fence()
-            // Rows that arrived before the second token was accepted belong to the first.
+            // Messages before the second subscription belong to the first one.
             _ = caller.takeUnheard()
             let later = try heard(caller, stage)
             #expect(later.allSatisfy { $0.id != 1 })
@@ -267,14 +267,13 @@ extension GatewayPolicies {
             #expect(try heard(one, stage).isEmpty)
         }
 
-        /// Checks a role that bypasses row security from now on. PostgreSQL does not announce this, so the hub notices
-        /// it later.
+        /// Checks a role that gains BYPASSRLS: PostgreSQL does not announce it, and the hub finds it by asking after a
+        /// moment.
         @Test func `a table that shows something else than was decided is noticed`() throws {
-            // Without this setting, the hub would close the role's channels as soon as it notices.
+            // Without this setting, the hub would close the channels as soon as it finds out.
             let stage = try stage(Self.owners, [(Setting(\.bypassRoles), "READER")])
             let one = try user(1, stage)
-            // A login that can become a role above row security may not run policies. The hub checks this from time to
-            // time.
+            // A login that can become a role with BYPASSRLS may not run policies; the hub checks this at intervals.
             #expect(eventually { stage.hub.policyLoginIsFit })
             let before = (stage.metrics.shadowSamples.value, stage.metrics.shadowContradictions.value)
             var id = 0
@@ -308,7 +307,7 @@ extension GatewayPolicies {
             "DELETE FROM members WHERE team = \(team) AND person = '\(GatewayStage.user(person))';"
         }
 
-        /// Waits until the hub follows the memberships by the stream, instead of asking PostgreSQL.
+        /// Waits until the hub follows the memberships in the stream and no longer asks for them.
         private func awaitFollowing(_ stage: GatewayStage) throws {
             #expect(eventually { stage.hub.follows("members") })
             try stage.awaitCatalog()
@@ -341,7 +340,7 @@ extension GatewayPolicies {
             try stage.run("BEGIN;" + Self.note(2, team: 1) + Self.leave(1, 1) + "COMMIT")
             try stage.run("BEGIN;" + Self.join(6, 1) + Self.leave(6, 1) + Self.note(3, team: 6) + "COMMIT")
             #expect(try heard(one, stage).map(\.id) == [1])
-            // For a transaction in several parts of the log, the membership in the last part counts.
+            // The transaction has several parts in the log, and the membership is in the last.
             try stage.run(
                 "BEGIN;"
                     + "INSERT INTO notes (id, team, body) SELECT 10 + g, 7, repeat('x', 100) FROM generate_series(1, 20000) g;"

@@ -11,7 +11,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// Stage with a second project on a database of its own, created through the operators' API.
+/// Stage with a second project on its own database, made as operators make projects.
 final class SecondProject {
     static let operators = "a secret of operators, which is longer than thirty-two bytes"
     static let secret = "a secret of the second project, longer than thirty-two bytes"
@@ -36,7 +36,7 @@ final class SecondProject {
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
     }
 
-    /// Returns the project's data directory.
+    /// Returns the directory of the project's data.
     func directory() throws -> String {
         let told = try JSONSerialization.jsonObject(with: Data(administer("GET").body.utf8)) as? [String: Any]
         let id = try #require((told?["data"] as? [String: Any])?["id"] as? String)
@@ -73,12 +73,12 @@ final class SecondProject {
         return try caller.answer()
     }
 
-    /// True if a project answers requests with this host name.
+    /// True if a project answers for this host name.
     func served(host: String) throws -> Bool { try get("/api/ping", host: host).status.contains("200") }
 }
 
 extension Gateways {
-    /// Answers, metrics and deletion with several projects on one hub.
+    /// Tests of the answers about each of several projects.
     @Suite(.serialized) struct SeveralProjectsTests {
         @Test func `unknown host names are answered as the settings say`() throws {
             for (choice, whereSeveral, whereOne) in [
@@ -141,10 +141,10 @@ extension Gateways {
 
         @Test func `also where the project does not run just then`() throws {
             let second = try SecondProject()
-            // A slot may be visible while PostgreSQL is still creating it. Such a slot would not be kept.
+            // A visible slot may still be in creation, and would not be kept then.
             #expect(try eventually { try second.get("/ready/second").status.contains("200") })
             let directory = try second.directory()
-            // Another file takes the place of the log, so the project cannot start again.
+            // A file lies in the place of the log, so the project cannot start again.
             #expect(throws: Never.self) { try Directories.move(directory + "/log", to: directory + "/elsewhere") }
             try Data().write(to: URL(fileURLWithPath: directory + "/log"))
             #expect(try second.administer("POST", "/reload").status.contains("500"))
@@ -159,7 +159,7 @@ extension Gateways {
             let own = second.stage.database
             let taken = second.description(slot: own.slot, of: own)
             #expect(try second.administer("PUT", body: taken).status.contains("422"))
-            // One server has many addresses, and the hub does not recognise these two as one.
+            // One server has many addresses; the hub does not recognize these two as the same server.
             let elsewhere = taken.replacing("127.0.0.1", with: "localhost")
             #expect(try second.administer("PUT", body: elsewhere).status.contains("20"))
             #expect(try second.administer("DELETE").status.contains("204"))
@@ -210,14 +210,14 @@ extension Gateways {
                 (stage.token(of: 1, #","iat":"soon""#), .wrongClaim),
             ]
             #expect(Set(keys.map(\.1)) == Set(ProjectMetrics.TokenRefusal.allCases))
-            // The reference answers a wrong claim like an internal error of its own.
+            // Like the reference, the hub answers a wrong claim as an internal error.
             for (key, reason) in keys { try upgrade(key, answered: reason == .wrongClaim ? "500" : "401") }
             for (_, reason) in keys { #expect(stage.metrics.tokensRefused[reason].value == 1, "\(reason)") }
             try upgrade(stage.token(), host: second.name)
             let text = try second.get("/metrics").body
             #expect(text.contains(#"tidewire_tokens_refused_total{reason="bad_signature",tenant="second"} 1"#))
             #expect(text.contains(#"tidewire_tokens_refused_total{reason="bad_signature"} 1"#))
-            // Joins and refreshes count as well. Callers do not name a project, so this part needs a single project.
+            // A join and a refresh count, too; callers name no project.
             try second.administer("DELETE")
             let caller = try stage.caller()
             let ref = try caller.push("realtime:a", "phx_join", Caller.join([], token: foreign))

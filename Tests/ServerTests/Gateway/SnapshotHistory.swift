@@ -6,9 +6,9 @@ import System
 import TestSupport
 import Testing
 
-/// Writer of every kind of transaction that can come between a snapshot and the log: short, long, prepared, large, with
-/// savepoints, with and without waiting for the disk. Each change of a row raises its `version` by one. An insertion of
-/// the same row starts again at a higher version.
+/// Writer that makes every kind of transaction between a snapshot and the log: short, long, prepared and large ones,
+/// savepoints, with and without a wait for the disk. A row's `version` grows by one with each change. A row that is
+/// inserted again begins with a higher version.
 struct SnapshotWriter {
     static let rowsEach = 12
     static let tables = """
@@ -91,7 +91,7 @@ struct SnapshotWriter {
         try connection.execute("\(random.pick(["COMMIT", "COMMIT", "ROLLBACK"])) PREPARED '\(name)'")
     }
 
-    /// Commits a transaction so large that the server streams it while it runs.
+    /// Runs a transaction that the server streams while it runs.
     private mutating func large() throws {
         try connection.execute("BEGIN")
         for _ in 0..<12 { try connection.execute(change(body: 8000)) }
@@ -100,8 +100,8 @@ struct SnapshotWriter {
     }
 }
 
-/// Client's copy of the table: the rows of its snapshot, updated by the changes. Records everything that arrives twice,
-/// out of order or not at all.
+/// Table as a client has it: the rows that it received, and the effects of the changes. The replica records each change
+/// that is repeated, out of order or missing.
 struct SnapshotReplica {
     private(set) var rows: [Int: [String: Any]] = [:]
     private var versions: [Int: Int] = [:]
@@ -148,10 +148,9 @@ struct SnapshotReplica {
     }
 }
 
-/// Client that starts with a snapshot and receives changes until the row that marks the end.
+/// Client that begins with a snapshot, and then receives changes until it is told to end.
 final class SnapshotHearer: @unchecked Sendable {
-    // One thread at a time uses each property, until the thread ends. The caller may receive on one and send on
-    // another.
+    // One thread uses each property until that thread ends; the caller receives on one thread and sends on another.
     let user: Int
     private let caller: Caller
     private(set) var replica = SnapshotReplica()
@@ -162,7 +161,7 @@ final class SnapshotHearer: @unchecked Sendable {
         caller = try stage.caller()
     }
 
-    /// Sends a heartbeat. Another thread may call this while the client receives.
+    /// Sends a heartbeat from another thread, while the caller listens.
     func beat() { try? caller.say(#"[null,"0","phoenix","heartbeat",{}]"#) }
 
     static func wish(_ table: String, filter: String? = nil) -> String {

@@ -10,7 +10,7 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Clients that start with the existing rows and continue with later changes.
+    /// Tests of clients that begin with the existing rows and continue with the later changes.
     @Suite(.serialized) struct SnapshotTests {
         private static let wish = #","broadcast":{"tidewire":{"snapshot":true}}"#
         private static let notes = """
@@ -22,7 +22,7 @@ extension GatewayHistories {
 
         private func code(_ code: String) -> (Message) -> Bool { { $0.payload["code"] as? String == code } }
 
-        /// Returns the rows of a snapshot, and the message that ends it.
+        /// Returns the rows of a snapshot up to its end.
         private func rows(_ caller: Caller) throws -> (rows: [Message], end: Message) {
             var rows: [Message] = []
             while true {
@@ -90,7 +90,7 @@ extension GatewayHistories {
             for writer in writers { writer.join() }
             #expect(troubles.withLock { $0 } == [])
             try stage.run("INSERT INTO fences VALUES (1)")
-            // The fence may be among the snapshot's rows, for a client that is receiving them now.
+            // A client that is still receiving rows may have this row among them.
             let (all, isOver) = (hearers, Bell())
             let beating = try BackgroundThread("heart") {
                 while !isOver.rang {
@@ -322,7 +322,7 @@ extension GatewayHistories {
             try quick.subscribe("realtime:a", [binding("notes")])
             try stage.run("INSERT INTO notes VALUES (9000, 'new')")
             #expect(try quick.change().id == 9000)
-            // The hub does not read rows that it cannot send yet.
+            // The hub did not read the rows that it had not sent.
             #expect(stage.metrics.snapshotRows.value < 8000)
             #expect(try rows(slow).rows.map(\.id) == Array(1...8000))
             #expect(try slow.change().id == 9000)

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension GatewayPolicies {
-    /// Policies in databases with unusual settings: each client receives the rows that PostgreSQL shows it there.
+    /// Tests of policies in databases with unusual settings: each row reaches exactly the clients to which PostgreSQL
+    /// shows it.
     @Suite(.serialized) struct SurroundingsTests {
         private static func schema(_ columns: String) -> String {
             """

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Roles that tokens may name, and effects of a token's expiry.
+    /// Tests of the roles that tokens may name, and of the time after a token's end.
     @Suite(.serialized) struct TokenRuleTests {
         private static let notes = """
             CREATE TABLE notes (id int PRIMARY KEY, body text);
@@ -17,7 +17,7 @@ extension Gateways {
 
         private func stage(_ sql: String = "", _ settings: [(Setting, String)] = []) throws -> GatewayStage {
             let stage = try GatewayStage(Self.notes + sql, publication: "FOR ALL TABLES", settings)
-            // The hub refuses roles by their attributes in the catalog.
+            // The catalog's facts about roles decide which roles are refused.
             #expect(eventually { stage.hub.follows("notes") })
             return stage
         }
@@ -33,7 +33,7 @@ extension Gateways {
             return response?["reason"] as? String
         }
 
-        /// Returns the response to a WebSocket request that has the role's token as its key.
+        /// Returns the answer to a client that connects with the role's token as a key.
         private func upgrade(_ role: String, _ stage: GatewayStage) throws -> (status: String, body: String) {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }
@@ -91,7 +91,7 @@ extension Gateways {
                 #expect(try two.change().id == 2)
                 try one.fence()
                 #expect(one.takeUnheard().allSatisfy { $0.event != "postgres_changes" })
-                // Logins of other tests must not be able to become this role.
+                // Logins of other tests must not be able to become this role while it has these rights.
                 try stage.run("ALTER ROLE READER NOSUPERUSER NOBYPASSRLS NOREPLICATION")
             }
         }

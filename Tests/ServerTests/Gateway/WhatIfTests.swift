@@ -11,7 +11,7 @@ import Testing
 
 @testable import Settings
 
-/// Effects of a proposal, compared with the known changes, policies and users.
+/// Compares the predicted effects of a proposal with the known results for each change, each policy and each user.
 @Suite(.inChain(minutes: 10), .serialized) struct WhatIfTests {
     private struct Row: Equatable {
         var id: Int
@@ -19,7 +19,7 @@ import Testing
         var room: Int
     }
 
-    /// Pairs of room and user that were members when a change was committed.
+    /// Members of rooms when a change was committed.
     private typealias Members = Set<[Int]>
 
     private struct Told {
@@ -27,7 +27,7 @@ import Testing
         var members: Members
     }
 
-    /// Policy as SQL, and a function with its meaning.
+    /// Policy in SQL, together with its expected result.
     private struct Rule: Sendable {
         var sql: String
         var shows: @Sendable (Row, Int, Members) -> Bool
@@ -79,7 +79,7 @@ import Testing
         ) { _, _ in }
     }
 
-    /// Commits random changes, each alone or together with a change of a membership.
+    /// Makes random changes, each in its own transaction or together with a membership.
     private static func play(_ stage: GatewayStage, _ random: inout SeededRandom) throws -> [Told] {
         var (rows, members, told): ([Row], Members, [Told]) = ([], [], [])
         for step in 0..<90 {
@@ -148,7 +148,7 @@ import Testing
 
     private var rules: [Rule] { Self.rules }
 
-    /// Returns the number of rows by reason, for each gain or loss in the report.
+    /// Returns the reported causes of gains and losses, with the number of rows for each.
     private static func shifts(_ report: WhatIfReport, of user: Int) -> [String: Int] {
         let shifts = report.lines.filter { $0.holder == user && $0.table.name == "notes" }.flatMap(\.shifts)
         let words = { (ground: RulingReason) in
@@ -167,7 +167,7 @@ import Testing
         let told = try Self.play(stage, &random)
         try stage.awaitLog()
         let more = rules.dropFirst().filter { $0.sql != "true" }.randomElement(using: &random) ?? rules[1]
-        // The report tells policies that PostgreSQL evaluates apart like compiled ones. PostgreSQL judges by present
+        // The report names policies that PostgreSQL decides like compiled ones, but PostgreSQL uses the present
         // memberships.
         let ids = more.sql.contains("room IN") || more.sql.contains("in_room") ? "id < 40" : "is_small(id)"
         let report = try Self.answer(
@@ -185,7 +185,7 @@ import Testing
                     .compactMap(\.self)
                 let isShown = (own || other) && keeping.isEmpty
                 if own == isShown { continue }
-                // Policies of the same kind come in the order of their names.
+                // Policies of each kind appear in the order of their names.
                 let gain = "gain more noPolicy"
                 expected[own ? "loss shown \(keeping.joined(separator: "+"))" : gain, default: 0] += 1
             }
@@ -206,8 +206,7 @@ import Testing
         #expect(try found("REVOKE SELECT ON notes FROM READER") == ["loss shown unreadable": 2])
         #expect(
             try found("ALTER PUBLICATION supabase_realtime DROP TABLE notes") == ["loss shown unpublished": 2])
-        // Operations that are no longer published count as a difference, even if the table and its policies stay the
-        // same.
+        // A table that is no longer published is a difference, although the table and its policies are unchanged.
         let narrowed = "ALTER PUBLICATION supabase_realtime SET (publish = 'insert')"
         #expect(try found(narrowed) == ["loss shown unpublished": 1])
         let words = try Self.answer(stage, narrowed, users: 1..<2).differences.tables
@@ -221,11 +220,11 @@ import Testing
         #expect(try found("ALTER TABLE notes DISABLE ROW LEVEL SECURITY") == ["gain open noPolicy": 2])
     }
 
-    /// Rules without the last one, which reads memberships with its owner's rights. The hub lacks these rights, so it
-    /// asks PostgreSQL, and PostgreSQL judges by the memberships at the time of the question.
+    /// Rules except the last. The last reads memberships with its owner's rights, which the hub lacks. So the hub asks
+    /// PostgreSQL, which uses the memberships at the time of the question.
     private static let followed = rules.dropLast()
 
-    /// Statements that number each row version, so that the test can tell messages apart, and a table that marks the
+    /// SQL that numbers each version, which identifies the changes that clients received, and a table that marks the
     /// end.
     private static let numbered = """
         CREATE SEQUENCE marks; ALTER TABLE notes ADD COLUMN v bigint;
@@ -234,7 +233,7 @@ import Testing
         CREATE TABLE ends (id int PRIMARY KEY); GRANT SELECT ON ends TO READER;
         """
 
-    /// Bindings on the notes, by user.
+    /// Bindings for the notes, by user.
     private typealias Asked = [[AskedBinding]]
 
     private static let filters = [
@@ -262,7 +261,7 @@ import Testing
         return binding("notes", event, filter: asked.filter)
     }
 
-    /// Returns the changes that three users receive during random changes under a rule, each change by its name.
+    /// Returns the changes that three users receive under a rule, each change by its name.
     private static func delivery(
         _ rule: Rule, _ seed: Seed, asking asked: Asked = Array(repeating: [AskedBinding()], count: 3)
     ) throws -> (stage: GatewayStage, heard: [Set<String>]) {
@@ -337,7 +336,7 @@ import Testing
                     would.subtracting(heard).count, heard.subtracting(would).count
                 ),
                 "user \(user), \(rule.0.sql) → \(rule.1.sql), \(now[user]) → \(then[0])")
-            // If the policies are equal, only the bindings make a difference.
+            // If the policies are the same, the difference comes from the bindings.
             for shift in line?.shifts ?? [] where rule.0.sql == rule.1.sql { #expect(shift.keptBy == .notAskedFor) }
         }
         #expect(report.lines.allSatisfy { $0.table == notes })
@@ -355,7 +354,7 @@ import Testing
                 now: Array(repeating: [notes: [AskedBinding()]], count: 3))
             #expect(throws: WhatIf.Failure.self, "\(filter)") { try Self.answer(stage, "-- nothing", asking: bindings) }
         }
-        // A binding that was accepted earlier and would be refused now counts as not requested.
+        // A former binding that the hub would refuse now counts as no binding.
         let bindings = ProposedBindings(
             then: [notes: [AskedBinding()]],
             now: Array(repeating: [notes: [AskedBinding(filter: "nothing=eq.1")]], count: 3))
@@ -411,7 +410,7 @@ import Testing
                 == (["row security does not bind it any more", "policy \"shown\" is gone"], 0, 0))
         #expect(try words("DROP POLICY shown ON notes") == (["policy \"shown\" is gone"], 0, 5))
         #expect(try words("-- nothing\n") == ([], 0, 0))
-        // The policy's text stays the same, but the function that it calls changes.
+        // The policy's text is the same, but the function that it calls has another result.
         try stage.run("ALTER POLICY shown ON notes USING (is_small(id))")
         #expect(
             try words(

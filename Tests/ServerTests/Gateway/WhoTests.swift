@@ -13,7 +13,7 @@ import Testing
 @testable import Settings
 @testable import tidewire
 
-/// Answers of `tidewire who`, compared with the messages that clients really received.
+/// Compares the answers of `tidewire who` with the changes that clients received.
 @Suite(.inChain(minutes: 15), .serialized) struct WhoTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL, v int NOT NULL);
@@ -35,7 +35,7 @@ import Testing
 
     fileprivate static let filters = [nil, nil, "room=eq.1", "room=in.(0,2)", "id=gt.20", "v=lt.60"]
 
-    /// One channel of a test client, from its join to its end, and the changes that it received.
+    /// Channel of a client from its join to its end, with the changes that it received.
     private final class Stay {
         let caller: Caller
         let user: Int
@@ -78,7 +78,7 @@ import Testing
             take()
         }
 
-        /// Waits for the row that marks the end for every client.
+        /// Waits for the final row, which every client sees.
         func awaitEnd() throws {
             _ = try caller.first { $0.event == "postgres_changes" && $0.data["table"] as? String == "ends" }
         }
@@ -93,8 +93,7 @@ import Testing
         }
     }
 
-    /// Random changes of rows, memberships and policies, with clients that join, leave, lose their connection and
-    /// return.
+    /// Random changes of rows, memberships and policies, and clients that come, leave, are cut and return.
     private final class Play {
         let stage: GatewayStage
         var random: SeededRandom
@@ -129,7 +128,7 @@ import Testing
                 case 8, 9: try changeMembers()
                 default: try changeRow()
                 }
-                // Otherwise some clients join and leave before the log holds everything that was committed earlier.
+                // In the other cases, clients join and leave while the log still lacks earlier commits.
                 if random.next() % 4 == 0 { try stage.awaitLog() }
             }
             try stage.run("INSERT INTO ends VALUES (1)")
@@ -139,7 +138,7 @@ import Testing
             }
         }
 
-        /// Changes the policy. In most cases it stays long enough to be recorded.
+        /// Changes a policy. In most cases the policy stays long enough to be recorded.
         private func alter() throws {
             let (version, before) = (stage.metrics.catalogVersion.value, try records())
             try stage.run("ALTER POLICY shown ON notes USING (\(random.pick(policies)))")
@@ -165,14 +164,14 @@ import Testing
         private func join() throws {
             let request = binding(
                 "notes", random.pick(["*", "*", "INSERT", "UPDATE", "DELETE"]), filter: random.pick(filters))
-            // The log has no record for another role until a client with this role has been connected for a moment.
+            // The hub records nothing for another role until a client of that role has been connected for a moment.
             let role = Int.random(in: 0..<5, using: &random) == 0 ? stage.outsider : stage.reader
             let stay = Stay(
                 try stage.caller(), user: Int.random(in: 0..<3, using: &random), role: role, request: request,
                 topic: "realtime:t\(step)")
             try stay.join(token(of: stay))
             stays.append(stay)
-            // These changes are committed before the role is recorded.
+            // These changes happen before the hub records the role.
             for _ in 0..<(role == stage.outsider ? 3 : 0) {
                 step += 1
                 try changeRow()
@@ -248,8 +247,8 @@ import Testing
         return "\(change["op"] ?? "") \(key) \(version)"
     }
 
-    /// Counts the right answers, and those of them that say "sent". `isWhole` is true with the database, false with
-    /// only the log.
+    /// Returns the numbers of right answers, and of "sent" among them, for answers from the database or from the log
+    /// alone.
     private static func judge(
         _ answers: [[String: Any]], _ name: String, _ play: Play, isWhole: Bool
     ) -> (right: Int, sent: Int, recorded: Int, unknown: Int) {
@@ -257,11 +256,11 @@ import Testing
         for stay in play.stays {
             let answer = answers.first { $0["topic"] as? String == stay.topic }
             let outcome = answer?["outcome"] as? String
-            // A policy that held only for a moment is not recorded, and the answer says so. Recorded deliveries do not
-            // depend on it.
+            // A catalog state that lasted only a moment has no record, and the answer says so. Recorded deliveries do
+            // not depend on it.
             let isRecorded = answer?["basis"] as? String == "recorded"
             if !isRecorded, answer?["policies"] as? String ?? "then" != "then" { continue }
-            // An unknown result is no error, as long as it is rare.
+            // An unknown result does no harm, as long as it is rare.
             if !isRecorded, outcome == "unknown" {
                 unknown += 1
                 continue
@@ -327,7 +326,7 @@ import Testing
         let request = binding("notes")
         let first = Stay(try stage.caller(), user: 1, role: stage.reader, request: request, topic: "realtime:first")
         try first.join(stage.token(of: 1))
-        // The log must also have the role's rights: without them no answer is possible.
+        // The log also has the rights of the client's role, without which the answer would be unknown.
         let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: Masking())
         let isRecorded = eventually {
             (try? PastCatalogs.record(of: log, at: .max))?.roles.contains(stage.reader) ?? false
@@ -386,8 +385,7 @@ import Testing
             return stay
         }
         #expect(eventually { stage.catalogIsNoted })
-        // On a busy machine the record of the altered policy may still be outstanding, after the record of the earlier
-        // one.
+        // On a busy machine, the record of the altered policy may still follow that of the earlier one.
         Thread.sleep(forTimeInterval: 2)
         try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 0, 1); INSERT INTO ends VALUES (1)")
         for stay in stays {

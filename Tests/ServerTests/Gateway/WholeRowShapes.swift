@@ -1,8 +1,8 @@
 import TestSupport
 
-/// Conditions that do not use a row by its columns, but as a whole, through functions, or from sub-selects.
+/// Conditions that read a row in other ways than by its columns: as a whole, through functions, in sub-selects.
 ///
-/// Conditions on columns only are tested elsewhere. These test the code that builds a row for a policy.
+/// Other tests cover conditions on columns. These conditions test the code that builds a row for PostgreSQL.
 struct WholeRowShapes {
     private var random: SeededRandom
     private let table: String
@@ -12,7 +12,7 @@ struct WholeRowShapes {
         self.table = table
     }
 
-    /// Returns functions over rows of the table. Each reveals a part of the row without naming a column.
+    /// Returns functions over rows of the table; each reveals a part of the row without naming a column.
     static func functions(of table: String) -> String {
         """
         CREATE FUNCTION told(\(table)) RETURNS text LANGUAGE plpgsql STABLE AS $f$ BEGIN RETURN $1::text; END $f$;
@@ -22,15 +22,15 @@ struct WholeRowShapes {
         """
     }
 
-    /// Returns the row, written in one of several ways.
+    /// Returns the row in one of its notations.
     private mutating func row() -> String {
         random.pick(["\(table)", "\(table).*", "(\(table))", "(\(table).*)", "\(table)::\(table)"])
     }
 
-    /// Returns the row in a form without an asterisk, for places in which an asterisk would mean all columns.
+    /// Returns the row in a notation without an asterisk, which would mean all its columns.
     private mutating func value() -> String { random.pick(["\(table)", "(\(table))", "\(table)::\(table)"]) }
 
-    /// Returns an expression whose value depends on the whole row.
+    /// Returns a text made from the whole row.
     private mutating func text() -> String {
         let row = row()
         return random.pick([

@@ -5,8 +5,7 @@ import Testing
 @testable import Server
 
 extension GatewayRows {
-    /// Policies that use the whole row and not only columns. PostgreSQL is then asked about the row as it was
-    /// committed, or not at all.
+    /// Checks policies that read the row as a whole. PostgreSQL judges the row as committed, or is not asked at all.
     @Suite(.serialized) struct WholeRowTests {
         private static let tables = """
             CREATE TABLE fences (id int PRIMARY KEY);
@@ -50,7 +49,7 @@ extension GatewayRows {
             }
         }
 
-        /// Returns the ids of the rows that PostgreSQL shows the reader, or nil if PostgreSQL raises an error.
+        /// Returns the rows that PostgreSQL shows the reader, or nil if PostgreSQL raises an error.
         private func shown(_ stage: GatewayStage) throws -> [Int]? {
             defer { _ = try? stage.run("ROLLBACK") }
             try stage.run("BEGIN")
@@ -66,7 +65,7 @@ extension GatewayRows {
             try stage.run(Self.rows)
             let shown = try shown(stage)
             let inserted = try heard(caller, stage).filter { $0.type == "INSERT" }.compactMap(\.id)
-            // A query fails as a whole if one row fails. The hub judges each row alone and need not fail.
+            // A statement fails as a whole if one row causes an error; single rows need not fail.
             guard let shown else { return 0 }
             #expect(inserted == shown, "USING (\(condition))")
             try stage.run("DELETE FROM posts")
@@ -91,7 +90,7 @@ extension GatewayRows {
             #expect(shown.contains { $0 > 0 } && shown.contains { $0 < 6 })
         }
 
-        /// `SEED=n` repeats one seed.
+        /// Checks random conditions; `SEED=n` repeats one seed.
         @Test(arguments: seeds(2)) func `generated conditions on whole rows are judged as PostgreSQL judges them`(
             seed: Seed
         ) throws {
@@ -116,8 +115,8 @@ extension GatewayRows {
                 caller.takeUnheard().contains { $0.said?.contains("which changes do not carry") == true })
         }
 
-        /// Checks rows deleted before a column's type changes. The hub converts a row for the question to PostgreSQL,
-        /// and sends it as it was. PostgreSQL must judge the value itself, not the result of a function.
+        /// Checks a row that is deleted before a column's type changes: PostgreSQL judges the converted value, not the
+        /// function's result, and the client receives the old value.
         @Test func `rows that are deleted before a column is another are judged whole`() throws {
             let policy =
                 "CREATE POLICY whole ON posts FOR SELECT TO PUBLIC USING (to_jsonb(posts) ->> 'body' <> 'TOP SECRET');"
@@ -148,7 +147,7 @@ extension GatewayRows {
             try stage.run("INSERT INTO posts (id, secrecy) VALUES (1, ROW(9)), (2, ROW(1))")
             #expect(try heard(caller, stage).isEmpty)
             #expect(caller.takeUnheard().contains { $0.said?.contains("a cast from text that somebody made") == true })
-            // PostgreSQL does not announce casts. A change of the table is announced, in the order of commits.
+            // Casts are not announced; the hub meets a change of the table in commit order.
             try stage.run(
                 """
                 DROP CAST (text AS secrecy);
@@ -166,7 +165,7 @@ extension GatewayRows {
                 """)
             let caller = try listener(stage)
             try stage.run(Self.rows)
-            // The hub still decides policies that need only columns.
+            // The hub still decides policies that need columns only.
             #expect(try heard(caller, stage).compactMap(\.id) == [2, 3])
         }
 
