@@ -5,7 +5,7 @@ import Testing
 
 @testable import Asking
 
-/// Work that remembers whether it was given up.
+/// Job that remembers whether it was given up.
 final class TestJob: AskedJob {
     let number: Int
     let load: InboxLoad
@@ -22,7 +22,7 @@ final class TestJob: AskedJob {
     func giveUp() { givenUp.wrappingAdd(1, ordering: .relaxed) }
 }
 
-/// Two lanes with a bell each; one job at a time, and none of a lane while one of it is being done.
+/// Two lanes with a bell each. One job runs at a time, and no job of a lane starts while another of that lane runs.
 struct StrictLine: WaitingLine {
     enum Lane: Int, InboxLane, CaseIterable {
         case left, right
@@ -154,7 +154,7 @@ struct StrictLine: WaitingLine {
 }
 
 @Suite(.within(minutes: 2)) struct AskingThreadsTests {
-    /// Keeps what it is asked, and answers nothing until it ends.
+    /// Worker that keeps its questions, and answers none until it ends.
     private final class Keeper: AskingWorker {
         let inbox: Inbox<PlainLine<TestJob>>
         private let kept: Mutex<[TestJob]>
