@@ -68,7 +68,7 @@ import Testing
 
     private let other = Token.encoded(#"{"role":"service_role","exp":1800000600}"#)
 
-    /// RFC 8725 §2.1 and §3.1: a token must not choose how a key is understood.
+    /// Checks RFC 8725 §2.1 and §3.1: a token must not choose the meaning of a key.
     @Test func `does not take a public key for a shared secret`() throws {
         let key = SigningKey(.rsa2048)
         let text = jwk(key, id: "k1")
@@ -168,7 +168,8 @@ import Testing
         }
     }
 
-    /// Bits that no byte is made of can be changed without changing the signature; only one text counts (RFC 4648 §3.5).
+    /// Checks unused bits in the last character: they could change without an effect on the signature, so only one text
+    /// counts (RFC 4648 §3.5).
     @Test func `takes a signature in one spelling only`() throws {
         let token = Token.signed(Token.user)
         let last = try #require(token.last)
@@ -227,7 +228,7 @@ import Testing
     @Test(arguments: [
         ("1800000001", nil), ("1800000000", TokenError.expired(secondsAgo: 0)),
         ("1799999990", .expired(secondsAgo: 10)),
-        // Decimals are rounded, and a half away from zero.
+        // Decimals are rounded, and a half is rounded away from zero.
         ("1800000000.5", nil), ("1800000000.49", .expired(secondsAgo: 0)), ("1.800000001e9", nil),
         ("1799999999.5", .expired(secondsAgo: 0)), ("0", .expired(secondsAgo: 1_800_000_000)),
         ("-1", .expired(secondsAgo: 1_800_000_001)), ("-9223372036854775808", .expired(secondsAgo: .max)),
@@ -302,7 +303,7 @@ import Testing
         #expect(verifier.refusal(Token.signed("{\(claim)\"role\":\"anon\",\"exp\":1800000600}")) == refusal)
     }
 
-    /// The reference goes through the claims by name, and after them asks for those that must be there.
+    /// Checks the order of the reference: it checks the present claims by name, and then the required ones.
     @Test func `says what the reference says of a token with two faults`() throws {
         let expected = Array(#"{"aud":"x","role":"anon"}"#.utf8)
         let verifier = TokenVerifier(expectations: try ClaimExpectations.parse(expected.span.bytes))
