@@ -6,14 +6,14 @@ import Testing
 
 @testable import Authorizing
 
-/// A database with `realtime.messages`, a client role, the documented logins, and an authorizer.
+/// Database with `realtime.messages`, a client role, the documented logins, and an authorizer.
 final class AuthorizingStage {
     let database: TestDatabase
-    /// Roles are the whole cluster's, so each stage has its own.
+    /// Client role of this stage alone, because roles belong to the whole cluster.
     let role: String
-    /// Another that the login may become.
+    /// Another role that the login may become.
     let other: String
-    /// One that no policy binds, and that the login may not become.
+    /// Role that no policy binds, and that the login may not become.
     let trusted: String
     let logins: DocumentedLogins
     private var authorizers: [ChannelAuthorizer] = []
@@ -75,7 +75,7 @@ final class AuthorizingStage {
                 .replacing("LOGIN_ROLE", with: login).replacing("HUB_ROLE", with: logins.hubName))
     }
 
-    /// Everything the room of §6.5's policies needs, and those policies.
+    /// SQL of the tables and policies for the rooms in §6.5.
     static let membership = """
         CREATE TABLE public.members (user_id uuid, room text, PRIMARY KEY (user_id, room));
         ALTER TABLE public.members ENABLE ROW LEVEL SECURITY;
@@ -89,10 +89,10 @@ final class AuthorizingStage {
             WITH CHECK (realtime.messages.extension = 'broadcast' AND (SELECT realtime.topic()) LIKE 'room:%');
         """
 
-    /// The login that policies run as.
+    /// Name of the login that policies run as.
     var login: String { logins.policyName }
 
-    /// As the login for policies, or as who the target says.
+    /// Returns an authorizer with the login for policies, or with another target's login.
     func authorizer(_ target: ConnectionTarget? = nil) throws -> ChannelAuthorizer {
         var settings = ChannelAuthorizer.Settings(database: logins.hub, policies: target ?? logins.policies)
         settings.clientRoles = [role]
@@ -113,7 +113,7 @@ final class AuthorizingStage {
             probe: probe)
     }
 
-    /// What PostgreSQL says when it is asked as the specification says, by a superuser, one question at a time.
+    /// Returns PostgreSQL's answer to a single question, asked by a superuser as the specification says.
     func oracle(_ question: ChannelQuestion) throws -> ChannelAnswer {
         let connection = database.connection
         _ = try connection.query("BEGIN")
@@ -184,7 +184,7 @@ final class AuthorizingStage {
 }
 
 extension ChannelAuthorizer {
-    /// Asks all at once and waits; nil where nothing was answered.
+    /// Asks all questions at once and waits; an element is nil if its question got no answer.
     func answers(_ questions: [ChannelQuestion]) -> [ChannelAnswer?] {
         let results = questions.map { _ in Awaited<ChannelAnswer>() }
         for (question, result) in zip(questions, results) { ask(question) { result.set($0) } }

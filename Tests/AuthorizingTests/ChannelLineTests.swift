@@ -5,7 +5,7 @@ import Testing
 
 @testable import Authorizing
 
-/// Which questions a thread takes.
+/// Tests of the questions that a thread takes.
 @Suite(.within(minutes: 2)) struct ChannelLineTests {
     private let first = ChannelLine.Lane.together(isFirst: true)
     private let helper = ChannelLine.Lane.together(isFirst: false)
@@ -53,7 +53,7 @@ import Testing
     @Test func `nobody takes all that ask apart while others wait`() {
         var line = line([job("a"), job("b"), job("c", of: "ben"), job("a")], in: .apart)
         let turns = [line.take(.apart), line.take(.apart), line.take(.apart), line.take(.apart)]
-        // Everybody who asks the same is answered together.
+        // Equal questions are answered together.
         #expect(turns.map { topics($0) } == [["a", "a"], ["c"], ["b"], []])
         let woke = line.finished(turns[0], .apart)
         #expect(!woke)
@@ -68,7 +68,7 @@ import Testing
     }
 }
 
-/// What an answer may be to a question.
+/// Tests of the answers that fit a question.
 @Suite(.within(minutes: 2)) struct ChannelAnswerTests {
     @Test(arguments: [true, false]) func `rights say of presence what was asked`(asks: Bool) {
         let (with, without) = (

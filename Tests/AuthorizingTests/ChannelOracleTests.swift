@@ -3,7 +3,8 @@ import Testing
 
 @testable import Authorizing
 
-/// Many questions asked together, under policies that nobody thought of, are answered as PostgreSQL answers each alone.
+/// Checks that many questions asked together, under random policies, get the same answers as single questions to
+/// PostgreSQL.
 @Suite(.within(minutes: 10)) struct ChannelOracleTests {
     private struct Grammar {
         var random: SeededRandom
@@ -81,7 +82,7 @@ import Testing
         var grammar = Grammar(random: SeededRandom(seed: seed))
         let stage = try AuthorizingStage(Self.functions)
         for number in 0..<Int.random(in: 1...5, using: &grammar.random) { try stage.run(grammar.policy(number)) }
-        // Whatever the planner does with one, it does with the other.
+        // With this setting, the planner treats both rounds of questions alike.
         try stage.run("ALTER DATABASE \(stage.database.name) SET plan_cache_mode = force_generic_plan")
         let authorizer = try stage.authorizer()
         let questions = (0..<125).map { _ in grammar.question(stage) }

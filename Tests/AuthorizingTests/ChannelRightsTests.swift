@@ -4,7 +4,7 @@ import Testing
 
 @testable import Authorizing
 
-/// What policies of `realtime.messages` say, as the reference would find it out.
+/// Tests of the rights that policies of `realtime.messages` give, as the reference determines them.
 @Suite(.within(minutes: 10)) struct ChannelRightsTests {
     @Test func `members of a room read it, and write what a policy allows`() throws {
         let stage = try AuthorizingStage(AuthorizingStage.membership)
@@ -70,7 +70,7 @@ import Testing
                 USING (current_setting('request.jwt.claim.sub', true) = '' AND auth.uid() IS NULL);
             """)
         let authorizer = try stage.authorizer()
-        // The one before must leave nothing to the one after it.
+        // A question must not affect the next one.
         let answers = authorizer.answers([stage.question(sub: 1), stage.question(), stage.question(sub: 2)])
         #expect(answers == [.nothing, .all, .nothing])
     }
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func `askers see nothing of each other`() throws {
-        // A function that reads past the policies counts the rows of everybody.
+        // A function that bypasses the policies counts everybody's rows.
         let stage = try AuthorizingStage(
             """
             CREATE FUNCTION public.crowd() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS

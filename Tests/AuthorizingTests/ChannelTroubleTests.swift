@@ -7,9 +7,10 @@ import Testing
 
 @testable import Authorizing
 
-/// Policies that fail, hang or do harm refuse their own channels; a database that lacks something refuses in words.
+/// Checks that policies that fail, hang or do harm refuse their own channels only, and that a database without a needed
+/// object refuses with a clear text.
 @Suite(.within(minutes: 10)) struct ChannelTroubleTests {
-    /// A policy that calls a function for topics of one kind.
+    /// Returns policies that call a function for topics of one kind.
     private static func policies(_ topic: String, _ call: String) -> String {
         let condition = "CASE WHEN topic LIKE '\(topic)%' THEN \(call) ELSE topic LIKE 'room:%' END"
         return """
@@ -109,11 +110,11 @@ import Testing
                 #expect(isAllowed(answer), "\(number)")
                 continue
             }
-            // They hang one after the other, and the last of them do not come to it.
+            // The slow questions run one after another, and the last of them are not asked.
             let own = ChannelAnswer.failed(.canceled("canceling statement due to statement timeout"))
             #expect(answer == own || answer == .failed(.exhausted), "\(number)")
         }
-        // They are known by now, and nobody waits for them.
+        // The authorizer knows the slow topics by now, and no other question waits for them.
         #expect(isAllowed(authorizer.answer(stage.question("room:1", .write))))
     }
 
