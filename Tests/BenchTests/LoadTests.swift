@@ -5,7 +5,7 @@ import Testing
 
 @testable import Bench
 
-/// Workers as threads of the test, spoken to as if they were processes.
+/// Workers as threads of the test, addressed as if they were processes.
 private final class Stage {
     let clients: Dialogue
     let server: Dialogue
@@ -33,7 +33,7 @@ private final class Stage {
         try server.ask("ready \(count)")
     }
 
-    /// The bare server does not hear when clients have joined, so it says what it has to say until they answer.
+    /// Repeats the messages until the clients answer, because the bare server does not know when clients have joined.
     func answer(whileSaying messages: [String]) throws -> WorkerAnswer {
         var last: (any Error)?
         for _ in 0..<500 {
@@ -58,7 +58,7 @@ private func change(owner: Int = 0) -> String {
 }
 
 extension String {
-    /// As a database writes moments.
+    /// Text with a time as a database writes it.
     fileprivate var replacingMoment: String {
         split(separator: "{at}", omittingEmptySubsequences: false).joined(separator: #""2026-01-01T00:00:00Z""#)
     }
@@ -131,7 +131,8 @@ extension String {
         try stage.clients.ask("expect 8 6 - 4")
         try stage.server.ask("send 6 1 8 \(change())")
         let report = try stage.report()
-        // Two for the first two, one for each of the others; the bare server sends everybody everything.
+        // Two changes are expected for the first two clients, one for each other client; the bare server sends every
+        // change to all.
         #expect(report.expected == 6 && report.received == 6 && report.skipped == 0)
         #expect(try eventually { try stage.report("report").foreign == 18 })
         #expect(try !stage.report("report").isFaultless)

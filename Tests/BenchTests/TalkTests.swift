@@ -4,7 +4,7 @@ import Testing
 
 @testable import Bench
 
-/// Twelve users, each in a channel of its own and in one of six.
+/// Twelve users, each in a channel of its own and in one shared by six.
 private struct Talkers {
     static let users = 12
     let topics = [ClientText("realtime:echo:{n}"), ClientText("realtime:room:{n/6}")]
@@ -16,7 +16,7 @@ private struct Talkers {
         talk = Talk(order, clients: Self.users, first: first, monotonic: 1_000_000, unixMicroseconds: 5_000_000)
     }
 
-    /// What a hub makes of a push: kind 4 with the same topic, event and payload.
+    /// Returns the frame that a hub makes of a push: kind 4 with the same topic, event and payload.
     func heard(_ turn: Talk.Turn) -> [UInt8] {
         var writer = ByteWriter()
         talk.append(turn, topics[turn.channel], number: turn.speaker, to: &writer)
@@ -86,7 +86,7 @@ private struct Talkers {
         }
         #expect(talkers.hear(8, bytes[1]) == .again)
         #expect(talkers.hear(5, bytes[3]) == .foreign)
-        // Of the user's own channel, in another's topic.
+        // The message belongs to the user's own channel, but has another user's topic.
         let own = talkers.heard(Talk.Turn(speaker: 3, channel: 0, number: 1, dueMicroseconds: 1))
         #expect(talkers.hear(4, own) == .foreign)
         for spoilt in [[], [4], Array(bytes[3].dropLast()), Array(bytes[3].dropLast(3)) + Array("?\"}".utf8)] {

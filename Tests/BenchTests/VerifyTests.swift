@@ -4,13 +4,13 @@ import Testing
 
 @testable import Bench
 
-/// The verifier's judgement: it finds what it is there for. Histories are recorded by hand, each with one error.
+/// Checks that the verifier finds errors. The histories are recorded by hand, each with one error.
 @Suite(.within(minutes: 5)) struct VerifyLedgerTests {
     private static let second: UInt64 = 1_000_000_000
     private static let seen = 1
     private static let hidden = 2
 
-    /// Rows 1 to 40, one a transaction; of each tenth the client sees nothing.
+    /// Rows 1 to 40, one in each transaction; the client sees no tenth row.
     private static let journal: Journal = {
         var journal = Journal(seats: [[seen]])
         for number in 1...40 {
@@ -24,7 +24,8 @@ import Testing
 
     private static func mark(_ number: Int) -> ChangeMark { ChangeMark(operation: .insert, number: Int64(number)) }
 
-    /// What is said of a history; one note a tenth of a second. So much was committed when the first was made, and the others.
+    /// Returns the findings for a history with one note every tenth of a second. `first` was committed at the first
+    /// note, `committed` at the others.
     private func findings(
         _ kind: ClientLedger.Kind, _ notes: [ClientLedger.Note], causes: [ClientLedger.Cause] = [], first: Int64 = 0,
         committed: Int64 = 0
@@ -71,7 +72,7 @@ import Testing
         let notes = [.began(.joined)] + heard(1...5) + [.began(.joined)] + heard(9...12)
         #expect(findings(.plain, notes, committed: 8) == [])
         #expect(findings(.plain, notes, committed: 7) == [.missing])
-        // The first join is theirs, too; behind it nothing may be missing.
+        // The history also has the first join; nothing may be missing after it.
         let later = [.began(.joined)] + heard(9...9) + [.began(.joined)] + heard(12...12)
         #expect(findings(.catchUp, later, first: 8) == [.missing])
         #expect(findings(.real, later, first: 8) == [.missing])
@@ -124,7 +125,7 @@ import Testing
             for number in 1...4 { take(.heard(Self.mark(number)), 100) }
             take(.began(.joined), 101)
             for number in again { take(.heard(Self.mark(number)), 101) }
-            // This one hears nothing.
+            // This join receives nothing.
             take(.began(.joined), 102)
             take(.began(.joined), 103)
             if again.upperBound == 4 { take(.heard(Self.mark(5)), 108) } else { take(.heard(Self.mark(2)), 108) }
@@ -173,7 +174,7 @@ import Testing
         }
         #expect(found(nil) == [.twice])
         #expect(found((102, 105)) == [])
-        // Long before, or after the cut.
+        // The cause lies long before the cut, or after it.
         #expect(found((90, 102)) == [.twice])
         #expect(found((110, 111)) == [.twice])
     }
