@@ -41,7 +41,7 @@ import Testing
     @Test(arguments: 0..<20)
     func `numbers that are read at once are those that are read one by one`(_ count: Int) throws {
         let bytes = (0..<count * 8 + 3).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ 13) }
-        // Not at a multiple of eight.
+        // The reader does not start at a multiple of eight.
         var (one, all) = (ByteReader(bytes.span.bytes), ByteReader(bytes.span.bytes))
         try one.skip(3)
         try all.skip(3)
@@ -92,7 +92,7 @@ import Testing
         #expect(CRC32C.of(Array("123456789".utf8).span.bytes) == 0xe306_9283)
     }
 
-    /// RFC 3720, B.4.
+    /// Checks the vectors of RFC 3720, B.4.
     @Test func `matches the vectors of iSCSI`() {
         #expect(CRC32C.of([UInt8](repeating: 0, count: 32).span.bytes) == 0x8a91_36aa)
         #expect(CRC32C.of([UInt8](repeating: 0xff, count: 32).span.bytes) == 0x62a8_ab43)
@@ -115,7 +115,7 @@ import Testing
 }
 
 @Suite(.within(minutes: 5)) struct Base64Tests {
-    /// RFC 4648 §10.
+    /// Checks the vectors of RFC 4648 §10.
     @Test(arguments: [
         ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
         ("foobar", "Zm9vYmFy"), ("?>~", "Pz5+"), ("???", "Pz8/"),

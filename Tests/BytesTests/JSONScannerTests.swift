@@ -2,7 +2,7 @@ import Bytes
 import TestSupport
 import Testing
 
-/// All tokens of a text, with the text of those that have some.
+/// Returns all tokens of a text, each with its own text if it has one.
 private func tokens(_ text: [UInt8], depth: Int = 32) throws(ByteError) -> [String] {
     var scanner = JSONScanner(text.span.bytes, maximumDepth: depth)
     var all: [String] = []
@@ -95,7 +95,7 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
         _ = try scanner.next()
         _ = try scanner.next()
         try scanner.skip(scanner.next())
-        // The macro cannot look into a value that borrows, so each answer is taken out first.
+        // The macro cannot use a value that borrows, so each answer is taken out first.
         let name = try scanner.next()
         let isNumber = scanner.equals("number")
         #expect(name == .name && isNumber)
@@ -108,7 +108,7 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
         #expect(large == (UInt64.max, nil))
     }
 
-    /// Strings that our own writer wrote come back; and whatever a text is changed to, it is read or refused.
+    /// Checks that strings of our own writer are read back, and that any changed text is read or refused.
     @Test(arguments: seeds(20)) func `reads what was written and survives every mutation`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<50 {
@@ -133,7 +133,7 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
                     }
                     if mutant.isEmpty { break }
                 }
-                // The standard library's decoder of UTF-8 is stricter or as strict: what is read as text must be valid.
+                // Every token that the scanner reads has a text.
                 if let read = try? tokens(mutant) { #expect(read.allSatisfy { !$0.isEmpty }) }
             }
         }

@@ -4,7 +4,7 @@ import Testing
 @testable import Bytes
 
 @Suite(.within(minutes: 5)) struct SipHashTests {
-    /// The first of the authors' own test vectors, and those around the lengths at which a word is full.
+    /// Checks the first of the authors' own test vectors, and those around the lengths at which a word is full.
     @Test(
         arguments: [
             (0, 0x726f_db47_dd0e_0e31), (1, 0x74f8_39c5_93dc_67fd), (7, 0xab02_00f5_8b01_d137),
