@@ -4,7 +4,7 @@ import Testing
 
 @testable import Change
 
-/// What is recorded of deliveries comes back as it was.
+/// Checks that recorded deliveries are decoded unchanged.
 @Suite(.within(minutes: 5)) struct DeliveryBlockTests {
     typealias Delivery = DeliveryBlock.Delivery
 
@@ -35,7 +35,7 @@ import Testing
                 time += Int64.random(in: 0..<5_000, using: &random)
                 writer.beginTurn(at: time, changes: changes)
                 for _ in 0..<changes {
-                    // Who waited for an answer is told of a change that others were told of before.
+                    // A client that waited for an answer receives a change later than other clients.
                     offset = offset &+ UInt64.random(in: 0..<9_000, using: &random) &- 500
                     let told = seats.filter { _ in Bool.random(using: &random) }
                     let members = Bool.random(using: &random) ? told : told.shuffled(using: &random)

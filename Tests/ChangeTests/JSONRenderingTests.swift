@@ -47,7 +47,7 @@ import Testing
         #expect(json(text, oid) == expected)
     }
 
-    /// PostgreSQL writes none of these; whatever comes, the line stays JSON.
+    /// Checks texts that PostgreSQL never writes: the line stays JSON for any text.
     @Test(
         arguments: [
             ("12abc", 20, #""12abc""#), ("1.", 1700, #""1.""#), ("01", 23, #""01""#), ("1,000", 1700, #""1,000""#),
@@ -99,7 +99,7 @@ import Testing
             (#""k"=>"v""#, #"{"k":"v"}"#), ("", "{}"), (#""a"=>"1", "b"=>NULL"#, #"{"a":"1","b":null}"#),
             (#""a\"b"=>"\\", ""=>"NULL""#, #"{"a\"b":"\\","":"NULL"}"#),
             (#""a=>, "=>"\"=>\", ""#, #"{"a=>, ":"\"=>\", "}"#),
-            // None of these is hstore's.
+            // None of these texts is an hstore.
             ("x", #""x""#), (#""a"=>"#, #""\"a\"=>""#), (#""a"=>"b","#, #""\"a\"=>\"b\",""#), (#""a\"#, #""\"a\\""#),
         ] as [(String, String)])
     func `an hstore is an object of strings`(text: String, expected: String) {
@@ -111,7 +111,7 @@ import Testing
             (#"(1,x,,f)"#, #"{"n":1,"t":"x","b":null,"z":false}"#),
             (#"(,"",\\x01,)"#, #"{"n":null,"t":"","b":"\\x01","z":null}"#),
             (#"(-5,"a ""b"" \\ (c),",,t)"#, #"{"n":-5,"t":"a \"b\" \\ (c),","b":null,"z":true}"#),
-            // None of these is such a row.
+            // None of these texts is such a row.
             ("(1,x,)", #""(1,x,)""#), ("(1,x,,f,g)", #""(1,x,,f,g)""#), ("(1,x,,f", #""(1,x,,f""#), ("", #""""#),
             ("(1,x,,f) ", #""(1,x,,f) ""#), (#"(1,"x,,f)"#, #""(1,\"x,,f)""#), (#"(\"#, #""(\\""#), ("x", #""x""#),
         ] as [(String, String)])
