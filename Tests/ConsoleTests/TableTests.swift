@@ -63,7 +63,7 @@ private func terminal(width: Int? = nil, _ form: OutputForm = .table) -> Termina
         #expect(stream.heading == "N,NAME,\"A, B\"")
         #expect(stream.line(["-5", "plain", "say \"hi\""]) == "-5,plain,\"say \"\"hi\"\"\"")
         #expect(stream.line(["1", "two\nlines", " space"]) == "1,\"two\nlines\",\" space\"")
-        // No spreadsheet runs what somebody wrote into a row.
+        // A spreadsheet must not run text that somebody wrote into a row.
         #expect(stream.line(["1", "=HYPERLINK(1)", "@x"]) == "1,'=HYPERLINK(1),'@x")
         #expect(stream.line(["-", "+2", "-x"]) == "-,+2,'-x")
     }
@@ -83,7 +83,7 @@ private func terminal(width: Int? = nil, _ form: OutputForm = .table) -> Termina
         }
     }
 
-    /// RFC 4180, a row.
+    /// Parses a row by RFC 4180.
     private func read(_ line: String) -> [String] {
         var cells = [""]
         var isQuoted = false
