@@ -9,7 +9,7 @@ func bytes(hex: String) -> [UInt8] {
 }
 
 @Suite(.within(minutes: 5)) struct SHA256Tests {
-    /// FIPS 180-4 examples.
+    /// Checks the examples of FIPS 180-4.
     @Test(arguments: [
         ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
         ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
@@ -29,7 +29,7 @@ func bytes(hex: String) -> [UInt8] {
         let code: String
     }
 
-    /// RFC 4231 §4, cases 1–4, 6 and 7 (5 is about truncated output), and an empty key.
+    /// Test vectors of RFC 4231 §4, cases 1–4, 6 and 7 (5 is about truncated output), and an empty key.
     static let vectors: [Vector] = [
         Vector(
             key: Array(repeating: 0x0B, count: 20), message: Array("Hi There".utf8),
@@ -66,7 +66,7 @@ func bytes(hex: String) -> [UInt8] {
 }
 
 @Suite(.within(minutes: 5)) struct HashAlgorithmTests {
-    /// RFC 4231 §4, cases 1 and 2.
+    /// Test vectors of RFC 4231 §4, cases 1 and 2.
     static let vectors: [(HashAlgorithm, key: [UInt8], message: String, code: String)] = [
         (
             .sha384, Array(repeating: 0x0B, count: 20), "Hi There",
@@ -105,7 +105,7 @@ func bytes(hex: String) -> [UInt8] {
         #expect(areEqual([], []))
     }
 
-    /// `#expect` does not take expressions with spans in them.
+    /// True if both are equal. `#expect` does not accept expressions that contain spans.
     private func areEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         Secrets.areEqual(left.span, right.span)
     }
@@ -118,7 +118,7 @@ func bytes(hex: String) -> [UInt8] {
 }
 
 @Suite(.within(minutes: 5)) struct JWTTests {
-    /// RFC 7515, Appendix A.1: the header and claims there hold line breaks, which are part of what is signed.
+    /// Checks RFC 7515, Appendix A.1: its header and claims contain line breaks, which are part of the signed text.
     @Test func `signs the example of RFC 7515`() {
         let header = Array("{\"typ\":\"JWT\",\r\n \"alg\":\"HS256\"}".utf8)
         let claims = Array(
@@ -142,7 +142,7 @@ func bytes(hex: String) -> [UInt8] {
 }
 
 @Suite(.within(minutes: 5)) struct SHA1Tests {
-    /// FIPS 180-4 examples.
+    /// Checks the examples of FIPS 180-4.
     @Test(arguments: [
         ("", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
         ("abc", "a9993e364706816aba3e25717850c26c9cd0d89d"),

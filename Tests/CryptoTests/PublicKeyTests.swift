@@ -4,7 +4,7 @@ import Testing
 
 @testable import Crypto
 
-/// Published signatures in the form that tokens have: a key's numbers, what is signed, and the signature.
+/// Published signature in the form that tokens have: a key's numbers, the signed text, and the signature.
 struct PublishedSignature: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let numbers: [String]
@@ -89,7 +89,7 @@ struct PublishedSignature: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// RFC 8032 §7.4, "Blank".
+    /// Checks the example "Blank" of RFC 8032 §7.4.
     @Test func `accepts the blank signature of Ed448`() throws {
         let publicKey = bytes(
             hex: "5fd7449b59b461fd2ce787ec616ad46a1da1342485a70e1f8a0ea75d80e96778edf124769b46c7061bd6783df1e50f6c"
@@ -103,7 +103,7 @@ struct PublishedSignature: Sendable, CustomTestStringConvertible {
         #expect(!verifies(key, signature, [0], .sha256))
     }
 
-    /// Enough rounds that numbers with zeros in front and with a high first bit come by.
+    /// Checks enough rounds to include numbers with leading zeros and numbers with a high first bit.
     @Test(arguments: [
         (SigningKey.Kind.p256, EllipticCurve.p256, 256), (.p384, .p384, 384), (.p521, .p521, 512),
     ])
@@ -146,7 +146,7 @@ struct PublishedSignature: Sendable, CustomTestStringConvertible {
         for exponent: [UInt8] in [[], [0], [1], [2], [1, 0, 0], [UInt8](repeating: 255, count: 9)] {
             #expect(refusal { () throws(PublicKeyError) in try rsa(modulus, exponent) } == .exponent, "\(exponent)")
         }
-        // An even number is no product of two large primes.
+        // An even number is not the product of two large primes.
         #expect(refusal { () throws(PublicKeyError) in try rsa(modulus.dropLast() + [2], [1, 0, 1]) } == .refused)
         #expect(
             refusal { () throws(PublicKeyError) in try elliptic(.p256, point[0].dropLast(), point[1]) }
@@ -154,7 +154,7 @@ struct PublishedSignature: Sendable, CustomTestStringConvertible {
         #expect(
             refusal { () throws(PublicKeyError) in try elliptic(.p384, point[0], point[1]) }
                 == .length(expected: 48, found: 32))
-        // The coordinates the wrong way round are those of no point of the curve.
+        // Swapped coordinates are no point of the curve.
         #expect(refusal { () throws(PublicKeyError) in try elliptic(.p256, point[1], point[0]) } == .refused)
         #expect(
             refusal { () throws(PublicKeyError) in try edwards(.ed448, point[0]) } == .length(expected: 57, found: 32))
