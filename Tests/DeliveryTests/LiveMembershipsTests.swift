@@ -9,7 +9,7 @@ import Testing
 @testable import Delivery
 @testable import Policy
 
-/// Checks that each answer of PostgreSQL fills only the membership set that asked for it.
+/// Tests of the registry of membership sets: each answer must reach the set that asked.
 @Suite(.within(minutes: 5)) struct LiveMembershipsTests {
     private let table = CatalogTable(
         oid: 9, schema: "public", name: "members",
@@ -43,7 +43,7 @@ import Testing
         return try #require(desk.takeUnfilled().first { $0 === set }?.filling)
     }
 
-    /// Checks that a new set, which takes the number of a released one, does not take the released set's answer.
+    /// Checks a set that leaves while PostgreSQL is asked: its number is free, and the next set takes the number.
     @Test func `what was asked for somebody who left is not taken for who comes next`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let first = set(of: "ana", on: &desk)
@@ -60,12 +60,12 @@ import Testing
 
         #expect(desk.fill([(ofSecond, try rooms("8"))], at: 0).count == 1)
         #expect(second.keys.keys == [Array("8".utf8)])
-        // The same answer is not taken twice either.
+        // An answer is not used twice.
         #expect(desk.fill([(ofSecond, try rooms("7"))], at: 0).isEmpty)
         #expect(second.keys.keys == [Array("8".utf8)])
     }
 
-    /// Checks that two gaps in one turn lead to a single question after both.
+    /// Checks two gaps in one turn: the question after the first gap is asked once, after both.
     @Test func `a set that is discarded twice is asked for once`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let set = set(of: "ana", on: &desk)
@@ -76,8 +76,7 @@ import Testing
         #expect(desk.takeUnfilled().isEmpty)
     }
 
-    /// Checks a set that was filled for a new client, which is promised nothing of the entries that the log has yet to
-    /// read.
+    /// Checks a set that was filled for a new holder, who needs nothing of the changes that the log has yet to reach.
     @Test func `who comes back to a set that was filled for later is judged by who was a member then`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let set = set(of: "ana", on: &desk)
@@ -91,7 +90,8 @@ import Testing
 
         desk.reopen(set, for: 3, at: 0)
         #expect(!set.isSettled && set.owed == [3] && set.keys.isUnknown)
-        // The log is searched from here: room 7 was joined, and a row without a room was deleted.
+        // The search of the log starts at the set's position: somebody joined room 7, and a row without a room was
+        // removed.
         set.unwind((Array("7".utf8), 1), xid: 8, at: 50)
         set.unwind((nil, -1), xid: 9, at: 60)
         set.unwind((Array("8".utf8), 1), xid: 12, at: 70)
@@ -102,7 +102,7 @@ import Testing
         #expect(set.apply(Array("7".utf8), 1, xid: 8, at: 50))
         #expect(!set.apply(nil, -1, xid: 9, at: 60))
         #expect(set.keys.keys == [Array("7".utf8), Array("8".utf8)] && set.keys.hasNull)
-        // The search happens once: a result that is impossible now is not requested again at each return.
+        // The search happens once: members that cannot be determined now are not searched at each return.
         #expect(!set.isOfLaterOnly)
     }
 }

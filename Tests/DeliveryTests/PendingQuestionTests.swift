@@ -14,7 +14,7 @@ import Testing
         }
     }
 
-    /// Checks that the policy counts first: a report of a failed filter would reveal to the client that the row exists.
+    /// Checks a failed filter: a client that is told of the failure learns that there was a row.
     @Test func `a policy's no outweighs a filter's failure, whichever comes first`() {
         #expect(outcome([nil, false]) == (false, true))
         #expect(outcome([false, nil]) == (false, true))

@@ -9,7 +9,7 @@ import Testing
 @testable import Delivery
 @testable import Judging
 
-/// Behaviour when PostgreSQL's verdict contradicts a decision that the hub made without it.
+/// Tests of contradictions between PostgreSQL's answer and the hub's own verdict.
 @Suite(.within(minutes: 5)) struct ShadowSamplingTests {
     private let table = CatalogTable(
         oid: 7, schema: "public", name: "notes", columns: [], primaryKey: [], identity: .full, hasRowSecurity: true,
@@ -28,8 +28,7 @@ import Testing
             Column(name: "id", typeOID: 23, typeModifier: -1, typeName: "int4", isIdentity: true, isPrimaryKey: true)
         ])
 
-    /// Returns a part with changes of one-column rows: insertions of the positive ids, and deletes of the negative
-    /// ones.
+    /// Returns a part with changes of rows with one column: inserts, and deletes for numbers below zero.
     private static func part(_ ids: [Int]) -> [UInt8] {
         var writer = ByteWriter(capacity: 1024)
         TransactionCodec.begin(
@@ -54,7 +53,7 @@ import Testing
         return writer.copied()
     }
 
-    /// Returns a router that has already asked about row 5 of the table.
+    /// Returns a router that has asked PostgreSQL about row 5.
     private func router(expecting expected: Bool) throws -> ChangeRouter {
         var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         let number = router.policies.add(PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
@@ -133,7 +132,7 @@ import Testing
         other.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
         other.policies.remove(0)
         #expect(try contradictions(&other, at: 600).isEmpty)
-        // The earlier decision was right at its time, even if the present policy decides otherwise.
+        // A verdict that would be different by now was right at its own time.
         var changed = try router(expecting: true)
         changed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
         changed.policies.replace(.never, of: 0)
