@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A log whose lines are kept, at a clock that stands still.
+/// Log that keeps its lines, with a clock that stands still.
 private final class Recorder: Sendable {
     private let lines = Mutex<[String]>([])
 
