@@ -162,7 +162,7 @@ import Testing
 
     // MARK: Policies of private channels
 
-    /// Probes as the hub makes them, then what the client sees of them.
+    /// Inserts probe rows as the hub does, and returns the probes that the client can read.
     private func readable(_ role: String, claims: String, topic: String) throws -> [String?] {
         let ids = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
         try stage.run("BEGIN")

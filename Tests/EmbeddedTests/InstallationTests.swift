@@ -4,10 +4,10 @@ import Postgres
 import TestSupport
 import Testing
 
-/// Databases of other kinds than the superuser's own: an owner without such rights, and one that Supabase prepared. Roles
-/// are the whole cluster's, so each has a cluster.
+/// Tests with databases that are not a superuser's: one with an owner without such rights, and one that Supabase
+/// prepared. Each has its own cluster, because roles belong to the whole cluster.
 @Suite(.serialized, .within(minutes: 10)) struct InstallationTests {
-    /// `postgres` as managed services have it: the owner of the database, but no superuser.
+    /// Returns a cluster where `postgres` owns the database but is no superuser, as in managed services.
     private func managed() throws -> PrivateCluster {
         let cluster = try TestCluster.fresh(clientRoles: false)
         try cluster.connect().execute("CREATE ROLE boss SUPERUSER LOGIN PASSWORD 'boss'")
@@ -39,7 +39,7 @@ import Testing
         cluster.stop()
     }
 
-    /// What projects have in their migrations.
+    /// Runs statements that projects have in their migrations.
     private func migrations(_ connection: Connection) throws {
         try connection.execute(
             """
@@ -84,7 +84,7 @@ import Testing
         cluster.stop()
     }
 
-    /// As Supabase's Realtime leaves it, with other bodies than ours and not all of its parts.
+    /// Objects as Supabase's Realtime leaves them, with different bodies and without some parts.
     private static let theirs = """
         CREATE ROLE anon; CREATE ROLE authenticated; CREATE ROLE service_role BYPASSRLS;
         CREATE ROLE supabase_realtime_admin NOLOGIN NOINHERIT;
@@ -119,7 +119,7 @@ import Testing
             try connection.execute(
                 "SELECT tablename FROM pg_publication_tables WHERE pubname = 'supabase_realtime_messages_publication'"
             ).values == [], "it has no partition yet")
-        // Ours work in it, in the name of its owner.
+        // Tidewire's functions work on these objects in their owner's name.
         #expect(try connection.execute("SELECT cardinality(made) FROM tidewire.keep_messages()").first == ["5"])
         try connection.execute(
             """
@@ -135,7 +135,8 @@ import Testing
         try superuser.execute("CREATE ROLE app LOGIN CREATEROLE PASSWORD 'app'")
         try superuser.execute("CREATE DATABASE app OWNER app")
         try cluster.connect(database: "app").execute(Self.theirs)
-        // Who may create roles may grant any up to PostgreSQL 15, and those it was given with ADMIN OPTION from 16 on.
+        // A role that may create roles may grant any role up to PostgreSQL 15; from 16 on, only roles it has with ADMIN
+        // OPTION.
         let roles = try superuser.execute(
             "SELECT string_agg(rolname, ', ') FROM pg_roles WHERE rolname IN ('anon', 'authenticated', 'service_role')")
         if superuser.serverVersion >= 160_000, let roles = roles.first?.first ?? nil {
@@ -145,7 +146,7 @@ import Testing
         let steps = try SQLFile.foundation.map { try Installation(connection).apply($0) }
         #expect(steps.allSatisfy { $0.failure == nil }, "\(steps.compactMap(\.failure))")
         let warnings = steps.first { $0.file == "realtime/090_upkeep.sql" }?.warnings ?? []
-        // From 16 on PostgreSQL itself remarks that nothing was granted, too.
+        // From 16 on, PostgreSQL itself also warns that nothing was granted.
         let ours = warnings.filter { $0.hint != nil }
         #expect(ours.count == 1 && ours.first?.hint?.contains("as a superuser or as a member of") == true)
         #expect(try connection.execute("SELECT FROM pg_namespace WHERE nspname = 'tidewire'").isEmpty)
@@ -200,7 +201,7 @@ import Testing
         try stage.run("RESET ROLE")
     }
 
-    /// Lines of a dump.
+    /// Returns the lines of a dump.
     private func schema(_ cluster: PrivateCluster, _ name: String?) throws -> [String] {
         let file = TemporaryDirectory.make("dump") + "/dump.sql"
         let (text, code) = try said(

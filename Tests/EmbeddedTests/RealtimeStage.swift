@@ -2,7 +2,7 @@ import Embedded
 import Postgres
 import TestSupport
 
-/// A database as `sql/` makes it, and the ways in which applications use it.
+/// Database as `sql/` prepares it, used in the ways of applications.
 struct RealtimeStage {
     let database: TestDatabase
     var connection: Connection { database.connection }
@@ -17,17 +17,17 @@ struct RealtimeStage {
 
     func value(_ sql: String) throws -> String? { try database.value(sql) }
 
-    /// The first column of every row.
+    /// Returns the first column of every row.
     func column(_ sql: String) throws -> [String?] { try database.run(sql).values.map { $0[0] } }
 
-    /// Messages of the warnings that the server gives.
+    /// Returns the messages of the server's warnings.
     func warnings(_ sql: String) throws -> [String] {
         var notices: [PostgresNotice] = []
         try connection.withNotices(&notices) { () throws(PostgresError) in _ = try connection.execute(sql) }
         return notices.filter { $0.severity == "WARNING" }.map(\.message)
     }
 
-    /// What the server refuses it with, or nil.
+    /// Returns the server's error for the statement, or nil.
     func refusal(_ sql: String) throws -> String? {
         do throws(PostgresError) {
             try connection.execute(sql)
@@ -37,7 +37,7 @@ struct RealtimeStage {
         }
     }
 
-    /// In a transaction as a client's, which is rolled back.
+    /// Runs the statement as a client, in a transaction that is rolled back.
     func asClient(
         _ role: String, claims: String = "{}", topic: String = "", _ sql: String
     ) throws -> Rows {
