@@ -9,7 +9,7 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: a byte that says how the rest is cut into pieces, one that says by what rules it is read, then frames.
+/// Input: a byte that selects the cuts between pieces, a byte that selects the decoder's rules, then frames.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -40,7 +40,7 @@ private func check(_ record: FrameRecord, isLast: Bool, _ rules: FrameDecoder.Ru
     }
 }
 
-/// What was read is written, compressed if it gets shorter, and read again the same.
+/// Checks that a message is the same after it is written, compressed if that is shorter, and read again.
 private func checkComesBack(_ kind: MessageKind, _ bytes: [UInt8], _ rules: FrameDecoder.Rules) {
     var writer = ByteWriter()
     FrameEncoder.append(kind, bytes.span.bytes, compressedBy: deflater, above: 16, to: &writer)

@@ -11,8 +11,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: a byte that picks the type, then the value's text. `json` itself is left out: PostgreSQL has checked it, and it
-/// passes through.
+/// Input: a byte that selects the type, then the value's text. `json` itself is left out, because PostgreSQL has
+/// checked it and the hub passes it through.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -34,7 +34,7 @@ private let seeds: [(String, UInt32)] = [
     ("{a,\"b c\",\"q\\\"u\\\\o\",\"NULL\",NULL,\"\"}", 1009), ("{\"2026-03-01 10:20:30+00\"}", 1185),
 ]
 
-/// RFC 8259's grammar over bytes, without a line break anywhere; UTF-8 is PostgreSQL's to vouch for.
+/// Checker for RFC 8259's grammar over bytes, without any line break; PostgreSQL guarantees the UTF-8.
 private struct JSONCheck {
     private let bytes: [UInt8]
     private var at = 0

@@ -8,9 +8,9 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: a byte that picks version and kind of frame, then the frame. What is a message can be answered, and the answer is
-/// a message again; what it says of a join goes into a reply that is JSON, and what it says to others is a message for both
-/// versions. Or the body of a REST batch, which is taken or refused in JSON.
+/// Input: a byte that selects version and kind of frame, then the frame. A valid message has an answer that is a valid
+/// message. A join's values go into a reply that is JSON, and a broadcast is a message in both versions. Or the body of
+/// a REST batch, which is accepted or refused in JSON.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -25,7 +25,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
         default: checkBatch(frame)
         }
     } catch {
-        // Refused, with a reason.
+        // The message was refused with a reason.
     }
     return 0
 }
@@ -47,7 +47,7 @@ private func check(_ message: borrowing ClientMessage, _ version: SerializerVers
     } else {
         encoder.appendReply(.ok, topic: message.topic, joinRef: message.joinRef, ref: message.ref, to: &writer)
     }
-    // Nested one or two levels deeper than what came, it may be more than is read.
+    // The answer is nested one or two levels deeper than the input, so it may exceed the reader's limit.
     var depth = 0
     var deepest = 0
     for byte in writer.copied() {
@@ -67,14 +67,14 @@ private func check(_ message: borrowing ClientMessage, _ version: SerializerVers
     }
 }
 
-/// Whatever is said to others is a frame they can read.
+/// Checks that a broadcast is a frame that its receivers can read.
 private func checkBroadcast(_ message: borrowing ClientMessage) {
     guard let broadcast = try? Broadcast.said(by: message) else { return }
     for version in SerializerVersion.allCases {
         var writer = ByteWriter()
         let kind = MessageEncoder(version).appendBroadcast(broadcast, topic: message.topic, to: &writer)
         precondition((kind == .none) == writer.isEmpty && (kind != .binary || version == .v2), "a frame for nobody")
-        // The payload stands a level or two deeper there.
+        // The payload is nested a level or two deeper in the frame.
         guard kind == .text, isShallow(writer.bytes) else { continue }
         var decoder = MessageDecoder(maximumTopicBytes: 1 << 10, maximumRefBytes: 256)
         do throws(MessageError) {

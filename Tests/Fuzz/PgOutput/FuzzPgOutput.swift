@@ -12,7 +12,7 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: messages, each behind its length in two bytes, as a server might say them on one connection after another.
+/// Input: messages, each after its length in two bytes, as a server might send them on several connections.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let server = FuzzedServer()
@@ -22,7 +22,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     return 0
 }
 
-/// An assembler and its sink, with the session's answer to trouble: forget the half transaction and connect again.
+/// Assembler and its sink. After an error they drop the unfinished transaction and connect again, like a session.
 private final class FuzzedServer {
     struct Giveup: Error {}
 

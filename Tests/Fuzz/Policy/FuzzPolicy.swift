@@ -8,7 +8,7 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: a policy's text, a zero, and the bodies of the functions `f.value(uuid)`, `f.test(uuid)` and `f.set()`.
+/// Input: a policy's text, a zero, and the bodies of the functions `f.value(uuid)`, `f.test(uuid)` and `f.set()`.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let texts = input(start, count).split(separator: 0, omittingEmptySubsequences: false).map {
@@ -23,10 +23,10 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     return 0
 }
 
-/// What was rendered says the same when it is read: its own rendering does not differ.
+/// Checks that a rendered text has the same rendering when it is read again.
 private func readAgain(_ rendering: String) {
     guard let tree = PolicyParser.expression(rendering) else {
-        // Parentheses that only rendering adds may lie too deep.
+        // Parentheses that only the rendering adds may be nested too deep.
         precondition(rendering.utf8.filter { $0 == UInt8(ascii: "(") }.count > 30, "unreadable: \(rendering)")
         return
     }

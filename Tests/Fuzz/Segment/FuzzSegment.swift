@@ -7,7 +7,7 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: the bytes of a segment file, as a reader, recovery and verification meet them.
+/// Input: the bytes of a segment file, which a reader, recovery and verification then read.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     fuzzSegment(input(start, count))

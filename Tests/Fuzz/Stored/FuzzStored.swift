@@ -12,14 +12,14 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: a byte that says which, then a stored relation, a stored part of a transaction, stored presence, a stored
-/// part of the ledger, a stored catalog, or rows that were read from the database.
+/// Input: a byte that selects the kind, then a stored relation, part of a transaction, presence, part of the ledger,
+/// catalog, or rows read from the database.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let kind = bytes.first else { return 0 }
     let stored = Array(bytes.dropFirst())
-    // What is malformed is refused with an error, which is all that is asked for.
+    // Malformed input must only be refused with an error.
     switch kind % 6 {
     case 0: try? readRelation(stored)
     case 1: try? readPart(stored)
@@ -35,7 +35,7 @@ private func readRelation(_ stored: [UInt8]) throws {
     let relation = try RelationCodec.decode(stored.span.bytes)
     _ = relation.keyColumns
     _ = relation.description
-    // Bytes that are no text are replaced by others, which may be too many for a length of 16 bits.
+    // Invalid UTF-8 is replaced, which may make a name too long for a length of 16 bits.
     let names = relation.columns.flatMap { [$0.name, $0.typeName] } + [relation.schema, relation.name]
     guard names.allSatisfy({ $0.utf8.count <= UInt16.max }) else { return }
     var writer = ByteWriter()
@@ -92,7 +92,7 @@ private func storedCatalog() -> [UInt8] {
     return writer.copied()
 }
 
-/// Bytes that are no text are replaced, so what comes back may be longer once, and no more.
+/// Checks a stored catalog. Invalid UTF-8 is replaced, so the result may be longer once, but not again.
 private func readCatalog(_ stored: [UInt8]) throws {
     let records = try CatalogRecordCodec.decode(stored.span.bytes)
     var writer = ByteWriter()
@@ -112,7 +112,7 @@ private func storedRows() -> [UInt8] {
     return writer.copied()
 }
 
-/// Flags that nobody knows are not kept.
+/// Checks stored rows. Unknown flags are not kept.
 private func readRows(_ stored: [UInt8]) throws {
     let notes = try KeptRowsCodec.decode(stored.span.bytes)
     precondition(KeptRowsCodec.keys(of: stored.span.bytes) != nil, "rows that are read have keys")

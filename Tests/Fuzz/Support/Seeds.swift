@@ -16,7 +16,7 @@ private func write(_ bytes: [UInt8], to path: String) {
     fclose(file)
 }
 
-/// The fuzzer's input as an array of its own, so that reading behind its end is noticed by Swift.
+/// Returns the fuzzer's input as a separate array, so that Swift notices a read past its end.
 public func input(_ start: UnsafePointer<UInt8>?, _ count: Int) -> [UInt8] {
     Array(UnsafeBufferPointer(start: start, count: count))
 }

@@ -16,7 +16,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// In: a byte that says what the rest is: a token, claims that are then signed, the header of a token, or a key set.
+/// Input: a byte that selects the kind of the rest: a token, claims that are then signed, the header of a token, or a
+/// key set.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -50,7 +51,7 @@ private let verifier: TokenVerifier = {
         opaqueKeys: ["sb_publishable_x": .role("anon")], maximumBytes: limit)
 }()
 
-/// Whatever is taken was signed with the secret, or is the one key that is known.
+/// Checks that an accepted token was signed with the secret, or with the only known key.
 private func check(_ token: [UInt8]) {
     do throws(TokenError) {
         let found = try verifier.verify(token.span.bytes, at: now)
@@ -66,7 +67,7 @@ private func check(_ token: [UInt8]) {
     }
 }
 
-/// What is refused is refused for its claims; what is taken comes out as it went in.
+/// Checks that a token is refused only for its claims, and that accepted claims are unchanged.
 private func checkClaims(_ claims: [UInt8]) {
     let token = Array(JWT.sign(claims: claims.span, secret: secret.span).utf8)
     do throws(TokenError) {
