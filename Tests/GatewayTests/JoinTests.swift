@@ -3,13 +3,13 @@ import Testing
 
 @testable import Gateway
 
-/// Steps of a join, one after another.
+/// Tests of a join's steps.
 @Suite(.within(minutes: 1)) struct JoinTests {
     private func join(isPrivate: Bool = false, wantsPast: Bool = false) -> (Join, [Join.Action]) {
         Join.begin(isPrivate: isPrivate, wantsPast: wantsPast)
     }
 
-    /// Returns the actions that follow each event.
+    /// Returns the actions after each event.
     private func actions(_ join: inout Join, _ events: Join.Event...) -> [[Join.Action]] {
         var taken: [[Join.Action]] = []
         for event in events { taken.append(join.take(event)) }

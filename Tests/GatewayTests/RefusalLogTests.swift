@@ -6,7 +6,7 @@ import Testing
 @testable import Gateway
 
 @Suite(.within(minutes: 1)) struct RefusalLogTests {
-    /// Lines of the log, without their time.
+    /// Logged lines without their time.
     private final class Lines: Sendable {
         private let lines = Mutex<[String]>([])
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// Resume store, kept in a directory.
+/// Tests of the clients' positions, kept in a directory.
 @Suite(.within(minutes: 1)) struct ResumeStoreTests {
     private let directory = MemoryDirectory()
     private let key = ResumeKey(high: 1, low: 2)
