@@ -9,9 +9,9 @@ import Testing
 
 @testable import Ingest
 
-/// What the log says of changes of the catalog, and where.
+/// Tests of the log's marks about changes of the catalog, and of their places.
 @Suite(.within(minutes: 10)) struct CatalogMarkTests {
-    /// A stream into a log of its own.
+    /// Stream into a log of its own.
     private final class Stage {
         let database: TestDatabase
         let service: IngestService
@@ -36,7 +36,7 @@ import Testing
             _ = try? database.run("SELECT pg_drop_replication_slot('\(database.slot)')")
         }
 
-        /// Kinds in the log, in order: `m0` is a mark of anything, `m` one of a table, `t` a transaction.
+        /// Returns the kinds of entries in order: `m0` is a mark of any change, `m` one of a table, `t` a transaction.
         func kinds() throws -> [String] {
             guard let end = service.end else { return [] }
             var reader = try EventLogReader(
@@ -52,7 +52,7 @@ import Testing
             return kinds
         }
 
-        /// What the log has more once `sql` and one more row are in it.
+        /// Returns the additional entries after `sql` and one more row.
         func added(by sql: String, transactions expected: Int = 1) throws -> [String] {
             let before = try kinds()
             if !sql.isEmpty { try database.run(sql) }
@@ -73,7 +73,7 @@ import Testing
         let role = try #require(
             try stage.database.value("SELECT max(rolname) FROM pg_roles WHERE rolname LIKE 'marks\\_%'"))
         #expect(try stage.added(by: "") == ["m", "t"])
-        // It may announce more than it must, where much is altered at once, but not each time.
+        // If much is altered at once, the sink may announce more than it must, but not each time.
         #expect(try (1...5).contains { _ in try stage.added(by: "") == ["t"] })
         let announced = [
             "ALTER TABLE t ENABLE ROW LEVEL SECURITY", "ALTER TABLE t FORCE ROW LEVEL SECURITY",
@@ -90,7 +90,7 @@ import Testing
         let stage = try Stage("")
         for file in SQLFile.extras {
             _ = try stage.added(by: file.text)
-            // The second time the first one's triggers tell of it.
+            // The triggers from the first run announce the second run.
             _ = try stage.added(by: file.text, transactions: 2)
         }
         #expect(!SQLFile.extras.isEmpty)
@@ -99,7 +99,7 @@ import Testing
             "CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 2'", "DROP FUNCTION f()",
             "CREATE TYPE mood AS ENUM ('a')", "CREATE SCHEMA s", "GRANT USAGE ON SCHEMA s TO PUBLIC",
         ]
-        // The message is a transaction of its own, behind its mark.
+        // The message is a separate transaction after its mark.
         for sql in told {
             let added = try stage.added(by: sql, transactions: 2)
             #expect(added.first == "m0" && added.dropFirst().first == "t", "\(sql): \(added)")
@@ -121,13 +121,13 @@ import Testing
             })
         let since = try #require(coverage.followedSince)
         #expect(since >= seen)
-        // The first change behind it is in the log, behind a mark of anything.
+        // The first change after the publication is in the log, after a mark of any change.
         let before = try stage.kinds().count
         try stage.database.run("INSERT INTO m VALUES (2)")
         #expect(try eventually { try stage.kinds().count > before })
         #expect(try stage.kinds().contains("m0"))
-        // Without it the stream goes on, and nobody relies on it any more. From PostgreSQL 18 on the server does not say that
-        // it is gone, and the catalog does, which has no table in it then.
+        // Without the publication the stream continues, and the hub no longer relies on it. From PostgreSQL 18 on, the
+        // server does not report the loss, but the catalog then shows no table in the publication.
         try stage.database.run("DROP PUBLICATION tidewire_internal")
         let isSaid = try TestServer.major() < 18
         #expect(

@@ -27,7 +27,7 @@ import Testing
             try sink.advance(to: LSN(100 + step))
             try sink.flush()
         }
-        // 200 hours in segments of 18 hours or a little more.
+        // The log has 200 hours, in segments of 18 hours or a little more.
         #expect((8...12).contains(sink.segments.count), "\(sink.segments.count) segments")
         #expect(sink.position == LSN(120))
     }
@@ -53,13 +53,13 @@ import Testing
         let wasSealed = isSealed.value.load(ordering: .sequentiallyConsistent)
         #expect(wasSealed)
         #expect(sink.segments.count == 2 && !sink.hasNotes)
-        // In time or not at all; and a segment with nothing in it is none to be sealed.
+        // The seal happens in time or not at all, and an empty segment is not sealed.
         #expect(!upkeep.seal(within: .milliseconds(1)))
         try sink.flush()
         #expect(sink.segments.count == 2 && !sink.hasNotes)
     }
 
-    /// A log of twenty segments of an hour each.
+    /// Fills a log with twenty segments of an hour each.
     private func filled(_ storage: FaultyStorage, _ time: TwoClocks) throws {
         let sink = try LogSink(directory: storage, options: options(time), time: time)
         try sink.begin(systemIdentifier: 7, at: LSN(100))
@@ -97,7 +97,7 @@ import Testing
             try sink.flush()
         }
         #expect(sink.segments.count >= before)
-        // Time that passes does what it always did, and what was written after the jump is not younger for it.
+        // The passing of time still removes segments, and entries written after the jump do not count as younger.
         for step in 1...40 as ClosedRange<UInt64> {
             time.pass(hours: 1)
             try sink.advance(to: LSN(2000 + step))
@@ -106,7 +106,8 @@ import Testing
         #expect(try #require(sink.segments.first).sequence > UInt64(before))
     }
 
-    /// Sets a slow clock right: it runs at twice the speed of time for a while, and existing segments look as old as that.
+    /// Checks the correction of a slow clock: the age runs at twice the speed of time for a while, and existing
+    /// segments age with it.
     @Test(arguments: [48, 24 * 365] as [Int64])
     func `what is younger than the retention's age stays when a clock that was behind is set right`(hours: Int64) throws
     {
@@ -136,14 +137,14 @@ import Testing
         #expect(clock.now(wall: 100_000_000, monotonic: 5_000_000_000) == 0)
         #expect(clock.now(wall: 110_000_000, monotonic: 15_000_000_000) == 20_000_000)
         #expect(clock.now(wall: 200_000_000, monotonic: 105_000_000_000) == 200_000_000)
-        // It goes back with the wall clock, and a later time that is known of is no start.
+        // The clock goes back with the wall clock, and does not start at a later known time.
         #expect(clock.now(wall: 7, monotonic: 106_000_000_000) == 7)
         var ahead = RetentionClock(known: 1_000_000_000, wall: 9, monotonic: 0)
         #expect(ahead.now(wall: 9, monotonic: 0) == 9)
     }
 }
 
-/// A wall clock that may jump, and the time that passes.
+/// Wall clock that may jump, with the time that passes.
 private final class TwoClocks: TimeSource {
     private let passed = Atomic<UInt64>(1_000_000_000_000)
     private let jumped = Atomic<Int64>(0)
@@ -153,7 +154,7 @@ private final class TwoClocks: TimeSource {
         1_700_000_000_000_000 + Int64(monotonicNanoseconds() / 1000) + jumped.load(ordering: .relaxed)
     }
 
-    /// Hours, and a minute more: retention looks often enough.
+    /// Lets hours and one minute pass, so that retention looks often enough.
     func pass(hours: UInt64) { passed.add((hours * 3600 + 60) * 1_000_000_000, ordering: .relaxed) }
     func jump(hours: Int64) { jumped.add(hours * 3_600_000_000, ordering: .relaxed) }
 }
@@ -292,7 +293,7 @@ private final class TwoClocks: TimeSource {
         #expect(ended.take(status) == nil)
     }
 
-    /// The hub may end between the two, and the next start finds a log.
+    /// Checks a hub that ends between the two steps: the next start finds a log.
     @Test func `the note of a beginning does not outlive it`() throws {
         let storage = FaultyStorage()
         let options = Self.options
@@ -304,7 +305,8 @@ private final class TwoClocks: TimeSource {
         #expect(try !storage.names().contains(BeginningFile.name))
     }
 
-    /// A gap may lead back: what comes behind it lies before the old end, and is not durable for that.
+    /// Checks a gap that leads back: the positions after it lie before the old end, and are not durable for that
+    /// reason.
     @Test func `nothing behind a gap is durable before the gap is`() throws {
         var failures = 0
         for syncs in 0..<8 {
@@ -332,7 +334,7 @@ private final class TwoClocks: TimeSource {
         #expect(failures > 0)
     }
 
-    /// Wherever the process ends while a log begins behind a gap, the log is new or has the gap.
+    /// Checks an end of the process at any moment while a log begins after a gap: the log is new or has the gap.
     @Test(arguments: 0..<12) func `a log that begins with a gap has it, or has nothing`(writes: Int) throws {
         let storage = FaultyStorage()
         let options = Self.options
@@ -365,7 +367,7 @@ private final class TwoClocks: TimeSource {
     }
 }
 
-/// A clock that a test moves on.
+/// Clock that a test advances.
 private final class Hours: Sendable {
     private let passed = Atomic<Int64>(0)
 
