@@ -31,14 +31,14 @@ import Testing
             #expect(try index.certain(Self.large) == Array(20..<120))
             #expect(index.takeStopped() == [7])
         }
-        // A row that takes little meets all of them.
+        // A row with little work is compared with all filters.
         index.fillPurse(1)
         index.fillPurse(1_000_000_000)
         #expect(try index.certain(Self.small) == Array(0..<120))
         #expect(index.takeStopped() == [])
     }
 
-    /// Different ones, which share no node.
+    /// Returns different filters that share no node.
     private static func group(_ number: UInt32) -> String {
         "title.like.%a%a%a%a%a%b,score.eq.\(1000 + number)"
     }
@@ -47,7 +47,7 @@ import Testing
         var index = Self.index(Allowance(ofChange: 0, ofAccount: 0, most: 150_000, perMicrosecond: 10))
         _ = index.add(table: 1, operations: .all, predicate: try Notes.predicate(Self.costly), member: 1, account: 1)
         index.fillPurse(1)
-        // 12 bytes of pattern by 5,000 and the condition: 60,032.
+        // The work is 12 bytes of pattern by 5,000, plus the condition: 60,032.
         func tried() throws -> Int {
             var count = 0
             for _ in 0..<10 {
@@ -65,7 +65,7 @@ import Testing
         #expect(try tried() == 2)
     }
 
-    /// One who shares a filter with others answers for it, and when he has gone another does.
+    /// Checks the account for a shared filter: one of its owners pays, and another one after that owner has left.
     @Test func `a filter that several share is answered for by one who is there`() throws {
         var index = Self.index(Allowance(ofChange: 0, ofAccount: 0, most: 10, perMicrosecond: 0))
         let predicate = try Notes.predicate(Self.costly)

@@ -5,15 +5,15 @@ import Policy
 import TestSupport
 import Testing
 
-/// A value of a column in an image.
+/// Value of a column in an image.
 enum Cell: Equatable {
     case null
-    /// Large and not sent, because it did not change.
+    /// Large value that was not sent, because it did not change.
     case unchanged
     case text(String)
 }
 
-/// A change as a test describes it: values by column name.
+/// Change as a test describes it: values by column name.
 struct RowChange {
     var operation: Operation
     var relation: NotedRelation
@@ -71,14 +71,14 @@ enum Stored {
     }
 }
 
-/// What some changes met: members, in ascending order.
+/// Members that some changes matched, in ascending order.
 struct Met: Equatable {
     var certain: [UInt32] = []
     var asking: [UInt32] = []
 }
 
 extension PredicateIndex {
-    /// What each change met; relations are told when they are asked for.
+    /// Returns the members that each change matched. Relations are declared on request.
     mutating func matches(_ changes: [RowChange]) throws -> [Met] {
         let bytes = Stored.part(changes)
         var part = try TransactionPart(bytes.span.bytes)
@@ -113,7 +113,8 @@ extension PredicateIndex {
         return met
     }
 
-    /// Whether each change was left, of such as are few enough for one batch and whose relations are told.
+    /// Returns for each change whether its matching was left out. The changes fit into one batch, and their relations
+    /// are declared.
     mutating func left(_ changes: [RowChange]) throws -> [Bool] {
         let bytes = Stored.part(changes)
         var part = try TransactionPart(bytes.span.bytes)
@@ -130,7 +131,7 @@ extension PredicateIndex {
     mutating func certain(_ change: RowChange) throws -> [UInt32] { try matches([change])[0].certain }
 }
 
-/// The table that most tests subscribe to.
+/// Table that most tests subscribe to.
 enum Notes {
     static let facts: [ColumnFacts] = [
         column("id", 20, "bigint"), column("owner", 2950, "uuid"),
@@ -158,7 +159,7 @@ enum Notes {
         return ColumnFacts(name: "amount", type: TypeFacts(oid: 25, name: "text"), collation: .deterministic(name: nil))
     }
 
-    /// Literals that are left to PostgreSQL are taken as they are.
+    /// Returns the filter's predicate. Literals left to PostgreSQL are used as they are.
     static func predicate(_ filter: String, _ facts: [ColumnFacts] = facts) throws -> Predicate {
         guard let filter = try Filter.parse(filter, within: .init(bytes: 10_000, conditions: 100, depth: 10)) else {
             return .always
@@ -172,7 +173,7 @@ enum Notes {
     static let settings = FilterCheck.Settings(
         maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20, text: .plainUTF8)
 
-    /// A policy without claims.
+    /// Returns the predicate of a policy without claims.
     static func policy(_ term: Term, asker: UInt32 = 1) throws -> Predicate {
         guard case .residual(let residual) = RowPolicy(term).residual(claims: [], role: [], answers: [:]) else {
             throw ByteError(expected: "a policy that asks nothing", offset: 0)
@@ -190,7 +191,7 @@ enum Notes {
         return .apply(equality(facts[slot]), [.constant(Array(value.utf8), facts[slot].type), term(column)])
     }
 
-    /// `value = ANY (tags)`
+    /// Returns the term `value = ANY (tags)`.
     static func tagged(_ value: String) -> Term {
         let title = facts[2]
         return .anyElement(equality(title), .constant(Array(value.utf8), title.type), array: term("tags"))

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Matching
 
-/// The index beside a scan of everything that is subscribed, over random filters, rows, schemas and removals.
+/// Compares the index with a scan of all subscriptions, over random filters, rows, schemas and removals.
 @Suite(.within(minutes: 5)) struct ModelTests {
     @Test(arguments: seeds(6)) func `the index meets what a scan of all predicates meets`(seed: Seed) throws {
         var model = Model(seed: seed)
@@ -55,7 +55,7 @@ import Testing
         var slots = HashSlots()
         var model: [UInt32: UInt32] = [:]
         for number in 0..<3000 as Range<UInt32> {
-            // Few tags, neighbours among them, and those that go round the end.
+            // There are few tags, with neighbours among them and some that wrap around the end.
             let tag = random.pick([0, 1, 2, 7, 8, 0xffff_fffe, .max, UInt32.random(in: 0...3000, using: &random)])
             slots.insert(tag, number)
             model[number] = tag
@@ -107,7 +107,7 @@ import Testing
     }
 }
 
-/// Random subscriptions to two tables, and what should come of them.
+/// Random subscriptions to two tables, with their expected results.
 private struct Model: ~Copyable {
     struct Subscription {
         var filter: String
@@ -117,12 +117,12 @@ private struct Model: ~Copyable {
         var operations: OperationSet
         var asked: Predicate
         var policy: Predicate
-        /// Both.
+        /// Filter and policy together.
         var predicate: Predicate
     }
 
     var index = PredicateIndex(maximumRelations: 5)
-    /// The same subscriptions, judged by what was before.
+    /// Index of the same subscriptions for old rows.
     var before = PredicateIndex(judging: .old, maximumRelations: 5)
     var subscriptions: [UInt32: Subscription] = [:]
     var metCount = 0
@@ -205,7 +205,7 @@ private struct Model: ~Copyable {
         return members.sorted().map { "\($0): \(subscriptions[$0]?.filter ?? "?")" }.joined(separator: ", ")
     }
 
-    /// Every predicate is held against the row as the test sees it.
+    /// Returns the expected matches: every predicate is evaluated on the row as the test knows it.
     private func scan(_ change: RowChange, before: Bool = false) -> Met {
         var bytes: [UInt8] = []
         let places = Notes.names.map { name in
@@ -225,7 +225,7 @@ private struct Model: ~Copyable {
             let row = RowImage(bytes: bytes.span.bytes, places: places.span)
             switch subscription.asked.verdict(on: row).and(subscription.policy.verdict(on: row)) {
             case .yes: met.certain.append(member)
-            // What has none of the keys cannot be true, unless it is not known what the row has there.
+            // A row with none of the keys cannot match, unless the row's value there is unknown.
             case .ask: if mayHold(subscription.predicate, row, before: before) { met.asking.append(member) }
             case .no, .unknown, .notYes, .failed: break
             }
@@ -236,7 +236,7 @@ private struct Model: ~Copyable {
     }
 
     private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage, before: Bool) -> Bool {
-        // Filter and policy may each be open and still leave no row for both.
+        // Filter and policy may each be undecided and still exclude every row together.
         if predicate.access == .never { return false }
         if case .within(let range) = predicate.access {
             if row.kind(range.slot) == .absent { return !before }
@@ -260,7 +260,7 @@ private struct Model: ~Copyable {
         return false
     }
 
-    /// What is known of a column; nil for nothing.
+    /// Returns the known value of a column; nil if nothing is known.
     private func cell(_ name: String, of change: RowChange) -> Cell? {
         guard let column = change.relation.relation.columns.first(where: { $0.name == name }) else { return nil }
         let isKnown = change.oldImage == .full || change.oldImage == .key && column.isIdentity
@@ -387,7 +387,7 @@ private struct Model: ~Copyable {
 }
 
 extension Verdict {
-    /// SQL's AND of which only yes counts: what fails or is NULL needs no answer of PostgreSQL's any more.
+    /// Returns SQL's AND in which only yes counts: after an error or NULL, PostgreSQL's answer is no longer needed.
     fileprivate func and(_ other: Verdict) -> Verdict {
         for verdict in [Verdict.no, .failed, .unknown, .notYes, .ask] where self == verdict || other == verdict {
             return verdict

@@ -285,7 +285,7 @@ import Testing
         index.declare(table: 1, columns: Notes.names)
         _ = index.add(table: 1, operations: .all, predicate: try Notes.predicate("title=eq.tea"), member: 1)
         #expect(try index.certain(row) == [1])
-        // More schemas than are remembered.
+        // These are more schemas than the index remembers.
         let many = (0..<9).map { NotedRelation($0, Notes.names) }
         let changes = many.map { RowChange(operation: .insert, relation: $0, new: row.new) }
         #expect(try index.matches(changes + [row] + changes) == Array(repeating: Met(certain: [1]), count: 19))
