@@ -5,7 +5,7 @@ import Testing
 
 @testable import Messages
 
-/// The columns of a message as a table has them.
+/// Columns of a message in the table.
 private let current = [
     "topic", "extension", "payload", "event", "private", "updated_at", "inserted_at", "id", "binary_payload",
 ]
@@ -17,7 +17,7 @@ private func relation(_ columns: [String], named name: String = "messages_2026_0
     )
 }
 
-/// A message in plain values.
+/// Message in plain values.
 private struct Plain: Equatable {
     var id = "5f0c3b1e-6a55-4d5c-9a44-0d9a1f6e7c11"
     var topic = "room:1"

@@ -74,7 +74,7 @@ import Testing
                 SELECT string_agg(DISTINCT relowner::regrole::text, ' ') FROM pg_class JOIN pg_inherits ON inhrelid = oid
                 WHERE inhparent = 'realtime.messages'::regclass
                 """) == "supabase_realtime_admin")
-        // A second time there is nothing to do.
+        // The second round has nothing to do.
         #expect(rounds.round() > .seconds(3600))
         #expect(try partitions(database) == "5")
         database.cluster.stop()

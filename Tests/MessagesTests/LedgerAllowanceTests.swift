@@ -5,7 +5,7 @@ import Testing
 
 @testable import Ingest
 
-/// Whoever joins time and again must not fill the log.
+/// Checks that clients that join again and again do not fill the log.
 @Suite(.within(minutes: 1)) struct LedgerAllowanceTests {
     @Test func `on average it is so much, whoever asks how often`() {
         var allowance = LedgerAllowance()

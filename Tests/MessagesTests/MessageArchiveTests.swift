@@ -10,7 +10,7 @@ import Testing
 @testable import Ingest
 @testable import Messages
 
-/// What those who join are told of what was sent before.
+/// Tests of the past messages that joining clients receive.
 @Suite(.within(minutes: 10)) struct MessageArchiveTests {
     @Test func `the newest are told, oldest first, of the topic and namespace that was asked for`() throws {
         let stage = try MessageStage()
@@ -47,7 +47,7 @@ import Testing
             VALUES ('room:1', 'presence', '{}', 'x', true)
             """)
         try stage.catchUp()
-        // As they were committed; of too many the newest, by their own time.
+        // Messages come in commit order. If there are too many, the newest by their own time are kept.
         #expect(try stage.replay() == ["old", "new", "older, but committed later"])
         #expect(try stage.replay(limit: 2) == ["new", "older, but committed later"])
         #expect(try stage.replay(since: stage.now - 3_700_000) == ["new", "older, but committed later"])
@@ -80,7 +80,7 @@ import Testing
         let query = ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, since: 0, limit: 25)
         let blind = try stage.ask(query)
         #expect(blind.texts == ["after"] && !blind.isWhole)
-        // Since the hub is there, the log has everything.
+        // Since the hub's start, the log has every message.
         let since = try #require(stage.service?.messagesFollowed).time / 1000 + 1
         var recent = query
         recent.since = since
@@ -107,7 +107,7 @@ import Testing
     @Test func `messages are found across segments and restarts`() throws {
         let stage = try MessageStage()
         try stage.start()
-        // A megabyte each: every one needs a segment of its own.
+        // Each message has one megabyte and needs a segment of its own.
         for number in 1...6 {
             try stage.send("m\(number)")
             try stage.database.run(
@@ -120,7 +120,7 @@ import Testing
         try stage.catchUp()
         #expect(try stage.replay() == (1...6).map { "m\($0)" })
         try stage.restart()
-        // The table is not asked: it is empty, without the log knowing of it.
+        // The hub does not read the table: it is empty, and the log does not know that.
         try stage.database.run(
             """
             DO $$
@@ -137,7 +137,7 @@ import Testing
         let segments = try EventLogReader.segments(in: DiskDirectory(stage.logDirectory))
         #expect(segments.count > 4)
         #expect(try stage.replay() == (1...7).map { "m\($0)" })
-        // The large ones come with what an answer may hold.
+        // The large messages arrive as far as an answer may hold them.
         #expect(try stage.replay("filler")?.count == 6)
     }
 
@@ -155,7 +155,7 @@ import Testing
                 """)
         }
         try stage.catchUp()
-        // Retention is looked at now and then: at a start at the latest.
+        // The log applies retention at intervals, at the latest at a start.
         #expect(
             try eventually {
                 try stage.touch()
@@ -197,7 +197,7 @@ import Testing
         try stage.start()
         let large = String(repeating: "x", count: 10)
         for number in 1...6 { try stage.send("m\(number)") }
-        // A payload that is stored apart is not sent again with what leaves it alone.
+        // An update that leaves a separately stored payload unchanged does not send it again.
         try stage.database.run(
             """
             ALTER TABLE realtime.messages ALTER payload SET STORAGE EXTERNAL;
@@ -222,12 +222,12 @@ import Testing
         )
         try stage.catchUp()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
-        // The newest, of those that are left.
+        // The newest of the remaining messages are returned.
         #expect(try stage.replay(limit: 4) == ["edited twice", "m6", long, "after"])
-        // Another that reads the log from its end has to find it, too.
+        // A second archive, which reads the log from its end, must find them, too.
         try stage.restart()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
-        // What was written twice stays as it was written last when something else is written.
+        // A twice written payload keeps its last version when another column is written.
         try stage.database.run(
             """
             UPDATE \(table) SET payload = jsonb_build_object('t', repeat('y', 12000)) WHERE length(payload->>'t') > 9999;

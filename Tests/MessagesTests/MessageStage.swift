@@ -9,9 +9,9 @@ import Testing
 @testable import Ingest
 @testable import Messages
 
-/// A hub's ingest and archive, on a database with a table of messages.
+/// Ingest and archive of a hub, on a database with a table of messages.
 final class MessageStage {
-    /// What the reference's migrations leave: the parts of it that matter to messages.
+    /// Result of the reference's migrations, as far as messages need it.
     static let table = """
         CREATE SCHEMA IF NOT EXISTS realtime;
         CREATE TABLE realtime.messages (
@@ -27,7 +27,7 @@ final class MessageStage {
             END LOOP;
         END $$;
         """
-    /// Before days had partitions of their own, and before bytes could be sent.
+    /// Table of an older version, without partitions by day and without bytes.
     static let olderTable = """
         CREATE SCHEMA IF NOT EXISTS realtime;
         CREATE TABLE realtime.messages (
@@ -41,7 +41,7 @@ final class MessageStage {
     var settings: IngestService.Settings
     var maximumPlaces = 1 << 20
     var hours = 72
-    /// How the archive connects.
+    /// Connection settings of the archive.
     var archiveTarget: ConnectionTarget
     private(set) var service: IngestService?
     private(set) var archive: MessageArchive?
@@ -62,7 +62,7 @@ final class MessageStage {
     }
 
     func start(awaitingMessages: Bool = true) throws {
-        // What a hub knows of publications it has from this run.
+        // The hub knows publications from this run only.
         settings.replication.messages = StreamCoverage(publication: StreamCoverage.messages)
         let service = try IngestService(settings)
         self.service = service
@@ -75,7 +75,7 @@ final class MessageStage {
         archive = try MessageArchive(archived, logEnd: { service.end }, followed: { service.messagesFollowed })
     }
 
-    /// The stream learns how far it is from what comes down it.
+    /// Waits until the stream covers messages; the stream learns its position only from new changes.
     func awaitMessages() throws {
         let service = service
         #expect(
@@ -117,7 +117,7 @@ final class MessageStage {
 
     var logDirectory: String { IngestService.Settings.logDirectory(dataDirectory) }
 
-    /// Everything the database has done so far is in the log.
+    /// Waits until the log has everything that the database has done so far.
     func catchUp() throws {
         let service = try #require(service)
         let position = try #require(try database.value("SELECT pg_current_wal_insert_lsn()::text").flatMap { LSN($0) })
@@ -125,7 +125,7 @@ final class MessageStage {
         #expect(eventually { service.end.map { $0.state.lsn > position.rawValue } ?? false })
     }
 
-    /// The events of all messages in the log, in order, with the names of the relations they came under.
+    /// Returns all messages in the log in order, with the names of their relations.
     func logged() throws -> [(table: String, message: ArchivedMessage)] {
         try catchUp()
         var found: [(table: String, message: ArchivedMessage)] = []
@@ -161,7 +161,7 @@ final class MessageStage {
         return try #require(answer.wait())
     }
 
-    /// The texts that were sent since, oldest first; nil where it failed.
+    /// Returns the texts sent since that time, oldest first; nil if the question failed.
     func replay(
         _ topic: String = "room:1", isPrivate: Bool = true, since: Int64 = 0, limit: Int = 25
     ) throws -> [String]? {
@@ -174,7 +174,7 @@ final class MessageStage {
         get throws { try #require(service?.end).state.position }
     }
 
-    /// The server's clock, in milliseconds.
+    /// Server's clock in milliseconds.
     var now: Int64 {
         get throws {
             try #require(
@@ -191,7 +191,7 @@ extension ReplayAnswer {
         return messages
     }
 
-    /// What stands between the quotes of `{"t": "…"}`.
+    /// Texts between the quotes of `{"t": "…"}`.
     var texts: [String]? {
         messages?.map { message in
             guard case .json(let json) = message.payload else { return "bytes" }

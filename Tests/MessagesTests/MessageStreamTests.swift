@@ -10,7 +10,7 @@ import Testing
 @testable import Ingest
 @testable import Messages
 
-/// How messages come into the log.
+/// Tests of the way in which messages enter the log.
 @Suite(.within(minutes: 10)) struct MessageStreamTests {
     @Test func `what is inserted is in the log in the order of commits, and what is rolled back is not`() throws {
         let stage = try MessageStage()
@@ -62,7 +62,7 @@ import Testing
         try stage.send("two")
         try stage.start()
         #expect(try stage.logged().map(\.message).texts == ["one", "two"])
-        // It is the log that has it: the table is gone. That its rows were deleted, the log would be told.
+        // The answer comes from the log, because the table is gone. A delete of its rows would be in the log.
         try stage.database.run("DROP TABLE realtime.messages")
         #expect(try stage.replay() == ["one", "two"])
     }
@@ -104,7 +104,7 @@ import Testing
         try stage.database.run("DROP PUBLICATION \(StreamCoverage.messages)")
         try stage.send("lost to the log")
         try stage.touch()
-        // The hub makes it again, or somebody does.
+        // The hub creates the publication again, or the test does.
         _ = try? stage.database.run("CREATE PUBLICATION \(StreamCoverage.messages) FOR TABLE realtime.messages")
         #expect(
             try eventually {
@@ -116,7 +116,7 @@ import Testing
         #expect(second.since > first.since && second.time > first.time && second.offset > first.offset)
         try stage.send("two")
         #expect(try stage.logged().map(\.message).texts == ["one", "two"])
-        // What the log lacks is in the table.
+        // The table has the message that the log lacks.
         #expect(try stage.replay() == ["one", "lost to the log", "two"])
     }
 
@@ -142,7 +142,7 @@ import Testing
     @Test func `large messages, in large transactions, come whole`() throws {
         let stage = try MessageStage()
         try stage.start()
-        // Larger than what stays in the row, and many enough to be streamed while they are written.
+        // The payloads are stored outside the row, and are numerous enough to be streamed while they are written.
         try stage.database.run(
             """
             INSERT INTO realtime.messages (topic, extension, payload, event, private)
@@ -183,7 +183,7 @@ import Testing
         try stage.database.run("UPDATE realtime.messages SET event = 'other' WHERE payload IS NOT NULL")
         try stage.database.run("DELETE FROM realtime.messages")
         #expect(try stage.logged().map(\.message).texts == ["one"])
-        // It is deleted, and nothing else was a message.
+        // The message is deleted, and no other row was a message.
         #expect(try stage.replay() == [])
         try stage.send("two")
         try stage.catchUp()

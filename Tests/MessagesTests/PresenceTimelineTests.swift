@@ -8,7 +8,7 @@ import Testing
 
 @testable import Ingest
 
-/// Presence in the log.
+/// Tests of presence in the log.
 @Suite(.within(minutes: 10)) struct PresenceTimelineTests {
     private static func mark(_ number: Int, bytes: Int = 2) -> PresenceMark {
         PresenceMark(
@@ -46,10 +46,10 @@ import Testing
         let found = try Self.read(stage)
         #expect(found.marks.map(\.time) == (0..<100).map(Int64.init))
         #expect(found.changes == 51 && found.offsets == found.offsets.sorted())
-        // A quiet database keeps nothing waiting.
+        // Marks are written even if the database is quiet.
         service.record([Self.mark(100)])
         #expect(try eventually { try Self.read(stage).marks.count == 101 })
-        // And they survive: what was recorded before the end is there after it.
+        // Marks recorded before the hub's end are still in the log afterwards.
         service.record([Self.mark(101)])
         stage.stop()
         #expect(try Self.read(stage).marks.count == 102)
