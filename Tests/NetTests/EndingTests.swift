@@ -42,7 +42,7 @@ import Testing
         let client = try stage.connect()
         try client.send("early")
         #expect(try client.receive(5) == Array("early".utf8))
-        // What is sent within the notice still goes out; and it comes once, before the end.
+        // The text sent within the notice still arrives, exactly once and before the end.
         client.finishSending()
         #expect(try client.receiveAll() == Array("late".utf8))
         #expect(stage.diary.waitForEnd() == .byPeer)
@@ -150,7 +150,7 @@ import Testing
 }
 
 @Suite(.within(minutes: 10)) struct SlowReaderTests {
-    /// Sends a frame to all; it begins with `[` and ends with `]`, and is made of two pieces.
+    /// Sends a frame to all connections; it begins with `[`, ends with `]`, and is made of two pieces.
     private func feed(_ stage: Stage, _ ids: [ConnectionID], turn: Int, frame: Int) {
         stage.act { loop in
             let body = [UInt8(ascii: "[")] + [UInt8](repeating: UInt8(97 + turn % 26), count: frame)
@@ -196,7 +196,7 @@ import Testing
         }
         #expect(try #require(queued) > 500_000)
         let got = try slow.receiveAll()
-        // Whole frames, then the farewell.
+        // The client receives whole frames, then the farewell.
         #expect(got.last == UInt8(ascii: "!"))
         #expect(got.dropLast().count % (frame + 2) == 0)
         #expect(got.count < turns * (frame + 2))
@@ -204,7 +204,7 @@ import Testing
         slow.close()
         #expect(stage.diary.waitForEnd() == .fellBehind)
         #expect(stage.metrics.connectionsFellBehind.value == 1)
-        // Memory is given back.
+        // The outbox memory is free again.
         stage.diary.wait { _ in stage.metrics.outboxBytes.value == 0 ? true : nil }
         #expect(stage.metrics.outboxBytes.value == 0)
         #expect(stage.metrics.connectionsBlocked.value == 0)
@@ -225,7 +225,7 @@ import Testing
         }
         for round in 1...2 {
             for _ in 0..<60 { feed(stage, [id], turn: round, frame: 50_000) }
-            // It is said again as long as more is added.
+            // The loop repeats the report as long as more data is added.
             #expect(told(.filled(id), times: round) == true)
             let before = stage.diary.all.count { $0 == .drained(id) }
             #expect(before == round - 1, "nothing was taken")

@@ -7,7 +7,7 @@ import System
 import TestSupport
 import Testing
 
-/// Consumes whole lines, answers each with its length.
+/// Application that consumes whole lines and answers each with its length.
 private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSpan) -> Int = { loop, id, bytes in
     var consumed = 0
     for at in 0..<bytes.byteCount where bytes.bytes.unsafeLoad(fromByteOffset: at, as: UInt8.self) == 10 {
@@ -138,7 +138,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
             { $0.backend = backend },
             script: { scripted in
                 scripted.onReceived = { [unowned scripted] _, id, bytes in
-                    // As who is present is told: at the end of a turn.
+                    // The answer is sent at the end of a turn, like presence.
                     scripted.acts.withLock { acts in
                         acts.append { loop in
                             let answer = Array("!".utf8)
@@ -154,7 +154,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
             let all = Array("all".utf8)
             let shared = loop.share(all.span.bytes)
             for id in ids { loop.send(shared, to: id) }
-            // It is there before the last of them is sent to, and nothing else happens afterwards.
+            // The data arrives before the loop has sent to the last client, and nothing else happens afterwards.
             try? clients[0].send("x")
         }
         #expect(try clients[0].receiveText(4) == "all!")
@@ -222,7 +222,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         let client = try stage.connect()
         let id = try #require(stage.diary.waitForOpened(1))[0]
         try client.send("wait")
-        // Until the pause has been asked for, resuming does nothing.
+        // Resuming has no effect until the pause has been requested.
         let resumed = Diary()
         for _ in 0..<200 {
             stage.act { loop in

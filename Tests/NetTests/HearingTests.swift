@@ -6,7 +6,7 @@ import System
 import TestSupport
 import Testing
 
-/// A number that is noted on one thread and looked at on another.
+/// Number that one thread writes and another reads.
 private final class Noted: Sendable {
     private let held = Mutex<UInt64>(0)
 
@@ -23,7 +23,7 @@ private struct HandClock: TimeSource {
     func unixMicroseconds() -> Int64 { Int64(now.value / 1000) }
 }
 
-/// A loop with one connection, turned by hand.
+/// Loop with one connection, turned by hand.
 private final class Desk {
     let clock = HandClock()
     let diary = Diary()
@@ -51,13 +51,13 @@ private final class Desk {
         StreamSocket.close(peer)
     }
 
-    /// The peer sends something.
+    /// Lets the peer send some bytes.
     func comes(_ count: Int = 1) throws {
         let bytes = Array(repeating: UInt8(ascii: "x"), count: count)
         try #require(write(peer, bytes, count) == count)
     }
 
-    /// After a turn at that time, in seconds: after when something has come.
+    /// Runs a turn at that time in seconds, and returns the time after which the connection's last data was sent.
     func heardAfter(
         turningAt seconds: UInt64, _ act: @escaping @Sendable (SocketLoop, ConnectionID) -> Void = { _, _ in }
     ) -> UInt64 {
@@ -75,7 +75,7 @@ private final class Desk {
     }
 }
 
-/// After when a peer was there for sure.
+/// Tests of the time after which a peer was certainly still connected.
 @Suite(.within(minutes: 2)) struct HearingTests {
     @Test func `what comes was sent after the loop looked last`() throws {
         let desk = try Desk()

@@ -5,7 +5,7 @@ import Synchronization
 import System
 import TestSupport
 
-/// What an application saw, for a test to look at from its own thread.
+/// Record of the events that an application saw, which a test reads from its own thread.
 final class Diary: Sendable {
     enum Entry: Equatable, Sendable {
         case opened(ConnectionID)
@@ -32,7 +32,7 @@ final class Diary: Sendable {
 
     var all: [Entry] { entries.withLock { $0 } }
 
-    /// Waits until what was written answers the question; nil when it does not in time.
+    /// Waits until the entries answer the question; returns nil if the time limit passes.
     @discardableResult
     func wait<Answer>(_ question: ([Entry]) -> Answer?) -> Answer? {
         let deadline = Clock.monotonicNanoseconds() + UInt64(TestClient.patience) * 1_000_000_000
@@ -41,7 +41,7 @@ final class Diary: Sendable {
             if let answer = question(all) { return answer }
             let now = Clock.monotonicNanoseconds()
             guard now < deadline else { return nil }
-            // A metric changes without an entry, so it looks again now and then.
+            // A metric changes without an entry, so the loop checks the question again at intervals.
             _ = pulse.wait(beyond: seen, untilMonotonic: min(deadline, now + 10_000_000))
         }
     }
@@ -61,9 +61,9 @@ final class Diary: Sendable {
     }
 }
 
-/// An application made of closures. Unless told otherwise it sends back what it receives.
+/// Application made of closures. By default it sends back all data that it receives.
 final class Scripted: SocketApplication, @unchecked Sendable {
-    // Its fields are its loop's own; only `acts` is reached from tests' threads.
+    // The fields belong to the application's loop; tests' threads use `acts` only.
     typealias Act = @Sendable (SocketLoop) -> Void
 
     let diary: Diary
@@ -122,7 +122,7 @@ final class Scripted: SocketApplication, @unchecked Sendable {
     }
 }
 
-/// A server with one loop (or more) and what tests need around it.
+/// Server with one loop or more, and the parts that tests need with it.
 final class Stage: Sendable {
     let server: SocketServer
     let diary: Diary
@@ -156,19 +156,19 @@ final class Stage: Sendable {
         try TestClient(port: server.port, receiveBuffer: receiveBuffer)
     }
 
-    /// Runs on the first loop, in its next turn.
+    /// Runs an action on the first loop in its next turn.
     func act(_ act: @escaping Scripted.Act) {
         applications.withLock { list in list[0].acts.withLock { $0.append(act) } }
         server.wakeAll()
     }
 }
 
-/// Bytes whose place can be told from their value.
+/// Returns bytes whose values show their place.
 func pattern(_ count: Int, seed: Int = 0) -> [UInt8] {
     (0..<count).map { UInt8(truncatingIfNeeded: ($0 &+ seed) &* 131 &+ ($0 >> 8)) }
 }
 
-/// The back ends that this machine allows; epoll always.
+/// Back ends that this machine allows; epoll is always one of them.
 let backends: [SocketSettings.Backend] = {
     let ring = try? Stage { $0.backend = .ring }
     return ring == nil ? [.epoll] : [.epoll, .ring]

@@ -3,13 +3,13 @@ import Glibc
 import System
 import TestSupport
 
-/// A TLS client over a blocking socket, made of OpenSSL itself so that our own session code is not its own judge.
+/// TLS client over a blocking socket, made of OpenSSL alone, so that the hub's session code does not test itself.
 final class TLSClient {
     let socket: TestClient
     private let context: OpaquePointer
     private let ssl: OpaquePointer
 
-    /// `patch` may change the context, e.g. its versions.
+    /// Connects. `maximumVersion` limits the version of TLS.
     init(_ socket: TestClient, maximumVersion: Int32? = nil) throws {
         self.socket = socket
         guard let context = SSL_CTX_new(TLS_client_method()) else { throw ClientFailure(operation: "context", code: 0) }
@@ -31,7 +31,7 @@ final class TLSClient {
 
     var version: String { String(cString: SSL_get_version(ssl)) }
 
-    /// The server's certificate, as text.
+    /// Subject of the server's certificate as text.
     var subject: String {
         guard let certificate = SSL_get1_peer_certificate(ssl) else { return "" }
         defer { X509_free(certificate) }
@@ -60,7 +60,7 @@ final class TLSClient {
         return bytes
     }
 
-    /// What comes until the server says, inside TLS, that it has finished; nil when it does not say so.
+    /// Returns the data up to the server's end inside TLS, or nil if the server sends none.
     func receiveAll() -> [UInt8]? {
         var all: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 16 << 10)

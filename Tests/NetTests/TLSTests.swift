@@ -38,7 +38,8 @@ import Testing
         }
     }
 
-    /// A signal would end the tests, as it would end an app.
+    /// Checks that a write to a closed connection raises no signal: a signal would end the tests, as it would end an
+    /// app.
     @Test func `to write to who is gone is an error, not a signal, at either end`() throws {
         try withStage { stage, _ in
             let client = try TLSClient(try stage.connect())
@@ -70,7 +71,7 @@ import Testing
 
     @Test func `large answers arrive whole through a small send buffer, in order`() throws {
         try withStage({ $0.sendBuffer = 8192 }) { stage, _ in
-            // Where each window is acknowledged late, as on a machine that stands still now and then, it takes a minute or two.
+            // If each window is acknowledged late, as on a machine that stalls at times, this takes a minute or two.
             let client = try TLSClient(try stage.connect(receiveBuffer: 8192))
             let id = try #require(stage.diary.waitForOpened(1))[0]
             let sizes = [10, 40_000, 300, 300, 16_384, 150_000, 1, 2, 20_000]
