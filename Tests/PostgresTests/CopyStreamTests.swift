@@ -6,7 +6,7 @@ import Testing
 
 @testable import Postgres
 
-/// The test plays the server at the other end of a pair of sockets.
+/// Tests that play the server at the other end of a pair of sockets.
 @Suite(.within(minutes: 5)) struct CopyStreamTests {
     private final class Pair {
         let ours: Int32
