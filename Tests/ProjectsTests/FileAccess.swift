@@ -2,7 +2,7 @@ import Glibc
 
 struct NoSuchFile: Error {}
 
-/// Who may read and write a file, as `chmod` counts it.
+/// Returns the access mode of a file, as `chmod` counts it.
 func accessMode(_ path: String) throws -> UInt32 {
     var status = stat()
     guard stat(path, &status) == 0 else { throw NoSuchFile() }

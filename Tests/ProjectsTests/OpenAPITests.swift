@@ -15,7 +15,7 @@ import WebSocket
         try #require(try document()["components"]?.object?["schemas"]?.object?[name]?.object?["properties"]?.object)
     }
 
-    /// Every operation: path, method, what is said about it.
+    /// Returns every operation with its path, its method and its description.
     private static func operations() throws -> [(path: String, method: String, operation: JSONObject)] {
         let paths = try #require(try document()["paths"]?.object)
         return paths.members.flatMap { path, item in
@@ -76,7 +76,7 @@ import WebSocket
                                 .replacing("{signal}", with: "mark")),
                         at: stageTime)?.status
                     != .notFound
-                // What can be read can be asked for by its head alone.
+                // Every readable resource also accepts HEAD.
                 let wanted = described.contains {
                     $0.path == path && ($0.method == method || ($0.method == "GET" && method == "HEAD"))
                 }
@@ -97,7 +97,7 @@ import WebSocket
 }
 
 @Suite(.within(minutes: 5)) struct HostileDescriptionTests {
-    /// Whatever arrives is described or refused; nothing ends the program.
+    /// Checks that any body is described or refused, and none ends the program.
     @Test(arguments: seeds(20))
     func `outlives any body`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)

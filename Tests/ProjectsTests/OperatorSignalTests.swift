@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func `rows that are none are refused with what is wanted`() {
-        // Without any of it, and with something else in its place.
+        // Each member is missing in turn, or has another value.
         for index in Self.members.indices {
             var fewer = Self.members
             fewer.remove(at: index)

@@ -112,14 +112,14 @@ import WebSocket
             }
         }
         #expect(try put("s-1"))
-        // Names that give the same slot: by its letters, or by its first 63 bytes.
+        // These names give the same slot: by their letters, or by their first 63 bytes.
         #expect(try !put("s_1") && put("s_1", host: "other.example"))
         let long = String(repeating: "x", count: 60)
         #expect(try put(long + "a") && !put(long + "b"))
         #expect(try put(long + "b", #","slot_name":"mine""#) && !put("third", #","slot_name":"mine""#))
-        // The slot of the settings' own project, also in another database of the server.
+        // The slot belongs to the settings' own project, also in another database of the server.
         #expect(try !put("fourth", #","slot_name":"tidewire""#))
-        // The same project again, and another one after it has gone.
+        // The same project is stored again, and another one after its removal.
         #expect(try put("s-1"))
         #expect(try store.remove("s-1") != nil)
         #expect(try put("fourth", #","slot_name":"tidewire_s_1""#))

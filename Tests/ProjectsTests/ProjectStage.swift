@@ -6,7 +6,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-/// The moment at which these tests happen, in Unix seconds.
+/// Time of these tests in Unix seconds.
 let stageTime: Int64 = 1_800_000_000
 
 let stageDefaults = ProjectDefaults(
@@ -26,7 +26,7 @@ func extensionText(_ settings: String = databaseSettings, type: String = "postgr
 
 let stageSecret = "s3cret-of-thirty-two-bytes-or-more"
 
-/// The members of a `tenant` that can be created.
+/// Returns a `tenant` object from which a project can be created.
 func tenantText(_ name: String = "app", _ more: String = "") -> String {
     #"{"external_id":"\#(name)","jwt_secret":"\#(stageSecret)","extensions":[\#(extensionText())]\#(more)}"#
 }
@@ -43,7 +43,7 @@ func recorded(
     try described(tenant, named: name).record(replacing: old, stageDefaults, at: stageTime)
 }
 
-/// What the API would answer to a description that is refused; nil for one that is not.
+/// Returns the API's answer to a refused description; nil if the description is accepted.
 func mistakes(_ tenant: String, replacing old: ProjectRecord? = nil) throws -> String? {
     do {
         _ = try recorded(tenant, replacing: old)

@@ -48,7 +48,7 @@ import WebSocket
 
     private func text(_ response: HTTPResponse?) -> String { String(decoding: response?.body ?? [], as: UTF8.self) }
 
-    /// What the hub does with a description that is taken.
+    /// Stores an accepted description like the hub, and returns the response.
     private func carryOut(_ operation: TenantsOperation?) throws -> HTTPResponse {
         guard case .upsert(let description) = operation else { throw NoRequest() }
         let applied = try store.apply(description, configured: own, stageDefaults, at: stageTime)
@@ -251,7 +251,7 @@ import WebSocket
             #expect(try !admits(gate, "{\(end)}"), "\(end)")
         }
         #expect(try admits(gate, #"{"exp":2200000000}"#))
-        // A scraper's token may.
+        // A scraper's token may be without an end.
         let metrics = OperatorGate([Secret("a")], within: nil, withdrawn: nil, clients: nil)
         #expect(try admits(metrics, "{}"))
     }
