@@ -3,7 +3,7 @@ import Protocol
 import TestSupport
 import Testing
 
-/// What a broadcast became for one receiver.
+/// Frame of a broadcast for one receiver.
 struct SentFrame: Equatable {
     let kind: BroadcastFrame
     let bytes: [UInt8]
@@ -36,7 +36,7 @@ struct SentFrame: Equatable {
             joinRef: joinRef)
     }
 
-    /// What receivers of both versions get of a client's frame.
+    /// Returns the frames that receivers of both versions get for a client's frame.
     private func relay(_ frame: [UInt8], isBinary: Bool, from version: SerializerVersion) throws -> [SentFrame] {
         var decoder = MessageDecoder(maximumTopicBytes: 1024, maximumRefBytes: 64)
         if isBinary { return try frames(of: try decoder.decodeBinary(frame.span.bytes, version)) }

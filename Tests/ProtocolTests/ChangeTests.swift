@@ -4,7 +4,7 @@ import Protocol
 import TestSupport
 import Testing
 
-/// A change as it lies in the log, and what is written of it.
+/// Change in its stored form, with the texts that the encoder makes of it.
 struct ChangeStage {
     var relation: Relation
     var commitTime: Int64 = 1_772_360_430_456_789
@@ -249,7 +249,7 @@ struct ChangeStage {
 
     @Test func `a damaged row is refused and leaves nothing behind`() throws {
         let bytes = ChangeStage.stored(.insert, new: ["1", "abc", "t", "{}"])
-        // The second value's kind.
+        // Index of the second value's kind.
         let kind = try #require(bytes.lastIndex(of: UInt8(ascii: "c"))) - 7
         var damaged = bytes
         damaged[kind] = UInt8(ascii: "x")
@@ -318,7 +318,7 @@ struct ChangeStage {
                     + #""ps":[{"x":1,"label":null},null,{"x":null,"label":"x,y"}]}}"#))
     }
 
-    /// Whatever row images hold, the body is one JSON value.
+    /// Checks that the body is one JSON value for any row image.
     @Test(arguments: seeds(20))
     func `a body is JSON whatever the row`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)

@@ -3,7 +3,7 @@ import Protocol
 import TestSupport
 import Testing
 
-/// A decoded message as plain values.
+/// Decoded message as plain values.
 struct Decoded: Equatable {
     var event: ClientEvent
     var form: PayloadForm
@@ -42,7 +42,7 @@ struct Decoded: Equatable {
     }
 }
 
-/// The bytes of the pairs of hexadecimal digits.
+/// Returns the bytes of pairs of hexadecimal digits.
 func hex(_ text: String) -> [UInt8] { text.split(separator: " ").compactMap { UInt8($0, radix: 16) } }
 
 @Suite(.within(minutes: 5)) struct DecoderTests {

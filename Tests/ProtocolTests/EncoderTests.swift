@@ -4,7 +4,7 @@ import Protocol
 import TestSupport
 import Testing
 
-/// What an encoder wrote, as text.
+/// Returns the encoder's output as text.
 func written(_ write: (inout ByteWriter) -> Void) -> String {
     var writer = ByteWriter()
     write(&writer)
@@ -181,7 +181,7 @@ func written(_ write: (inout ByteWriter) -> Void) -> String {
                 == #"[null,null,"realtime:room:1","DELETE",{}]"#)
     }
 
-    /// Trap 6: what goes out is what a client can read, whatever the topic and the refs.
+    /// Checks trap 6: clients can read the output for any topic and refs.
     @Test(arguments: [SerializerVersion.v1, .v2])
     func `what is written is read again the same`(version: SerializerVersion) throws {
         for topic in ["realtime:a", "realtime:\"\\\n\u{1}é🙂", "realtime:a,b]}", ""] {

@@ -83,7 +83,7 @@ import Testing
         #expect(join(#"{"config":{"tidewire":{"moves":7}}}"#).advice.count == 1)
     }
 
-    /// Each client drops what it does not know, and each something else.
+    /// Checks filters with several conditions: each client drops a part that it does not know, and each another part.
     @Test(arguments: [
         ("status=eq.OPEN OR x=eq.1", "OPEN OR x=eq.1"), ("status=eq.OPEN AND n=not.gt.3", "OPEN AND n=not.gt.3"),
         ("a=eq.1&b=eq.2", "1&b=eq.2"), ("a=eq.1, b=in.(1,2)", nil), ("a=like.x;b=is.null", "x;b=is.null"),

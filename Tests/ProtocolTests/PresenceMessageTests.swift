@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 5)) struct PresenceMessageTests {
-    /// The request, and what is to be tracked.
+    /// Returns the request and the payload to track.
     private func read(_ payload: String) -> (request: PresenceRequest, tracked: String?) {
         let bytes = Array(payload.utf8)
         let request = PresenceRequest(payload: bytes.span.bytes)

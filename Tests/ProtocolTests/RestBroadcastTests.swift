@@ -8,7 +8,7 @@ import Testing
         try BroadcastBatch(Array(body.utf8).span.bytes, maximumMessages: messages, maximumPayloadBytes: bytes).messages
     }
 
-    /// The body of the answer when a batch is refused.
+    /// Returns the body of the answer to a refused batch; nil if the batch is accepted.
     private func refusal(_ body: String, bytes: Int = 100) -> String? {
         do throws(BatchError) {
             _ = try read(body, bytes: bytes)
