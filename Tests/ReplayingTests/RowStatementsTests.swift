@@ -6,9 +6,9 @@ import Testing
 @testable import History
 @testable import Replaying
 
-/// Types that columns have, with values of each as PostgreSQL makes them.
+/// Column type, with random values of the type from PostgreSQL.
 private struct KindOfValue {
-    /// As CREATE TABLE has it, and by what SQL a random value is made.
+    /// Type in CREATE TABLE, and the SQL that makes a random value.
     let type: String
     let value: String
 
@@ -73,7 +73,7 @@ private struct KindOfValue {
 }
 
 @Suite(.within(minutes: 5)) struct RowStatementsTests {
-    /// A table with a column of each of some types, and its rows as the log would have them.
+    /// Table with columns of some types, and its rows in the log's form.
     private struct Stage {
         let database: TestDatabase
         let relation: Relation
@@ -138,7 +138,7 @@ private struct KindOfValue {
         let copy = "\"Copy of it\""
         for row in rows { try stage.database.run(stage.statements.insert(row)) }
         #expect(try stage.rows(of: copy) == rows)
-        // Each row gets the values of another one, and keeps its number.
+        // Each row gets the values of another row, and keeps its number.
         for row in rows {
             var new = random.pick(rows)
             new[0] = row[0]
