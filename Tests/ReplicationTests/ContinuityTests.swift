@@ -12,7 +12,7 @@ import Testing
         var isNew = false
         var system: UInt64 = 7
         var current: UInt64 = 2000
-        /// Nil: there is no slot.
+        /// Confirmed position of the slot; nil if there is no slot.
         var confirmed: UInt64?
         var isInvalid = false
         var isBeginning = false
@@ -170,7 +170,8 @@ import Testing
         #expect(Continuity.decide(log, server) == wanted.answer)
     }
 
-    /// A table that is away for a moment between two looks, or longer, or while the hub is away: it is in it anew.
+    /// Checks a table that is away for a moment between two readings, or longer, or while the hub is away: it then
+    /// counts as new.
     @Test func `a table that was taken out is remembered until it comes back`() {
         var followed = PublishedTables(number: 3, members: [1: 10, 2: 20])
         for (seen, wanted) in [
@@ -203,8 +204,8 @@ import Testing
         #expect(TimelineHistory.branch(from: 1, in: "") == .unrelated)
     }
 
-    /// The rule itself, over every constellation of small numbers: it never goes on over a hole, and never marks a gap
-    /// where there is none.
+    /// Checks the rule for all small numbers: the stream never continues over missing changes, and never marks a gap
+    /// without one.
     @Test func `goes on exactly when nothing can be missing`() {
         for (current, confirmed, isInvalid, system) in constellations() {
             let log = LogState(isNew: false, systemIdentifier: 1, position: LSN(2))

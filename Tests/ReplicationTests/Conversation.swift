@@ -6,17 +6,17 @@ import Testing
 
 @testable import Replication
 
-/// An assembler that is talked to as a server would, and the sink it fills.
+/// Assembler that receives messages as from a server, with the sink that it fills.
 final class Conversation {
     struct Giveup: Error {}
 
     let sink: RecordingSink
     let directory = MemoryDirectory()
-    /// The stalls the assembler waited out.
+    /// Stalls that the assembler waited for.
     private(set) var stalls: [StorageStall] = []
-    /// After so many stalls the waiting ends.
+    /// Number of stalls after which the assembler gives up.
     var patience = Int.max
-    /// What the catalog answers when a table is announced.
+    /// Catalog's answer when a table is announced.
     var primaryKeys: [UInt32: Set<String>] = [:]
     private let maximumStreamed: Int
     private let maximumSchemas: Int
@@ -38,7 +38,8 @@ final class Conversation {
             metrics: metrics, now: { 0 })
     }
 
-    /// What a session does after an error: half a transaction is forgotten, and all is heard anew.
+    /// Connects again like a session after an error: the sink drops the unfinished transaction, and the server repeats
+    /// everything.
     func reconnect() throws {
         if isInTransaction { try sink.abandon() }
         connect()
@@ -57,13 +58,13 @@ final class Conversation {
         }
     }
 
-    /// Nothing the log relies on was broken.
+    /// Checks that no call broke the log's contract.
     func expectNoBreach(_ place: SourceLocation = #_sourceLocation) {
         #expect(sink.breaches.isEmpty, sourceLocation: place)
     }
 }
 
-/// The tables the conversations speak of.
+/// Tables of the conversations.
 enum Table {
     static let orders: UInt32 = 16_384
     static let notes: UInt32 = 16_385
@@ -74,7 +75,7 @@ enum Table {
             orders, "orders", [.init("id", type: 20, isIdentity: true), .init("state"), .init("note")], xid: xid)
     }
 
-    /// The same table after a column was added.
+    /// Returns the message for the same table with an additional column.
     static func wideOrders(xid: UInt32? = nil) -> [UInt8] {
         PgOutput.relation(
             orders, "orders",
@@ -87,7 +88,7 @@ enum Table {
             notes, "notes", identity: .full, [.init("id", isIdentity: true), .init("body", isIdentity: true)], xid: xid)
     }
 
-    /// Neither primary key nor identity: its rows cannot be told apart.
+    /// Returns the message for a table without primary key and identity: its rows cannot be told apart.
     static func audit(xid: UInt32? = nil) -> [UInt8] {
         PgOutput.relation(audit, "audit", identity: .nothing, [.init("line")], xid: xid)
     }

@@ -64,7 +64,7 @@ import Testing
         ] {
             #expect(throws: ByteError.self) { try check(message) }
         }
-        // 63 characters of four bytes each: the longest that PostgreSQL can have, in its widest encoding.
+        // The longest name possible in PostgreSQL: 63 characters of four bytes each, in its widest encoding.
         try check(PgOutput.relation(1, String(repeating: "🌊", count: 63), []))
     }
 
@@ -105,7 +105,7 @@ import Testing
     }
 }
 
-/// A few bytes changed, dropped or doubled.
+/// Returns the message with a few bytes changed, dropped or doubled.
 func mutated(_ message: [UInt8], _ random: inout SeededRandom) -> [UInt8] {
     var bytes = message
     for _ in 0..<Int.random(in: 1...4, using: &random) {

@@ -5,8 +5,8 @@ import Testing
 
 @testable import Replication
 
-/// Messages written out by hand from PostgreSQL's documentation, "Logical Replication Message Formats": neither the
-/// decoder nor the encoder had a part in them.
+/// Messages written by hand from PostgreSQL's documentation, "Logical Replication Message Formats". They use neither
+/// the decoder nor the encoder.
 enum Golden {
     static let begin = hex("42 0000000001 6B3748 0002A24F 1B3F8000 0000 02F1")
     static let commit = hex("43 00 00000000016B3748 00000000016B3778 0002A24F1B3F8000")
@@ -34,7 +34,7 @@ enum Golden {
     static let streamCommit = hex("63 000002F1 00 00000000016B3748 00000000016B3778 0002A24F1B3F8000")
     static let streamAbort = hex("41 000002F1 000002F2")
 
-    // The same with the transaction they belong to, as they stand inside a streamed block.
+    // The same messages with their transaction id, as inside a streamed block.
     static let streamedRelation = hex("52 000002F1 00004001 7075626C6963 00 74 00 66 0001 01 61 00 00000019 FFFFFFFF")
     static let streamedType = hex("59 000002F1 00004010 7075626C6963 00 6D6F6F64 00")
     static let streamedInsert = hex("49 000002F2 00004001 4E 0001 6E")
@@ -59,7 +59,7 @@ enum Golden {
     }
 }
 
-/// 2023-06-30 03:23:16.683776 UTC in microseconds since 2000, and since 1970.
+/// The time 2023-06-30 03:23:16.683776 UTC, in microseconds since 2000 and since 1970.
 private let moment: Int64 = 0x0002_A24F_1B3F_8000
 private let unixMoment = moment + 946_684_800_000_000
 

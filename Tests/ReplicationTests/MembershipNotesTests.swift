@@ -65,7 +65,7 @@ import Testing
         notes.take([entry: "b"], settled: [entry], at: LSN(300))
         #expect(notes.tables == [5: LSN(300)])
         #expect([110, 299].allSatisfy { notes.unknownPasts.of(5).contains(LSN($0)) })
-        // The past before it was followed is never unknown.
+        // The past before the table was followed is never unknown.
         #expect([109, 300].allSatisfy { !notes.unknownPasts.of(5).contains(LSN($0)) })
         #expect(!notes.unknownPasts.of(6).contains(LSN(200)))
     }

@@ -21,7 +21,7 @@ import Testing
         #expect(try book.schema(9, inStream: nil) !== first)
     }
 
-    /// The columns are the same, what tells its rows apart is not.
+    /// Checks a table with the same columns and another primary key.
     @Test func `another primary key is another schema`() throws {
         var book = SchemaBook(maximum: 4)
         try book.announced(message("a"), primaryKey: [], inStream: nil)

@@ -66,7 +66,7 @@ import Testing
             PgOutput.streamCommit(xid: 8, commit: 100, end: 110))
         #expect(talk.sink.transactions.isEmpty && talk.sink.advances.isEmpty)
         #expect(try talk.directory.names().isEmpty)
-        // Its schema counts all the same: the server will not say it again.
+        // The transaction's schema counts all the same, because the server does not send it again.
         try talk.hear(
             PgOutput.begin(commit: 110), PgOutput.insert(Table.orders, [2, nil, nil]), PgOutput.commit(110, end: 120))
         #expect(ids(talk) == ["2"])
@@ -143,8 +143,8 @@ import Testing
         }
     }
 
-    /// A transaction does not hold a table whose changes it rolled back to a savepoint, so another may alter it. What
-    /// the server said last is what it goes by, whichever transaction commits last.
+    /// Checks a table that another transaction alters after a rollback to a savepoint has released it. The server's
+    /// last announcement counts, whichever transaction commits last.
     @Test func `a later announcement is not undone by the commit of an earlier one`() throws {
         let talk = Conversation()
         try talk.hear(
@@ -189,7 +189,7 @@ private func wideInsert(_ id: Int, _ xid: UInt32) -> [UInt8] {
     PgOutput.insert(Table.orders, [.text("\(id)"), nil, nil, nil], xid: xid)
 }
 
-/// The first column of every stored row.
+/// Returns the first column of every stored row.
 func ids(_ talk: Conversation) -> [String] {
     talk.sink.changes.compactMap { change in
         guard case .text(let id) = change.new?.first else { return nil }

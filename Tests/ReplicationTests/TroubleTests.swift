@@ -9,12 +9,12 @@ import Testing
 
 @Suite(.within(minutes: 5)) struct TroubleTests {
     struct Case: Sendable, CustomTestStringConvertible {
-        /// What libpq or the server says.
+        /// Error text of libpq or the server.
         var testDescription: String
         var sqlState: String?
         var operation = "connect"
         var reason: ProjectMetrics.ReconnectReason
-        /// What the hint must speak of.
+        /// Text that the hint must contain.
         var hint: String
     }
 

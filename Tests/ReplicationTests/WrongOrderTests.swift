@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-/// What a server never says. Each is refused with an error, and the sink is left as it was.
+/// Tests of messages that no server sends. Each is refused with an error and leaves the sink unchanged.
 @Suite(.within(minutes: 5)) struct WrongOrderTests {
     static let insert = PgOutput.insert(Table.orders, [1, nil, nil])
     static let streamedInsert = PgOutput.insert(Table.orders, [1, nil, nil], xid: 8)
