@@ -5,7 +5,7 @@ import Testing
 
 @testable import Settings
 
-/// Files and environment that exist in a test only.
+/// Returns files and an environment that exist only in a test.
 func surroundings(
     environment: [String: String] = [:], isRoot: Bool = false, files: [String: String] = [:]
 ) -> ConfigurationSurroundings {
@@ -14,7 +14,7 @@ func surroundings(
     }
 }
 
-/// What loading complains about, one line a problem.
+/// Returns the problems that loading reports, one per line.
 func complaints(
     overrides: [SettingOverride] = [], file: String? = nil, environment: [String: String] = [:],
     files: [String: String] = [:]
