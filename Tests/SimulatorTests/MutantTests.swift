@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Faults that `Tests/Tools/mutants` puts back. Their patches have to fit the present code.
+/// Checks that the faults that `Tests/Tools/mutants` puts back fit the present code.
 @Suite(.within(minutes: 1)) struct MutantTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -24,7 +24,7 @@ import Testing
             let fits = file.contains(wanted.joined(separator: "\n"))
             #expect(fits, "\(name) does not fit any more: look at its hunks")
         }
-        // A description of the fault stands before the first file.
+        // The fault's description stands before the patch's first file.
         for line in patch.split(separator: "\n", omittingEmptySubsequences: false) {
             if line.hasPrefix("--- a/") {
                 check()

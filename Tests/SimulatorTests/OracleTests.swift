@@ -4,7 +4,7 @@ import Testing
 
 @testable import Simulator
 
-/// Checks that the oracle reports each error in the messages that a channel received, and no others.
+/// Checks that the oracle reports the errors in a channel's events, and nothing else.
 @Suite(.within(minutes: 5)) struct OracleTests {
     private let database = ModelDatabase()
     private let oracle: Oracle
@@ -194,7 +194,7 @@ import Testing
         oracle.heard(.subscribed, on: 0, of: 0)
     }
 
-    /// Returns the version by which the message is known.
+    /// Sends a message to a topic, and returns the version that identifies the message.
     private func say(to topic: String = "t") -> Int {
         var transaction = database.begin()
         database.say(to: topic, in: &transaction)

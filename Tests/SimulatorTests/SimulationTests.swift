@@ -3,7 +3,7 @@ import Simulator
 import TestSupport
 import Testing
 
-/// The hub in a simulator, which plays hours of clients, faults and catalog changes in seconds.
+/// Tests of the hub in a simulator: hours of clients, faults and catalog changes in seconds.
 @Suite(.within(minutes: 10)) struct SimulationTests {
     @Test("whatever happens, clients hear exactly what they had to, or are told", arguments: seeds(8))
     func seed(_ given: Seed) throws {
@@ -25,7 +25,7 @@ import Testing
         shape.isRoomy = true
         let simulation = try Simulation(seed: 1, shape)
         defer { simulation.end() }
-        // A client that returns after memberships changed is told of a possible loss, so no client is cut here.
+        // A client that returns after memberships changed is told of a loss that they hide, so no client is cut.
         let steps = script(seed: 1, steps: 300, weather).filter { if case .cut = $0.action { false } else { true } }
         let report = simulation.run(steps)
         #expect(report.complaints.isEmpty)
@@ -51,7 +51,7 @@ import Testing
         #expect(try first == Self.output("--seed", "5", "--steps", "200", "--trace"))
     }
 
-    /// Returns the lines in which one process reports the messages that clients received.
+    /// Returns all output of one process about the clients' events.
     private static func output(_ arguments: String...) throws -> [Substring] {
         let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         let program = tests.deletingLastPathComponent().appendingPathComponent("simulate").path
