@@ -49,7 +49,7 @@ import Testing
             return xid
         }
 
-        /// Logs a commit that nobody sees yet.
+        /// Logs a commit that no snapshot shows yet.
         func log(_ xid: UInt64, changes: UInt32 = 1) throws {
             var payload = ByteWriter()
             let info = TransactionInfo(
@@ -75,7 +75,7 @@ import Testing
             let (directory, end) = (directory, writer.end)
             return CommitTail(
                 open: { directory }, end: { end }, settled: settled ?? self.settled,
-                // Nothing ends while somebody waits: its transactions move by the test's own steps.
+                // The test's own steps end transactions, so a wait for them would not help.
                 patience: .zero)
         }
 
@@ -110,7 +110,7 @@ import Testing
                 let tail = database.tail(settled)
                 let beginning = try tail.beginning(asking: database)
                 let visible = try #require(database.visible)
-                // The log goes on meanwhile.
+                // The log continues meanwhile.
                 if Bool.random(using: &random) { try database.commit() }
                 let start = try tail.position(notSeenBy: visible, from: beginning, while: { true }).offset
                 let lost = logged.filter { $0.offset < start && !visible.contains(UInt32($0.xid)) }
@@ -144,7 +144,7 @@ import Testing
         #expect(throws: SnapshotRefusal.unsettled) { try database.position() }
         database.show(open)
         #expect(try database.position() == database.writer.nextOffset)
-        // Nothing earlier is known to be hidden from now on, whatever begins and stays open.
+        // From now on, no earlier transaction can be hidden, whatever begins and stays open.
         _ = database.begin()
         for _ in 0..<100 { try database.commit(changes: 1000) }
         #expect(try database.position() == database.writer.nextOffset)
