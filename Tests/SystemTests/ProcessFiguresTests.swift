@@ -18,7 +18,7 @@ import Testing
         #expect(memory[1024] == 1)
         let began = try #require(ProcessFigures.startedAt())
         let now = Clock.unixMicroseconds() / 1_000_000
-        // The kernel's own clock and that of the day drift apart by a little; a process of tests lives for hours at most.
+        // The kernel's clock and the wall clock drift apart a little; a test process lives for hours at most.
         #expect(began <= now + 5 && began > now - 86_400)
     }
 
