@@ -1,11 +1,11 @@
 import Foundation
 
-/// The project's own files, as a tidy test looks at them.
+/// Files of the project, as a tidy test reads them.
 struct House: Sendable {
     struct Line: Sendable {
         let number: Int
         let text: String
-        /// Neither a comment nor empty.
+        /// True if the line is neither a comment nor empty.
         let isCode: Bool
     }
 
@@ -24,7 +24,7 @@ struct House: Sendable {
 
     let root: URL
 
-    /// Every file of Swift below Sources.
+    /// All Swift files below Sources.
     let sources: [File]
 
     init() {
@@ -63,7 +63,7 @@ struct House: Sendable {
         }
     }
 
-    /// Wings, in the order in which their rooms may see each other: each sees itself and those before it.
+    /// Wings in the order in which their rooms may import each other: each may import itself and those before it.
     var wings: [String] {
         text("Sources/README.md").matches(of: /(?m)^\| \[(\w+)\]\(\w+\/README\.md\)/).map { String($0.1) }
     }
@@ -71,7 +71,7 @@ struct House: Sendable {
     /// Rooms of all wings.
     var rooms: [String] { folders("Sources").flatMap { folders("Sources/" + $0) } }
 
-    /// Every file below, by its path from the root.
+    /// Returns every file below a folder, by its path from the root.
     func files(_ path: String) -> [String] { Self.files(path, below: root) }
 
     private static func files(_ path: String, below root: URL) -> [String] {
@@ -83,7 +83,7 @@ struct House: Sendable {
         FileManager.default.fileExists(atPath: root.appendingPathComponent(path).path)
     }
 
-    /// Whether a type of that name is declared in the files of a folder, which the other names lead to.
+    /// True if the files of a folder, which the other names lead to, declare a type of that name.
     func declares(_ path: [String], below folder: String) -> Bool {
         guard let name = path.last else { return false }
         let place = folder + path.dropLast().joined(separator: "/")
@@ -93,10 +93,10 @@ struct House: Sendable {
         }
     }
 
-    /// Every file of Swift.
+    /// All Swift files.
     var code: [String] { ["Sources", "Tests"].flatMap(files).filter { $0.hasSuffix(".swift") } }
 
-    /// Whatever has a name in the code: rooms, files, types, cases, functions.
+    /// All names in the code: rooms, files, types, cases, functions.
     var names: Set<String> {
         code.reduce(into: Set(rooms + folders("Tests"))) { names, path in
             for word in text(path).utf8.split(whereSeparator: { !Self.isOfWord($0) }) {
@@ -130,7 +130,7 @@ struct House: Sendable {
         ]
     }
 
-    /// The table of rooms in Sources/README.md: `| Room | what | may import | … |`.
+    /// Table of rooms in Sources/README.md: `| Room | what | may import | … |`.
     var table: [String: Set<String>]? {
         var table: [String: Set<String>] = [:]
         for line in text("Sources/README.md").split(separator: "\n") where line.hasPrefix("| `") {
@@ -144,7 +144,7 @@ struct House: Sendable {
 }
 
 extension String {
-    /// By bytes, which is many times faster than by characters: there is much to read.
+    /// True if the text contains the part. Compares bytes, which is many times faster than characters for so much text.
     func holds(_ part: String) -> Bool { strstr(self, part) != nil }
 
     func holdsAny(_ parts: String...) -> Bool { parts.contains { holds($0) } }

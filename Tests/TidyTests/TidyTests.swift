@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The rules of the house that a machine can judge; each says what to do instead. Nothing about lengths.
+/// Rules of the project that a machine can check; each failure says what to do instead. There are no rules about
+/// lengths.
 @Suite(.within(minutes: 10)) struct TidyTests {
     static let house = House()
     private static let names = house.names
@@ -28,7 +29,7 @@ import Testing
             for line in file.lines {
                 if line.text.holdsAny("SAFETY:", "as above") { lastReason = line.number }
                 guard line.isCode, line.text.holds("unsafe"), line.text.contains(/\bunsafe\b/) else { continue }
-                // One reason may speak for the lines that follow it, as long as they follow closely.
+                // One reason may cover the lines that follow it closely.
                 let isExplained =
                     line.number - lastReason <= 12 || (lastUnsafe - lastReason >= 0 && line.number - lastUnsafe <= 6)
                 #expect(isExplained, "\(file.path):\(line.number): say above it, after // SAFETY:, what makes it safe")
@@ -108,7 +109,7 @@ import Testing
         }
     }
 
-    /// Read alone, in a tool tip, a comment makes sense only if it begins with the thing or with its verb.
+    /// Checks how doc comments begin: read alone, in a tool tip, they need the thing or its verb first.
     @Test func `doc comments begin with the thing or with what it does`() {
         let opening =
             /^ *\/\/\/ (What|Who|Whoever|Whose|Whom|Where|Wherever|Those|That|These|This|As|So|Such|Of|Nobody|Nothing|It|Its|They|Them|Their|Which|Whatever|Whether|How|When|Not|He|His|(From|For|To|By) (when|where|whom|what))\b/
@@ -153,7 +154,7 @@ import Testing
             for match in Self.house.text(path).matches(of: making) { made.insert("\(match.1) \(match.2)") }
         }
         #expect(made.contains("ROLE tidewire") && made.contains("FUNCTION realtime.send") && made.count > 20)
-        // Databases that another program prepared; what is taken away and made anew on purpose.
+        // Exempt tests use databases that another program prepared, or remove objects and create them again on purpose.
         let exempt: Set = [
             "Tests/EndToEndTests/TroubleTests.swift", "Tests/ServerTests/Gateway/MembershipRestartTests.swift",
         ]
@@ -199,14 +200,15 @@ import Testing
         #expect(examples >= 36 && ofArticles >= 24)
     }
 
-    /// Code of apps that pages and comments show.
+    /// File with the code of apps that pages and comments show.
     private static let compiledExamples = "Tests/TidewireClientTests/DocumentedExamples.swift"
 
     private static func spaced(_ text: String) -> String {
         text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
     }
 
-    /// What a log gives is masked as it was opened with. Only who judges rows, and shows nothing of them, sees the whole.
+    /// Checks that commands read logs with the masks they were opened with. Only code that judges rows without showing
+    /// them sees all values.
     @Test func `no command sees what is masked`() {
         for file in Self.house.sources where ["tidewire", "Console"].contains(file.room) {
             for line in file.code where line.text.holdsAny("@_spi(Judging)", "Masking.nothing") {
@@ -215,9 +217,9 @@ import Testing
         }
     }
 
-    /// Suites within others have the limit of the one around them.
+    /// Checks tests with parallel work. A suite inside another has the limit of the outer one.
     @Test func `tests that do several things at once have threads of their own for them`() {
-        // Whoever suspends waits for the pool's threads, which others block for minutes, longer than a suite allows.
+        // A suspended test waits for the pool's threads, which other tests block for longer than a suite allows.
         // The documented examples are code of apps. A test runs them on a thread of its own.
         let tasks = /withTaskGroup|\basync let\b|\bTask(\.detached)? \{|@MainActor (@Suite|@Test|struct)/
         for path in Self.house.files("Tests") where path.hasSuffix(".swift") && !path.hasPrefix("Tests/TidyTests/") {
