@@ -47,7 +47,7 @@ import Testing
         for host in Self.noHosts { #expect(try request("GET / HTTP/1.1", host: host) == nil, "\(host)") }
     }
 
-    /// RFC 9112 §3.2.2: the Host header of a request in absolute form is ignored, by everybody.
+    /// Checks RFC 9112 §3.2.2: every server ignores the Host header of a request in absolute form.
     @Test func `a target in absolute form counts before the Host header`() throws {
         for scheme in ["http", "HTTPS"] {
             for (host, label) in Self.hosts {

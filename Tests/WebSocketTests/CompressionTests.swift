@@ -21,7 +21,7 @@ private func frame(compressed payload: [UInt8], kind: MessageKind = .binary) -> 
 }
 
 @Suite(.within(minutes: 5)) struct CompressionTests {
-    /// RFC 7692 §7.2.3: one block, a stored block, a final block, two blocks.
+    /// Checks the examples of RFC 7692 §7.2.3: one block, a stored block, a final block, two blocks.
     @Test(
         arguments: [
             [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00],

@@ -7,7 +7,7 @@ private let usual: [(String, String)] = [
     ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ]
 
-/// The usual upgrade, with headers changed; an empty value takes one away.
+/// Returns the usual upgrade with changed headers; an empty value removes a header.
 private func upgrade(
     _ changes: [(String, String)] = [], line: String = "GET /socket/websocket HTTP/1.1"
 ) throws -> HTTPRequest {
@@ -30,7 +30,7 @@ private func refused(_ request: HTTPRequest) throws -> HTTPRefusal {
 }
 
 @Suite(.within(minutes: 5)) struct HandshakeTests {
-    /// RFC 6455 §1.3.
+    /// Checks the example of RFC 6455 §1.3.
     @Test func `answers the example of RFC 6455`() throws {
         let answer = try accepted(try upgrade())
         #expect(
@@ -73,7 +73,7 @@ private func refused(_ request: HTTPRequest) throws -> HTTPRefusal {
 
     struct Offer: Sendable {
         let offer: String
-        /// The window agreed on; nil when the offer is declined.
+        /// Agreed window; nil if the offer is declined.
         let windowBits: Int?
         var isAnswered = false
 

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 import WebSocket
 
-/// Small, so that tests of the maxima stay small.
+/// Small limits, so that tests of the limits stay small.
 let httpLimits = HTTPLimits(
     maximumHeadBytes: 1024, maximumTargetBytes: 256, maximumHeaders: 16, maximumBodyBytes: 4096)
 
@@ -29,7 +29,7 @@ func refusal(_ head: [UInt8]) throws -> HTTPRefusal {
 
 struct Unexpected: Error { let outcome: String }
 
-/// As a decoder of a connection reads it, with what was searched already.
+/// Parses the pieces like a connection's decoder, which skips the part already scanned.
 func parse(inPieces pieces: [[UInt8]]) -> HTTPRequestParser.Outcome {
     var held: [UInt8] = []
     var outcome = HTTPRequestParser.Outcome.needMore(scanned: 0)

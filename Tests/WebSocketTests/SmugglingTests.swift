@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 import WebSocket
 
-/// Heads that two servers might read in two ways, each named by what is wrong with it.
+/// Request heads that two servers might read in different ways, each named by its fault.
 struct Smuggling: Sendable, CustomTestStringConvertible {
     let wrong: String
     let head: String
