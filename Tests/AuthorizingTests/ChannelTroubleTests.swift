@@ -278,7 +278,7 @@ import Testing
         #expect(try stage.database.value("SELECT count(*) FROM realtime.messages") == "0")
     }
 
-    // MARK: What the database lacks
+    // MARK: Missing objects in the database
 
     @Test func `without a partition the join says so`() throws {
         let stage = try stage("bad:", "false")

@@ -10,7 +10,7 @@ import Testing
 @testable import Catalog
 
 @Suite(.within(minutes: 10)) struct CatalogTests {
-    // MARK: What changes is noticed
+    // MARK: Changes are noticed
 
     @Test func `rights that change are noticed, and listeners are told`() throws {
         let stage = try CatalogStage("CREATE TABLE t (id int PRIMARY KEY, a text)", publication: "FOR TABLE t")
@@ -219,7 +219,7 @@ import Testing
             })
     }
 
-    // MARK: What columns are
+    // MARK: Facts about columns
 
     @Test(.icu) func `columns are what the catalog says they are`() throws {
         let stage = try CatalogStage(

@@ -633,7 +633,7 @@ extension EndToEndPrograms {
                 hers.enterBackground()
                 try hub.start()
                 hers.enterForeground()
-                // His token expires as soon as he is back. Changes not yet received come with the next token.
+                // Ben's token expires as soon as he is back. Changes not yet received come with the next token.
                 #expect(await tokenEnds(hub, his, ben))
                 his.signIn(token: hub.token(ben))
                 #expect(await eventually { bens.detail?.notes.rows.map(\.content) == ["written in the cellar"] })

@@ -239,7 +239,7 @@ extension EndToEndPrograms {
                 ),
                 (
                     "ben writes note 4", "notes",
-                    // She returned after the deploy, when the migration had already been undone.
+                    // Ana returned after the deploy, when the migration had already been undone.
                     [
                         Fate(ana, listing, "not_matched"), Fate(ana, listing, "sent_later"),
                         Fate(ben, listing, "ended_before"), Fate(ben, listing, "sent"),

@@ -273,7 +273,7 @@ final class ModelDatabase {
         )
     }
 
-    // MARK: Visibility
+    // MARK: Visibility of rows
 
     static func sees(
         _ person: String, _ row: ModelRow, of table: ModelTable, _ rules: ModelRules, _ members: [String: [Int: Int]]

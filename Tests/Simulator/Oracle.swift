@@ -546,7 +546,7 @@ final class Oracle: Hearing {
         }
     }
 
-    // MARK: Received changes
+    // MARK: Received events
 
     private func check(_ heard: HeardChange, _ listening: Listening, _ who: () -> String) {
         ledger.note()
@@ -625,7 +625,7 @@ final class Oracle: Hearing {
         listening.truncations[table] = database.lastCommit
     }
 
-    // MARK: Missing changes
+    // MARK: Missing events
 
     /// Checks, after everything has come to rest, that every channel received all that it must.
     func settle() {

@@ -132,7 +132,7 @@ final class Wire {
         return hash ^ hash >> 29
     }
 
-    // MARK: Parsing
+    // MARK: Meaning of a text
 
     private func parse(_ bytes: Data) -> Message {
         guard let message = try? JSONSerialization.jsonObject(with: bytes) as? [String: Any],

@@ -63,7 +63,7 @@ public final class FaultyStorage: StorageDirectory {
 
     public init() {}
 
-    // MARK: - Control by tests
+    // MARK: - Faults made by tests
 
     public func setFaults(_ change: (inout Faults) -> Void) {
         shared.withLock { shared in

@@ -111,7 +111,7 @@ struct RowVerdictOracle {
         END $$;
         """
 
-    // MARK: What there is
+    // MARK: Rows and claims
 
     private static func uuid(_ random: inout SeededRandom) -> String {
         random.pick(["NULL", "'\(uuids[0])'", "'\(uuids[1])'", "'\(uuids[2])'"])

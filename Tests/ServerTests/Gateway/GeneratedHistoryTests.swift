@@ -92,7 +92,7 @@ extension GatewayRows {
             }
         }
 
-        // MARK: Random statements
+        // MARK: Random steps
 
         private static func statement(_ random: inout SeededRandom) -> String {
             let id = Int.random(in: 1...8, using: &random)
@@ -122,7 +122,7 @@ extension GatewayRows {
             ])
         }
 
-        // MARK: Received messages
+        // MARK: Received changes
 
         private static func heard(_ caller: Caller, _ fence: Int) throws -> [Message] {
             var heard: [Message] = []

@@ -7,7 +7,7 @@ import Testing
 extension GatewayPolicies {
     /// Edge cases of policies from the table's change to the client's socket.
     ///
-    /// Tests that cover the forty cases of the specification:
+    /// Tests of the forty cases in the specification:
     ///
     ///     1 2 3 4          PolicyBindingTests, `policies together say what PostgreSQL says`
     ///     5 6 7 8          PolicyBindingTests, `memberships between roles count as they do for PostgreSQL`;

@@ -79,8 +79,7 @@ extension GatewayTraffic {
                 #/"settings":\{[^}]*\}/#,
                 with: #""settings":{"database_url":"postgresql://u@127.0.0.1:\#(silent.port)/d?sslmode=disable"}"#)
             #expect(try crowd.administer("PUT", "gamma", body: body).status == 201)
-            // The project's database accepts connections and never answers. The hub cannot drop the slot until that
-            // times out.
+            // The database of `gamma` accepts connections and never answers. The slot is dropped only after a timeout.
             #expect(eventually { silent.count > 0 })
             let ending = try BackgroundThread("ending") {
                 answer.withLock { $0 = try? crowd.administer("DELETE", "gamma") }
