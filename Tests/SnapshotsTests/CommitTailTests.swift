@@ -8,8 +8,8 @@ import Testing
 
 @testable import Snapshots
 
-/// Place in the log where the changes missing from a snapshot begin, and which later ones the snapshot has. Every order in
-/// which commits may reach the log before or after they become visible is tested.
+/// Place in the log where the changes missing from a snapshot begin, and which later ones the snapshot has. Every order
+/// in which commits may reach the log before or after they become visible is tested.
 @Suite(.within(minutes: 1)) struct CommitTailTests {
     /// Database that consists of transaction numbers only, with the log that follows it.
     private final class Database: CommitTail.Asking {

@@ -1,8 +1,8 @@
 import TestSupport
 import Testing
 
-/// Rule for clocks: durations are measured on the monotonic clock. The wall clock can be set forward or back at any moment, and
-/// a deadline on it would then come at once or never. It is for moments that people or other programs name.
+/// Rule for clocks: durations are measured on the monotonic clock. The wall clock can be set forward or back at any
+/// moment, and a deadline on it would then come at once or never. It is for moments that people or other programs name.
 @Suite(.within(minutes: 5)) struct ClockTests {
     /// Files that may read the wall clock, with the reason.
     private static let allowed: [String: String] = [
@@ -54,8 +54,8 @@ import Testing
         "Sources/app/TidewireClientTesting/TestClients.swift": "when a write was made, as the app sees it",
     ]
 
-    /// Targets that may read the wall clock: they compare with times of PostgreSQL or another process, or make tokens and rows
-    /// with times.
+    /// Targets that may read the wall clock: they compare with times of PostgreSQL or another process, or make tokens
+    /// and rows with times.
     private static let allowedRooms: Set = ["Bench", "Rehearsal", "Examples"]
 
     @Test func `durations are measured on a clock that cannot be set`() {

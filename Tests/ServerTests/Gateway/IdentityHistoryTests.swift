@@ -10,9 +10,9 @@ import Testing
 @testable import Settings
 
 extension GatewayHistories {
-    /// Random histories of rows whose columns, labels and publication keep changing. The test asks PostgreSQL at each
-    /// change whether the reader may see the row. A client receives only rows that it may see, live or after its
-    /// return. If the client misses one, the hub tells it.
+    /// Random histories of rows whose columns, labels and publication keep changing. PostgreSQL is asked at each change
+    /// whether the reader may see the row. A client hears only rows that it may see, live or when it returns; if it
+    /// misses one, it is told.
     @Suite(.serialized, .postgres(15)) struct IdentityHistoryTests {
         @Test(arguments: seeds(8)) func `nobody hears of what PostgreSQL would not have shown`(seed: Seed) throws {
             let run = try IdentityRun(seed)

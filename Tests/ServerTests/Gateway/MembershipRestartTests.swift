@@ -8,8 +8,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Checks how the hub judges rows for clients that return after its restart: by the memberships at each row, or by
-    /// reporting a loss if they are unknown.
+    /// Judgement of clients that return after the hub restarted: by memberships as of each row, or with a message that
+    /// this is impossible.
     @Suite(.serialized) struct MembershipRestartTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int);

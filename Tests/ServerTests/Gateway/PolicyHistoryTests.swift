@@ -14,8 +14,8 @@ extension GatewayHistories {
     /// Checks whole histories of rows, memberships, policies and definitions. After each transaction, PostgreSQL is
     /// asked which row images each client may see. The client must have received exactly these.
     ///
-    /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` sets
-    /// the number of seeds.
+    /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` makes
+    /// more.
     @Suite(.serialized, .postgres(15), .postgres(before: 18)) struct PolicyHistoryTests {
         private static func number(_ name: String, or usual: Int) -> Int {
             ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual

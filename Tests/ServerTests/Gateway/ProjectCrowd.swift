@@ -12,8 +12,8 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// Hub with several projects that share a secret. Each has its own database and its own rate limit. The rate limit
-/// identifies the project that answered.
+/// Hub with several projects that share a secret. Each has its own database and its own rate limit, which identifies
+/// the project that answered.
 final class ProjectCrowd: @unchecked Sendable {
     // One thread uses the stage; any thread may make requests.
     static let operators = "a secret of operators, which is longer than thirty-two bytes"

@@ -308,8 +308,8 @@ import Testing
         #expect(right.sent > 1 && right.right > 50 && alone.sent > 1, "\(right) \(alone)")
     }
 
-    /// Reconnects a client while a policy shows everything. The client takes the changes it missed so slowly that the
-    /// policy is repaired meanwhile: part of the changes is never sent.
+    /// Reconnects a client while a policy shows everything. The client takes what it missed so slowly that the policy
+    /// is repaired meanwhile: part of it is never sent.
     @Test(arguments: ["ranges", "full"]) func `who caught up slowly is not said to have got what he did not`(
         _ scope: String
     ) throws {
