@@ -10,7 +10,7 @@ public enum ForcedLoss: Sendable, Equatable, CaseIterable {
     case slotAdvanced
     /// Changes written without a publication cannot be decoded.
     case publicationRecreated
-    /// Before PostgreSQL 18, the slot cannot continue through these changes.
+    /// Changes through which the slot cannot continue before PostgreSQL 18.
     case publicationRecreatedBefore18
     /// The server is a copy of unknown history.
     case databaseRestored

@@ -44,7 +44,7 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case crash(power: Bool)
         /// The wall clock is set forward by an amount; a negative amount sets it back.
         case setWallClock(aheadBy: Int64)
-        /// Everything comes to rest, and the received events are compared with the expected ones.
+        /// Comes to rest, and compares the received events with the expected ones.
         case settle
     }
 
@@ -65,7 +65,7 @@ private let stretchLength = 150
 
 /// Character of a stretch of a script.
 private enum Stretch: CaseIterable {
-    /// Everything happens at once.
+    /// Lets all happen at once.
     case stormy
     /// The same events at a slow pace, so that they meet waits of several seconds.
     case slow

@@ -115,7 +115,7 @@ public final class ProjectMetrics: Sendable {
     /// Source of the answer to a request for messages that were sent before.
     public enum Replay: String, MetricLabel {
         case log
-        /// From the log and the table, because the log does not reach back far enough.
+        /// Messages from the log and the table, because the log does not reach back far enough.
         case table
         case failed
 

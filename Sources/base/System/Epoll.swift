@@ -14,7 +14,7 @@ public struct Epoll: ~Copyable {
         public static let writable = Events(rawValue: 0x004)
         /// Error on the descriptor. Always reported, even if not requested.
         public static let failed = Events(rawValue: 0x008)
-        /// Both directions are shut. Always reported, even if not requested.
+        /// Shutdown of both directions. The kernel always reports it, even if not requested.
         public static let hungUp = Events(rawValue: 0x010)
         /// The peer will send nothing more.
         public static let peerFinished = Events(rawValue: 0x2000)

@@ -16,7 +16,7 @@ enum MembershipTime {
     case then
     /// Memberships at the time of the change, except for changes that the log does not have yet or no longer has.
     case thenAsFarAsTheLogGoes
-    /// Only the log is available, and it does not show enough.
+    /// Case in which the log alone is available, and does not show enough.
     case unknown
 
     fileprivate var sentence: String {

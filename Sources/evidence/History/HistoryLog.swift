@@ -9,7 +9,7 @@ import System
 public struct HistoryLog: Sendable {
     public let directory: any StorageDirectory
     public let masking: Masking
-    /// For a bundle: the masking that was applied when the bundle was made, for every reader.
+    /// Masking that was applied when a bundle was made, for every reader; nil for a log.
     public let lost: Masking?
 
     public init(directory: any StorageDirectory, masking: Masking, lost: Masking? = nil) {

@@ -51,7 +51,7 @@ public struct HistoryReader: ~Copyable {
     /// Offset of the next change that the reader has not looked at.
     public var offset: UInt64 { reader.position.offset }
 
-    /// Also selects this row, from the next change on. Segments that have only this row are read from the next segment
+    /// Selects this row, too, from the next change on. Segments that have only this row are read from the next segment
     /// on.
     public mutating func alsoMatch(_ key: UInt64) {
         reader.alsoMatch(key)

@@ -39,7 +39,7 @@ struct LogFeed: ~Copyable {
 
     enum Step {
         case entry(EventLogEntry)
-        /// There is no further entry for now.
+        /// No further entry exists for now.
         case none
         /// The feed has skipped a segment that has nothing for any client.
         case passedOver

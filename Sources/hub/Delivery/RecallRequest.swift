@@ -41,6 +41,6 @@ public enum RecallAnswer: Sendable {
     case missing
     /// The log could not be read: the row counts as missing, and the table's listeners are told.
     case unread
-    /// There were too many rows for one answer.
+    /// Too many rows for one answer.
     case postponed
 }

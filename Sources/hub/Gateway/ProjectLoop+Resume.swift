@@ -12,9 +12,9 @@ extension Channel {
     /// Data kept about a channel, so that its returning client can resume.
     struct ResumeEntry {
         enum Reach {
-            /// Everything before this offset.
+            /// Changes before this offset.
             case offset(UInt64)
-            /// Everything that the socket's receipt confirms.
+            /// Changes that the socket's receipt confirms.
             case socket
         }
 

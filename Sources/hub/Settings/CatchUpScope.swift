@@ -2,7 +2,7 @@
 public enum CatchUpScope: String, Sendable, CaseIterable {
     /// Clients with a login's session in the token, or with a name in the address.
     case sessions = "on"
-    /// Only clients with a name in the address.
+    /// Clients with a name in the address, and no others.
     case named = "client_id"
     case nobody = "off"
 }

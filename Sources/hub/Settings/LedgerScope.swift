@@ -4,7 +4,7 @@ public enum LedgerScope: String, Sendable, CaseIterable {
     case full
     /// Joins and when they ended; clients that were refused, and clients that were told of a loss.
     case ranges
-    /// Only clients that were refused, and clients that were told of a loss.
+    /// Clients that were refused, and clients that were told of a loss.
     case exceptions
     case nothing = "off"
 }

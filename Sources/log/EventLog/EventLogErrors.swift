@@ -70,7 +70,7 @@ public enum EventLogError: Error, Sendable, Equatable {
     case lockedElsewhere(path: String, processID: Int32?)
     /// The log was written from another source than the expected one.
     case foreignSource(expected: UInt64, found: UInt64)
-    /// There is no log in the directory.
+    /// Directory without a log.
     case missing(path: String)
 }
 

@@ -73,7 +73,7 @@ public enum Continuity: Sendable, Equatable {
     case goesOn
     /// The log is new and begins at the position of the slot, which was created for it.
     case begins
-    /// There is no usable slot: create one (after dropping the rest of the old one). The reason is nil for a new log.
+    /// No usable slot exists: create one (after dropping the rest of the old one). The reason is nil for a new log.
     case needsSlot(dropFirst: Bool, gap: Gap.Reason?)
     /// The slot is usable, but history does not continue.
     case broken(Gap.Reason)

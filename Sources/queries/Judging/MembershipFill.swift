@@ -4,11 +4,11 @@ import Change
 /// Keys of a membership as PostgreSQL read them for one claimant.
 public enum MembershipFill: Sendable {
     case filled(FilledMembership)
-    /// PostgreSQL refuses to read them for this claimant and would refuse again, for a missing privilege or invalid
+    /// PostgreSQL refuses to read the keys for this claimant and would refuse again, for a missing privilege or invalid
     /// claims.
     case failed(sqlState: String)
-    /// There are too many keys, or the hub has no login to read them, which does not depend on the claimant. PostgreSQL
-    /// must then decide on each row.
+    /// Too many keys, or no login with which the hub can read the keys; neither depends on the claimant. PostgreSQL must
+    /// then decide on each row.
     case unreadable
     /// The keys could not be read now.
     case unavailable

@@ -4,15 +4,15 @@ struct Node: BitwiseCopyable {
     enum Access: UInt8, BitwiseCopyable {
         case never
         case always
-        /// By its only key, which decides alone: a change with the key matches.
+        /// Search by the node's only key, which decides alone: a change with the key matches.
         case settled
-        /// By one of its keys, each of which decides alone.
+        /// Search by one of the node's keys, each of which decides alone.
         case keyed
-        /// By one of its keys; then the predicate is evaluated.
+        /// Search by one of the node's keys; then the predicate is evaluated.
         case keyedThenJudged
-        /// By the range of a column's values; then the predicate is evaluated.
+        /// Search by the range of a column's values; then the predicate is evaluated.
         case ranged
-        /// By evaluating the predicate for every change.
+        /// Evaluation of the predicate for every change.
         case scan
 
         var hasKeys: Bool { self == .settled || self == .keyed || self == .keyedThenJudged }

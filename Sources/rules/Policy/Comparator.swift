@@ -22,7 +22,7 @@ struct Comparator: Sendable, Hashable {
         case interval
         case enumeration
         case jsonb
-        /// Only PostgreSQL compares these values.
+        /// Comparison that PostgreSQL alone can make.
         case opaque
     }
 

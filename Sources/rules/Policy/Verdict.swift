@@ -4,7 +4,7 @@ public enum Verdict: UInt8, Sendable {
     /// The answer is NULL: no match.
     case unknown
     case yes
-    /// Only PostgreSQL can tell: no, NULL or an error. The hub need not ask, because none of them is a match.
+    /// No, NULL or an error: PostgreSQL alone can tell which. The hub need not ask, because none of the three matches.
     case notYes
     /// The process cannot decide and never guesses: PostgreSQL is asked.
     case ask
@@ -36,11 +36,11 @@ enum Truth: UInt8, Sendable {
     case yes = 4
     /// PostgreSQL would fail.
     case failed = 8
-    /// Only PostgreSQL can tell, but the result is not yes.
+    /// Result that PostgreSQL alone can tell, and that is not yes.
     case notYes = 11
-    /// Only PostgreSQL can tell, but the result is not no.
+    /// Result that PostgreSQL alone can tell, and that is not no.
     case notNo = 14
-    /// Only PostgreSQL can tell, and any result is possible.
+    /// Result that PostgreSQL alone can tell, and that may be any.
     case ask = 15
 }
 

@@ -57,9 +57,9 @@ public struct ChangeView: Sendable {
     /// Part of the old row that receivers get, out of the columns that the replica identity keeps.
     public enum Past: Sendable, Hashable {
         case whole
-        /// All of an updated row; only the primary key of a deleted one.
+        /// Old row of an update whole; of a deleted row the primary key alone.
         case keysOfDeleted
-        /// Only the primary key, because a subscriber that may see the new row was perhaps not allowed to see the old
+        /// Primary key alone, because a subscriber that may see the new row was perhaps not allowed to see the old
         /// one.
         case keys
         /// Like `keys`, but nothing of an updated row, because its key would reveal something.

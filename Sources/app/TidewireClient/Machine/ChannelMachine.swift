@@ -17,7 +17,7 @@ struct Turn {
 /// go in; messages to send and outputs for the app come out.
 struct ChannelMachine: Sendable {
     enum Phase: Sendable, Hashable {
-        /// There is no socket.
+        /// No socket exists.
         case absent
         case joining(ref: String, deadline: Duration)
         /// Joined, but missed changes are still arriving.

@@ -7,7 +7,7 @@ struct ConnectionMachine: Sendable {
         case open(Heartbeat)
         /// The server refused the key. The client waits for another key or token.
         case refused(Interruption)
-        /// There is no network. The client waits until there is.
+        /// No network is available. The client waits for one.
         case withoutNetwork
         /// The app has been in the background for too long.
         case suspended

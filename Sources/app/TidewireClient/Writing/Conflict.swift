@@ -21,7 +21,7 @@ public struct RowVersion: Sendable, Hashable {
 }
 
 public enum ConflictResolution: Sendable, Hashable {
-    /// There is no local row: insert the remote row.
+    /// No local row exists: insert the remote row.
     case insert
     case takeRemote
     /// The local row is newer. The client will send it.

@@ -29,7 +29,7 @@ struct RulingPass: ~Copyable {
     private struct Question {
         var policy: JudgedPolicy
         var rows: [[String?]] = []
-        /// For each row: its offset, its operation, and the targets that ask about it.
+        /// Offset and operation of each row, with the targets that ask about the row.
         var asking: [(offset: UInt64, operation: Operation, targets: [Int])] = []
         var isOfPart: Bool
     }

@@ -5,7 +5,7 @@ import Protocol
 
 /// Reason why a ruling shows a row to a holder, or hides it.
 public enum RulingReason: Sendable, Hashable {
-    /// Each of these policies shows the row. For a hidden row: these restrictive policies hide it.
+    /// Policies of which each shows the row; for a hidden row, the restrictive policies that hide it.
     case policies([String])
     /// No policy shows the row.
     case noPolicy
@@ -19,7 +19,7 @@ public enum RulingReason: Sendable, Hashable {
     case unpublished
     /// PostgreSQL refuses the role any query, so the result of a single policy does not matter.
     case refused
-    /// There are too many policies, or too many rows that only PostgreSQL could have judged by each policy.
+    /// Too many policies, or too many rows that only PostgreSQL could have judged by each policy.
     case unknown
 }
 

@@ -35,14 +35,14 @@ public struct PolicyCompiler: Sendable {
 public struct CompiledPolicy: Sendable, Hashable {
     /// Way in which a policy is decided. The worst part of the policy counts.
     public enum Classification: String, Sendable, Hashable, CaseIterable {
-        /// In process, for every row.
+        /// Decided in process, for every row.
         case compiled
-        /// In process, but PostgreSQL is asked about unusual rows or claims (characters beyond ASCII).
+        /// Decided in process, but PostgreSQL is asked about unusual rows or claims (characters beyond ASCII).
         case mostly
-        /// In process, after PostgreSQL has evaluated the parts that depend on claims alone.
+        /// Decided in process, after PostgreSQL has evaluated the parts that depend on claims alone.
         case claims
         case membership
-        /// By PostgreSQL, for every row.
+        /// Decided by PostgreSQL, for every row.
         case fallback
     }
 

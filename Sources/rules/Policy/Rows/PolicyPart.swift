@@ -166,7 +166,7 @@ public enum PartValue: Sendable, Hashable {
     case null
     /// PostgreSQL would fail.
     case failed
-    /// Only PostgreSQL knows the value.
+    /// Value that PostgreSQL alone knows.
     case unknown
 }
 
