@@ -55,9 +55,26 @@ extension EndToEndPrograms {
             try eventually("the hub to answer") { try tidewire(question).code != 4 }
         }
 
+        /// Lets a client join, and waits until the log has the catalog with the rights of the client's role. Until then
+        /// `why` judges by the catalog of now, and later it refuses, because the rights of then are not recorded.
+        private static func awaitRights(_ hub: HubForApps, _ log: String) throws {
+            let question = [
+                "why", "--table", "reminders", "--offset", "2", "--role", "authenticated", "--sub", "\(UUID())",
+                "--log", log,
+            ]
+            try onThisThread {
+                var batches = hub.client(UUID()).live(Listed.self, window: .immediate).makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                try eventually("the log to have the rights of the role") {
+                    try tidewire(question).output.contains("rights and policies are those of then")
+                }
+            }
+        }
+
         @Test func `a hub answers as its files do`() throws {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            try Self.awaitRights(hub, log)
             let id = try #require(try hub.ask("SELECT id FROM reminders WHERE message = 'three'").first?.first ?? nil)
             let xid = try #require(
                 try hub.ask("SELECT xmin FROM reminders WHERE message = 'three'").first?.first ?? nil)
@@ -571,6 +588,7 @@ extension EndToEndPrograms {
             let marked = try signal("mark", "api 4.12 deployed")
             #expect(marked.code == 0 && marked.output == "marked before @3\n", "\(marked)")
             try insert("behind it")
+            try eventually("the log to have it") { try tail().contains { "\($0)".contains("behind it") } }
             let paused = try signal("pause", "--for", "1h", "--because", "a migration")
             #expect(paused.code == 0 && paused.output.hasPrefix("paused until 20"), "\(paused)")
             try eventually("the stream to have ended") {
