@@ -129,12 +129,14 @@ let hub = wing(
     "hub",
     [
         room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
-        room("Channels", "Bytes"),
+        room("Channels", "EventLog", "Bytes"),
+        room("Positions", "Catalog", "EventLog", "Protocol"),
         room(
             "Delivery", "Judging", "Messages", "Catalog", "Asking", "EventLog", "Matching", "Policy", "Channels",
             "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
         room(
-            "Gateway", "CTexts", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Settings",
+            "Gateway", "CTexts", "Positions", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog",
+            "Settings",
             "Asking", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
             "Diagnostics", "System", "Bytes"),
         room(
@@ -219,7 +221,7 @@ let proofs: [Target] = [
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Policy", "Policy", "Change", "Postgres", "Bytes"),
     tests(of: "Matching", "Matching", "Policy", "Change", "Bytes"),
-    tests(of: "Channels", "Channels", "Bytes"),
+    tests(of: "Channels", "Channels", "EventLog", "Bytes"),
     tests(of: "Protocol", "Protocol", "Change", "Bytes"),
     tests(of: "WebSocket", "WebSocket", "Bytes", "Crypto"),
     tests(of: "Net", "Net", "COpenSSL", "Crypto", "Diagnostics", "System", "Bytes"),
@@ -243,6 +245,7 @@ let proofs: [Target] = [
     tests(of: "Snapshots", "Snapshots", "Catalog", "EventLog", "Change", "System", "Bytes"),
     tests(
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
+    tests(of: "Positions", "Positions", "Catalog", "EventLog", "Protocol"),
     tests(
         of: "Gateway", "Gateway", "Policy", "Settings", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics",
         "Bytes"),

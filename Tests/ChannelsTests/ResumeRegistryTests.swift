@@ -1,4 +1,5 @@
 import Bytes
+import EventLog
 import TestSupport
 import Testing
 
@@ -16,14 +17,15 @@ private final class Shelf {
     var goneCount: Int { book.goneCount }
 
     func arrive(
-        _ key: ResumeKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool = false, now: UInt64 = 0
+        _ key: ResumeKey, on loop: Int, lastRef: UInt32, at mark: EventLogPosition, owesLoss: Bool = false,
+        now: UInt64 = 0
     ) -> ResumeRegistry.Place? {
         book.arrive(key, of: taker, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
     }
-    func stand(_ place: ResumeRegistry.Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64 = 0) {
+    func stand(_ place: ResumeRegistry.Place, at mark: EventLogPosition?, lastRef: UInt32, heard: UInt64 = 0) {
         book.stand(place, at: mark, lastRef: lastRef, heard: heard)
     }
-    func set(_ mark: LogMark, of loop: Int) { book.set(mark, of: loop) }
+    func set(_ mark: EventLogPosition, of loop: Int) { book.set(mark, of: loop) }
     func leave(_ place: ResumeRegistry.Place) { book.leave(place) }
     func depart(_ place: ResumeRegistry.Place, owesLoss: Bool, heard: UInt64, until: Int64) {
         book.depart(place, owesLoss: owesLoss, heard: heard, until: until)
@@ -34,7 +36,8 @@ private final class Shelf {
         }
         return claim
     }
-    func comeBack(to place: ResumeRegistry.Place?, lastRef: UInt32, at mark: LogMark) -> ResumeRegistry.Place? {
+    func comeBack(to place: ResumeRegistry.Place?, lastRef: UInt32, at mark: EventLogPosition) -> ResumeRegistry.Place?
+    {
         book.comeBack(to: place, ResumeRegistryTests.key, of: taker, on: 0, lastRef: lastRef, at: (mark, false), now: 0)
     }
     func expire(now: Int64) { book.expire(now: now) }
@@ -52,7 +55,7 @@ private final class Shelf {
 @Suite(.within(minutes: 2)) struct ResumeRegistryTests {
     fileprivate static let key = ResumeKey(high: 1, low: 2)
 
-    private func mark(_ offset: UInt64) -> LogMark { LogMark(epoch: 7, offset: offset) }
+    private func mark(_ offset: UInt64) -> EventLogPosition { EventLogPosition(epoch: 7, offset: offset) }
 
     private func book(maximum: Int = 100) -> Shelf {
         let book = Shelf(ResumeRegistry(maximum: maximum, loops: 2))
@@ -63,7 +66,7 @@ private final class Shelf {
 
     @Test func `of two that stood in different logs it is not known which is further back, and it is told`() throws {
         let book = book()
-        for mark in [LogMark(epoch: 7, offset: 1000), LogMark(epoch: 8, offset: 10)] {
+        for mark in [EventLogPosition(epoch: 7, offset: 1000), EventLogPosition(epoch: 8, offset: 10)] {
             let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark))
             book.depart(place, owesLoss: false, heard: 0, until: 60)
         }

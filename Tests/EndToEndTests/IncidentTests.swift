@@ -144,7 +144,8 @@ private struct IncidentPage {
         let known: [(Regex<Substring>, String)] = [
             (/20\d\d-\d\d-\d\d[T ]/, ""), (/\d\d:\d\d:\d\d\.\d+Z?/, "TIME"), (/\*\*\* [0-9a-f]{8,16}/, "MARK"),
             (/[0-9a-f]{16}/, "ID"), (/[0-9A-F]+\/[0-9A-F]{6,}/, "LSN"), (/[0-9.]+ (?:B|kB|MB)/, "SIZE"),
-            (/[ ]+\n/, "\n"), (/[ ]+/, " "),
+            // A column of transaction ids is as wide as its longest id.
+            (/[ ]+\n/, "\n"), (/[ ]+/, " "), (/\n[ ]/, "\n"),
         ]
         let text = known.reduce(text) { text, rule in text.replacing(rule.0, with: rule.1) }
         return xids.isEmpty ? text : text.replacing(/[0-9]+/) { xids.contains(String($0.output)) ? "XID" : $0.output }

@@ -1,5 +1,6 @@
 import Channels
 import Diagnostics
+import EventLog
 import Settings
 import System
 import TestSupport
@@ -23,7 +24,7 @@ import Testing
     }
 
     private func leave(_ store: ResumeStore, at time: SteppedTime) throws {
-        let mark = LogMark(epoch: 1, offset: 7)
+        let mark = EventLogPosition(epoch: 1, offset: 7)
         let place = try #require(
             store.arrive(
                 key, of: taker, on: 0, lastRef: 3, at: mark, owesLoss: false, now: time.monotonicNanoseconds()))
@@ -48,7 +49,7 @@ import Testing
         time.unix += seconds
         time.monotonic += 5
         _ = store.update(
-            LogMark(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
+            EventLogPosition(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
         #expect(comesBack(to: store))
     }
 
@@ -58,7 +59,7 @@ import Testing
         try leave(store, at: time)
         time.monotonic += 121
         _ = store.update(
-            LogMark(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
+            EventLogPosition(epoch: 1, offset: 9), of: 0, [], now: time.monotonicNanoseconds(), ProjectMetrics())
         #expect(!comesBack(to: store))
     }
 

@@ -1,4 +1,5 @@
 import Bytes
+import EventLog
 
 /// Stored form of a resume registry: records of one size. Each record is whole or does not count, so that the process
 /// may end at any moment.
@@ -69,9 +70,9 @@ extension ResumeRegistry {
 
     /// Restores the book from a file. A record that is not whole counts as absent.
     public mutating func restore(_ file: RawSpan, now: Int64, until expires: Int64) {
-        let marks: [LogMark?] = (1..<Self.headRecords).map { number in
+        let marks: [EventLogPosition?] = (1..<Self.headRecords).map { number in
             guard let record = Record(file, number), record.words[0] == 1 else { return nil }
-            return LogMark(epoch: record.words[1], offset: record.words[2])
+            return EventLogPosition(epoch: record.words[1], offset: record.words[2])
         }
         let count = max(0, file.byteCount / Self.recordBytes - Self.headRecords)
         let written = (0..<count).map { Record(file, Self.headRecords + $0)?.entry }
@@ -124,7 +125,8 @@ extension ResumeRegistry {
             return Entry(
                 standing: standing, hasOwnMark: words[0] >> 8 & 1 == 1, owesLoss: words[0] >> 8 & 2 == 2,
                 loop: UInt16(truncatingIfNeeded: words[0] >> 16), lastRef: UInt32(truncatingIfNeeded: words[0] >> 32),
-                key: ResumeKey(high: words[1], low: words[2]), mark: LogMark(epoch: words[3], offset: words[4]),
+                key: ResumeKey(high: words[1], low: words[2]),
+                mark: EventLogPosition(epoch: words[3], offset: words[4]),
                 expires: Int64(bitPattern: words[5]),
                 taker: ResumeRegistry.Taker(
                     address: UInt32(truncatingIfNeeded: words[6] >> 32), socket: UInt32(truncatingIfNeeded: words[6])),

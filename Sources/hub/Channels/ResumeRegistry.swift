@@ -1,15 +1,5 @@
 import Bytes
-
-/// Position in the event log.
-public struct LogMark: Hashable, Sendable {
-    public var epoch: UInt64
-    public var offset: UInt64
-
-    public init(epoch: UInt64, offset: UInt64) {
-        self.epoch = epoch
-        self.offset = offset
-    }
-}
+import EventLog
 
 /// Identity of a channel across sockets: channels of the same login with the same topic and bindings have the same key.
 public struct ResumeKey: Hashable, Sendable {
@@ -35,7 +25,7 @@ public struct ResumeRegistry: Sendable {
     public typealias Place = UInt32
 
     public struct Claim: Hashable, Sendable {
-        public let mark: LogMark
+        public let mark: EventLogPosition
         /// True if something was missing and the client was not told.
         public let owesLoss: Bool
         /// Index of the entry that the client has from here on; nil if the book has no room.
@@ -65,7 +55,7 @@ public struct ResumeRegistry: Sendable {
     }
 
     /// Position that a client has acknowledged, and whether the client was not told of something missing.
-    public typealias Stand = (mark: LogMark, owesLoss: Bool)
+    public typealias Stand = (mark: EventLogPosition, owesLoss: Bool)
 
     struct Entry: Sendable {
         enum Standing: UInt8 { case free, here, gone }
@@ -78,7 +68,7 @@ public struct ResumeRegistry: Sendable {
         /// Highest number seen among the messages of the entry's client.
         var lastRef: UInt32 = 0
         var key = ResumeKey(high: 0, low: 0)
-        var mark = LogMark(epoch: 0, offset: 0)
+        var mark = EventLogPosition(epoch: 0, offset: 0)
         /// Expiry in seconds on the clock of the book's owner, which never jumps.
         var expires: Int64 = 0
         var taker = Taker(address: 0, socket: 0)
@@ -113,7 +103,7 @@ public struct ResumeRegistry: Sendable {
     /// Seed that decides which entries are considered for an eviction.
     private var lot: UInt64 = 1
     /// Positions that the channels of each loop have acknowledged, for channels without a mark of their own.
-    private(set) var loopMarks: [LogMark?]
+    private(set) var loopMarks: [EventLogPosition?]
     private var doubted: Set<UInt32> = []
     var dirty: [UInt32] = []
     /// Entries that are certainly in use on the disk.
@@ -134,7 +124,7 @@ public struct ResumeRegistry: Sendable {
 
     /// Adds an entry and returns its index; nil if there is no room. The client is then `unknown` when it comes back.
     public mutating func arrive(
-        _ key: ResumeKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
+        _ key: ResumeKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: EventLogPosition, owesLoss: Bool,
         now: UInt64
     ) -> Place? {
         guard let place = takeFree(for: taker) else {
@@ -154,7 +144,7 @@ public struct ResumeRegistry: Sendable {
     /// Records the position that an entry's client has acknowledged: the mark, or its loop's mark if that is nil.
     /// `heard` is a time after which something came from the client.
     public mutating func stand(
-        _ place: Place, at mark: LogMark?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
+        _ place: Place, at mark: EventLogPosition?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
         precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
         hear(place, heard)
@@ -171,7 +161,7 @@ public struct ResumeRegistry: Sendable {
         if heard > entries[Int(place)].doubtedAt { entries[Int(place)].isDoubtful = false }
     }
 
-    public mutating func set(_ mark: LogMark, of loop: Int) {
+    public mutating func set(_ mark: EventLogPosition, of loop: Int) {
         guard loopMarks[loop] != mark else { return }
         loopMarks[loop] = mark
         marksAreDirty = true
@@ -202,7 +192,9 @@ public struct ResumeRegistry: Sendable {
         dropPast()
     }
 
-    private func mark(of entry: Entry) -> LogMark? { entry.hasOwnMark ? entry.mark : loopMarks[Int(entry.loop)] }
+    private func mark(of entry: Entry) -> EventLogPosition? {
+        entry.hasOwnMark ? entry.mark : loopMarks[Int(entry.loop)]
+    }
 
     // MARK: Clients that come
 
@@ -488,7 +480,7 @@ public struct ResumeRegistry: Sendable {
     // MARK: After a restart
 
     /// Restores the entries that an earlier process wrote. All entries that were here are now gone.
-    mutating func restore(_ written: [Entry?], _ marks: [LogMark?], now: Int64, until expires: Int64) {
+    mutating func restore(_ written: [Entry?], _ marks: [EventLogPosition?], now: Int64, until expires: Int64) {
         precondition(entries.isEmpty, "a book that was begun is not restored")
         for var entry in written.prefix(maximum) {
             let place = UInt32(entries.count)

@@ -7,6 +7,7 @@ import Diagnostics
 import EventLog
 import Matching
 import Net
+import Positions
 import Protocol
 import Snapshots
 
@@ -28,16 +29,6 @@ final class Channel {
         var said = Said.nothing
     }
 
-    enum Recovery: Equatable {
-        /// The client asked for no resume.
-        case none
-        /// The client wants everything since this position. The hub decides about that once the log can be read.
-        case asked(EventLogPosition)
-        /// The hub has sent the missed changes since this position, or will send them.
-        case from(EventLogPosition)
-        case refused(LogStanding.Refusal)
-    }
-
     enum Said: Equatable {
         case nothing
         /// Subscribed, with warnings about events that the binding cannot receive.
@@ -47,8 +38,8 @@ final class Channel {
 
     let id: ChannelID
     let session: Session
-    /// Offset up to which everything was sent when the socket stopped taking data; nil until then.
-    var sentAtEnd: UInt64?
+    /// Machine that decides where the channel stands in the log.
+    var position: ChannelPosition
     /// Index of the channel in `ProjectLoop.channels`.
     var place: UInt32 = 0
     /// Token from the join request; emptied when the join is answered.
@@ -75,23 +66,8 @@ final class Channel {
     let wantsMoves: Bool
     /// Follower that delivers the channel's changes; nil while the channel is parked or waits for a catch-up.
     var follower: Follower?
-    /// Offset at which the channel's changes begin; nil until the channel is bound.
-    var since: UInt64?
-    /// Offset last sent to the client by an earlier follower, or with a snapshot. The next follower takes this offset
-    /// over.
-    var toldAt: UInt64?
-    /// Progress of the client's resume.
-    var recovery = Recovery.none
-    /// Progress of the snapshot, which the client receives before changes.
-    var snapshot = Snapshot.none
-    /// Transactions that the sent snapshot includes; nil once the log has passed all of them …
-    var seen: SeenTransactions?
-    /// … and the offset from which changes may be missing in the snapshot.
-    var floor: UInt64 = 0
-    /// True if the snapshot failed for a passing reason, so that a new join may receive it.
-    var lacksSnapshot = false
-    /// True if the hub resumes the channel on its own because it recognizes a returning client.
-    var isReturning = false
+    /// Snapshot that the client receives; nil if none is under way.
+    var snapshot: RunningSnapshot?
     /// Data kept for the client's return; nil if the hub could not recognize the client.
     var resumeEntry: ResumeEntry?
     /// Holder (role and claims) for the live follower, prepared before the channel moves there.
@@ -127,20 +103,16 @@ final class Channel {
     var joinTimer: TimerID?
     /// Timer for the next attempt to resolve the bindings.
     var bindTimer: TimerID?
-    /// Loss to report to the client when `lossTimer` has ended.
-    var untoldLoss: LossReason?
     /// True while the channel receives no changes because of its session's filter pause.
     var isResting = false
     /// Offset up to which the client knows about changes that were lost while tables were outside the publication.
     var knowsRepublishedUpTo: UInt64 = 0
-    /// Loss to report to the client when its bindings are in place. The loss may grow until then.
-    var missesUntilBound: LossReason?
     /// Messages already sent about generated columns that could not be computed. Each is sent once.
     var toldOfUncomputed: Set<ClientText> = []
     /// Messages not sent yet about truncated or removed rows, with their offsets.
     var untoldTruncations: [(at: UInt64, text: ClientText)] = []
-    /// True if records lacked values and the client must be told when `lackTimer` has ended.
-    var lacksUntold = false
+    /// Report that records lacked values, with its pause.
+    var lackReport = PacedReport<Void>()
     var lackTimer: TimerID?
     var lossTimer: TimerID?
     /// Timer for the next check whether the database's messages arrive.
@@ -173,7 +145,12 @@ final class Channel {
                 wantsSnapshot: parameters?.options[.snapshot] ?? snapshotOfAll)
         }
         let isSnapshotWanted = bindings.contains(where: \.wantsSnapshot)
-        snapshot = isSnapshotWanted ? .wanted : .none
+        // The database's messages to a public channel's topic went to everybody, and a public channel with a snapshot is
+        // promised none.
+        position = ChannelPosition(
+            ChannelPosition.Wishes(
+                isFeed: session.feed != nil, wantsRows: isSnapshotWanted,
+                rowsAreEverything: isSnapshotWanted && !join.isPrivate))
         filterParts = bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) }
         wantsMoves = bindings.contains(where: \.wantsMoves)
         advice = join.advice
@@ -195,7 +172,7 @@ final class Channel {
     var wantsSnapshot: Bool { bindings.contains(where: \.wantsSnapshot) }
 
     /// True if each database message to the topic must be checked against the channel's position.
-    var wantsReplay: Bool { replay != .none || recovery != .none }
+    var wantsReplay: Bool { replay != .none || position.resumption != .none }
 
     /// Form in which the channel's changes are sent.
     var manner: Recipient.Manner {
@@ -206,7 +183,7 @@ final class Channel {
     /// True if the given follower's events are for this channel.
     func isServed(by other: Follower) -> Bool {
         if let follower { return follower === other }
-        return other.isAtEnd && !recovery.isWanted
+        return other.isAtEnd && !position.isResumed
     }
 
     /// Returns the address for the reply to a message with this ref.
@@ -221,27 +198,6 @@ final class Channel {
         return bindings.indices.compactMap { index in
             guard let parameters = bindings[index].parameters else { return nil }
             return (index, BindingRequest(role: role, parameters))
-        }
-    }
-}
-
-extension Channel.Recovery {
-    /// True if the client is to receive the changes that it missed.
-    var isWanted: Bool {
-        switch self {
-        case .asked, .from: true
-        case .none, .refused: false
-        }
-    }
-
-    var outcome: ProjectMetrics.Resume? {
-        switch self {
-        case .none, .asked: nil
-        case .from: .recovered
-        case .refused(.olderThanRetention): .olderThanRetention
-        case .refused(.otherEpoch): .otherEpoch
-        case .refused(.unknown): .unknown
-        case .refused(.unreadable): .unreadable
         }
     }
 }

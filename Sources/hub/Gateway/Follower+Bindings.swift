@@ -10,6 +10,7 @@ import Judging
 import Matching
 import Net
 import Policy
+import Positions
 import Protocol
 import System
 import WebSocket
@@ -82,9 +83,8 @@ extension Follower {
         if channel.isResting { return }
         defer {
             // Changes since the last such message are missing, too.
-            if let reason = channel.missesUntilBound {
-                channel.missesUntilBound = nil
-                home.missed(channel, reason)
+            if channel.position.owedLoss != nil {
+                home.take(.owedLossDue, channel)
                 home.sayCaughtUp(channel)
             }
         }
@@ -112,7 +112,7 @@ extension Follower {
     /// take long. Such a channel is told, when it is bound, that changes may be missing.
     private func waitForBindings(of channel: Channel) {
         if channel.isHeavy, isAtEnd {
-            channel.missesUntilBound = .lateBindings
+            channel.position.owe(.lateBindings)
         } else {
             holdUpChanges(for: channel.place)
         }
@@ -123,7 +123,7 @@ extension Follower {
         clearBindings(of: channel)
         channel.isResting = true
         // Changes during the pause are missing, too.
-        channel.missesUntilBound = .filtersRested
+        channel.position.owe(.filtersRested)
         rebinding?.finished(channel.place)
         bindLater(channel, in: time)
     }
@@ -152,7 +152,7 @@ extension Follower {
             guard let channel = channel(at: place), channel.join.isAnswered || !isAtEnd else { continue }
             // The former binding does not show whether the channel may see the changes that follow.
             clearBindings(of: channel)
-            channel.missesUntilBound = .lateBindings
+            channel.position.owe(.lateBindings)
             if channel.join.isAnswered { home.missed(channel, .lateBindings) }
         }
     }
@@ -260,6 +260,7 @@ extension Follower {
 
     private func listener(of channel: Channel) -> UInt32 {
         if let known = channel.listener { return known }
+        let end = project.delivery.log.end()?.state.position.offset ?? 0
         let listener = pipeline.add(
             Listener(
                 channel: channel.place, form: channel.session.envelopeForm, topic: channel.topic,
@@ -267,20 +268,13 @@ extension Follower {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: max(since(channel), channel.floor), manner: channel.manner, toldAt: channel.toldAt,
+                since: channel.position.start(end: end), manner: channel.manner, toldAt: channel.position.toldAt,
                 seat: home.seat(of: channel)),
             channel.session.feed?.share)
-        channel.toldAt = nil
         channel.listener = listener
-        if let seen = channel.seen { pipeline.leaveOut(seen, for: listener) }
+        home.take(.bound(end: end), channel)
+        if let seen = channel.position.seen { pipeline.leaveOut(seen, for: listener) }
         return listener
-    }
-
-    /// Returns the offset at which the channel's changes begin. A channel without one begins at the log's end.
-    private func since(_ channel: Channel) -> UInt64 {
-        let since = channel.since ?? project.delivery.log.end()?.state.position.offset ?? 0
-        channel.since = since
-        return since
     }
 
     func unbind(_ channel: Channel) {
@@ -347,7 +341,7 @@ extension Follower {
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
                 clearBindings(of: channel)
-                channel.missesUntilBound = .lateBindings
+                channel.position.owe(.lateBindings)
             } else {
                 work.await(channel.place)
             }
@@ -418,7 +412,7 @@ extension Follower {
         for place in places {
             guard let channel = channel(at: place) else { continue }
             guard channel.isOpen else {
-                if !isAtEnd { channel.missesUntilBound = .removed }
+                if !isAtEnd { channel.position.owe(.removed) }
                 continue
             }
             if messages, !isAtEnd { tellLater(BindingMessages.hasForgottenMessages, at: 0, channel) }
@@ -477,7 +471,7 @@ extension Follower {
             guard let channel = channel(at: place) else { continue }
             if isAtEnd, channel.bindings.isEmpty, reason == Pipeline.logHasBegun { continue }
             guard channel.isOpen else {
-                if !isAtEnd { channel.missesUntilBound = .gap }
+                if !isAtEnd { channel.position.owe(.gap) }
                 continue
             }
             // Waiting changes are older than the gap. Clients must not receive them after a fetch.

@@ -8,6 +8,7 @@ import Judging
 import Matching
 import Net
 import Policy
+import Positions
 import System
 
 /// Policies applied to the holders of tokens. The hub evaluates a policy as far as claims allow, with the memberships
@@ -109,7 +110,7 @@ extension Follower {
 
     /// Returns true if the channel has to wait for a membership.
     private func mustWait(for held: ActivePolicy, _ place: UInt32, _ channel: Channel) -> Bool {
-        if channel.recovery.isWanted { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
+        if channel.position.isResumed { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
         for set in held.sets where !set.isSettled {
             set.waiters.insert(place)
             pipeline.memberships.want(set)
@@ -210,8 +211,10 @@ extension Follower {
             // A new channel is promised nothing committed before. A channel that was promised it, but is not bound yet,
             // may wait for the set only after the set was filled for others.
             guard let set = pipeline.memberships.set(awaiting: filling) else { continue }
-            set.owed = set.waiters.filter { channel(at: $0).map { $0.since != nil || $0.recovery.isWanted } ?? false }
-                .union(rebinding?.missing ?? [])
+            set.owed = set.waiters.filter {
+                channel(at: $0).map { $0.position.since != nil || $0.position.isResumed } ?? false
+            }
+            .union(rebinding?.missing ?? [])
         }
         for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
@@ -262,7 +265,7 @@ extension Follower {
         let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waiters)
         // A channel from a follower behind joined the set after it was filled, and was promised every change.
         let owed = bound.filter { place in
-            !isAtEnd || set.owed.contains(place) || channel(at: place)?.recovery.isWanted == true
+            !isAtEnd || set.owed.contains(place) || channel(at: place)?.position.isResumed == true
         }
         for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel, .undecided) } }
         set.owed = []

@@ -3,6 +3,7 @@ import Channels
 import Delivery
 import Diagnostics
 import Net
+import Positions
 import Protocol
 import Settings
 import System
@@ -159,7 +160,7 @@ extension ProjectLoop {
                 channel.conversation.detailed().keep(broadcast, at: origin.offset)
                 continue
             }
-            guard origin.offset >= channel.conversation.details?.pastEnd ?? 0 else { continue }
+            guard origin.offset >= channel.position.messagesSince else { continue }
             if desk.deliver(broadcast, to: topics[at], of: full, joinRef: RawSpan(), on: loop) {
                 count += 1
                 recordSent(message: origin.offset, to: CollectionOfOne(place))

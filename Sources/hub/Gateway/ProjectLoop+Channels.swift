@@ -6,6 +6,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Positions
 import Protocol
 import Settings
 import Snapshots
@@ -56,7 +57,7 @@ extension ProjectLoop {
             if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
             if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
             try checkReplay(join)
-            channel.recovery = try recovery(asked: join)
+            if let position = try position(asked: join) { take(.asked(position), channel) }
             try takeFilterParts(of: channel)
             begin(channel)
         } catch {
@@ -101,11 +102,12 @@ extension ProjectLoop {
         if !join.isPrivate, join.replay == .ignored { throw .reason("\(ReplayDemand.invalidReason)") }
     }
 
-    private func recovery(asked join: JoinRequest) throws(JoinRefusal) -> Channel.Recovery {
+    /// Returns the position from which the client asked to resume; nil if it did not ask.
+    private func position(asked join: JoinRequest) throws(JoinRefusal) -> EventLogPosition? {
         switch join.resumption {
-        case .none: return .none
+        case .none: return nil
         case .invalid: break
-        case .from(let text): if let position = EventLogPosition(text) { return .asked(position) }
+        case .from(let text): if let position = EventLogPosition(text) { return position }
         }
         throw .reason("UnableToResume: A position reads epoch.offset, as it was told")
     }
@@ -146,7 +148,11 @@ extension ProjectLoop {
 
     /// Passes an event to the channel's join, and performs the actions that follow.
     func join(_ event: Join.Event, _ channel: Channel) {
-        for action in channel.join.take(event) { perform(action, channel) }
+        let wasOpen = channel.isOpen
+        let actions = channel.join.take(event)
+        if channel.join.isAnswered { take(.answered, channel) }
+        if channel.isOpen, !wasOpen { take(.opened(isSocketFull: channel.session.isSlow), channel) }
+        for action in actions { perform(action, channel) }
     }
 
     private func perform(_ action: Join.Action, _ channel: Channel) {
@@ -181,7 +187,7 @@ extension ProjectLoop {
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.joinTimer = nil
-        if case .asked = channel.recovery, !channel.isReturning {
+        if channel.position.isUndecided, !channel.position.isReturning {
             return join(
                 .refused("UnableToResume: The event log has not begun, or cannot be read now: try again later"), channel
             )
@@ -190,9 +196,9 @@ extension ProjectLoop {
     }
 
     private func startBinding(_ channel: Channel) {
-        if channel.recovery.isWanted { channel.knowsRepublishedUpTo = 0 }
+        if channel.position.isResumed { channel.knowsRepublishedUpTo = 0 }
         resumeFromKnownPosition(channel)
-        channel.follower = follower(for: channel)
+        placeInReader(channel)
         guard let follower = channel.follower, follower.take(aboard: channel) else {
             return join(.bindingsAwaited, channel)
         }
@@ -314,6 +320,7 @@ extension ProjectLoop {
         channel.conversation.place = nil
         if let topic = channel.conversation.topic { topics.leave(topic) }
         channel.conversation.topic = nil
+        take(.ended, channel)
         project.giveBack(session)
         if session.channels.isEmpty { clients.watchIdleness(session) }
     }
@@ -446,7 +453,7 @@ extension ProjectLoop {
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }
         if isSomebodyElse { failSnapshot(of: channel, .tokenChanged) }
         // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
-        if isSomebodyElse, channel.seen != nil { missed(channel, .tokenChanged) }
+        if isSomebodyElse { take(.holderReplaced, channel) }
         // Answers prepared for the former claims do not apply to the new ones.
         letGoOfNextHolder(channel)
         // Policies may read any claim, so all claims must be equal where policies apply.

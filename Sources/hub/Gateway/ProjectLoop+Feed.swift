@@ -4,6 +4,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Positions
 import Protocol
 
 /// Feed requests. Each feed has its own channel, which no client joined.
@@ -21,7 +22,7 @@ extension ProjectLoop {
         session.stage = .feed(feed)
         let channel = Channel(
             id, session, topic: Self.topicOfFeeds, joinRef: [], claims: claims, JoinRequest(request), at: loop.now)
-        channel.recovery = request.after.map { .asked($0) } ?? .none
+        if let after = request.after { take(.asked(after), channel) }
         do throws(JoinRefusal) {
             try takeFilterParts(of: channel)
         } catch {
@@ -45,7 +46,7 @@ extension ProjectLoop {
     /// Returns the reason why the request cannot be answered with changes; nil if it can.
     func refusal(of channel: Channel) -> FeedRefusal? {
         // A client that receives all existing rows has nothing to fetch.
-        if case .refused(let refusal) = channel.recovery, !channel.wantsSnapshot,
+        if case .refused(let refusal) = channel.position.resumption, !channel.wantsSnapshot,
             let position = feedStanding(channel)?.position
         {
             return .mustFetchAgain(refusal, from: position)
@@ -73,22 +74,22 @@ extension ProjectLoop {
         channel.advice = []
         sayWhatBindingsCameTo(channel)
         beginSnapshot(channel)
-        if !channel.recovery.isWanted, !channel.isSnapshotDue { hasCaughtUp(feed, channel) }
+        if !channel.position.isResumed, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
     }
 
     // MARK: What is told
 
     /// Returns the position up to which the feed's client has everything; nil while the log has not begun.
     func feedStanding(_ channel: Channel) -> Feed.Standing? {
-        guard let epoch = epoch(of: channel) else { return nil }
-        return channel.isSnapshotDue
+        guard let epoch = channel.position.epoch(view(of: channel)) else { return nil }
+        return channel.position.awaitsRows
             ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: feedOffset(of: channel)))")
     }
 
     /// Returns the offset before which everything was sent, or is not for the feed.
     func feedOffset(of channel: Channel) -> UInt64 {
         guard let follower = channel.follower else { return offset(parked: channel) }
-        let begins = channel.since ?? 0
+        let begins = channel.position.since ?? 0
         guard let listener = channel.listener else { return max(begins, follower.pipeline.frontier) }
         // A full feed was not sent anything behind its last change.
         if follower.pipeline.share(listener)?.isFull == true {
@@ -98,9 +99,9 @@ extension ProjectLoop {
     }
 
     private func offset(parked channel: Channel) -> UInt64 {
-        let begins = if case .from(let position) = channel.recovery { position.offset } else { channel.since ?? 0 }
+        let begins = channel.position.parkedAt?.offset ?? channel.position.since ?? 0
         // A feed may be parked when it is already full.
-        return channel.session.feed?.share.isFull == true ? channel.toldAt ?? begins : begins
+        return channel.session.feed?.share.isFull == true ? channel.position.toldAt ?? begins : begins
     }
 
     func tell(
@@ -175,7 +176,7 @@ extension ProjectLoop {
 
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
         // The log was read on without the channel's bindings.
-        if let reason = channel.missesUntilBound { missed(channel, reason) }
+        take(.owedLossDue, channel)
         tellWhatIsUntold(channel)
         guard let position = feedStanding(channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }

@@ -4,6 +4,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Positions
 
 /// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby. Only
 /// once the transaction is visible, the hub can ask PostgreSQL whether a policy or privilege changed before it.
@@ -46,11 +47,11 @@ extension ProjectLoop {
             guard let channel = channels[place] else { continue }
             let concerned = channel.tablesJudgedBy.intersection(tables)
             guard !concerned.isEmpty else { continue }
-            channel.heldBy = concerned
-            park(channel, metrics.parked[.standby])
-            if channel.follower != nil {
-                channel.heldBy = []
+            park(channel, metrics.parked[.standby]) { .commitHidden($0) }
+            if channel.position.isServed {
                 heldTables.isComplete = false
+            } else {
+                channel.heldBy = concerned
             }
         }
         for follower in followers {
@@ -76,7 +77,7 @@ extension ProjectLoop {
                 continue
             }
             channel.heldBy = []
-            unpark(channel)
+            take(.commitShown, channel)
         }
         guard !heldTables.isEmpty else { return }
         // If every bound channel is parked, nothing else makes the catalog be checked often.

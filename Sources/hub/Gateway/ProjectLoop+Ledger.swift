@@ -7,6 +7,7 @@ import Diagnostics
 import EventLog
 import Net
 import Policy
+import Positions
 import Protocol
 import System
 
@@ -17,12 +18,14 @@ extension ProjectLoop {
     func noteJoin(_ channel: Channel) {
         guard project.ledger?.keeps(.joined) == true else { return }
         // The offset keeps its value, even if the channel listens to nothing or moves to another follower.
-        let since = channel.since ?? channel.recovery.offset ?? live.pipeline.frontier
+        let since = channel.position.since ?? channel.position.resumedFrom ?? live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
             note.isRecorded = recordsEach
             note.bindings = channel.bindingsForLedger
-            if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
+            if case .from(let position) = channel.position.resumption {
+                note.reason = Array("went on from \(position)".utf8)
+            }
             addHearing(of: channel, to: &note)
             addHolder(of: channel, to: &note)
         }
@@ -119,7 +122,7 @@ extension ProjectLoop {
 
     private func noteKnownEnd(_ channel: Channel) {
         let isNoted = note(.left, channel) { note in
-            note.offset = sentForLedger(channel) ?? channel.since ?? 0
+            note.offset = sentForLedger(channel) ?? channel.position.since ?? 0
             note.received = acknowledgedOffset(of: channel) ?? 0
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.end(of: channel).utf8)
@@ -137,7 +140,7 @@ extension ProjectLoop {
     /// Notes the end of a page, if it had begun. An empty page is not noted, because a client may ask once a second.
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
-        let begin = channel.recovery.offset ?? channel.since ?? live.pipeline.frontier
+        let begin = channel.position.resumedFrom ?? channel.position.since ?? live.pipeline.frontier
         let end = max(begin, feedOffset(of: channel))
         guard end > begin || feed.share.told > 0 else { return }
         let isNoted = note(.answered, channel) { note in

@@ -10,6 +10,7 @@ import Judging
 import Matching
 import Net
 import Policy
+import Positions
 import Protocol
 import System
 import WebSocket
@@ -67,46 +68,32 @@ extension ProjectLoop {
     func tellWhatWasUnpublished(_ channel: Channel) {
         let tables = channel.bindings.flatMap(\.tables).map(\.binding.table)
         let breaks = tables.map { (table: $0, wholeFrom: project.wholeFrom($0.oid)) }
-        guard let since = channel.since, let (table, wholeFrom) = breaks.max(by: { $0.wholeFrom < $1.wholeFrom }),
+        guard let since = channel.position.since,
+            let (table, wholeFrom) = breaks.max(by: { $0.wholeFrom < $1.wholeFrom }),
             wholeFrom > max(since, channel.knowsRepublishedUpTo)
         else { return }
         channel.knowsRepublishedUpTo = wholeFrom
         metrics.drops[.unanswered].add()
         // The message follows the join's reply, if that is still to come.
-        guard channel.isOpen else { return channel.missesUntilBound = .unpublished }
+        guard channel.isOpen else { return channel.position.owe(.unpublished) }
         tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
-    /// Tells the channel that changes were not delivered to it, or may not have been.
-    ///
-    /// The message waits until the client knows that it has joined. Before that, the client would attribute the message
-    /// to an earlier channel.
-    func missed(_ channel: Channel, _ reason: LossReason) {
-        guard channel.join.isAnswered else {
-            channel.missesUntilBound = reason
-            return
-        }
-        metrics.drops[.unanswered].add()
-        channel.untoldLoss = reason
-        if channel.lossTimer == nil { tellOfLoss(channel) }
-    }
+    /// Notes that changes were not delivered to the channel, or may not have been. Its client is told when it knows that
+    /// it has joined.
+    func missed(_ channel: Channel, _ reason: LossReason) { take(.lossNoticed(reason), channel) }
 
     /// Reports pending losses now, because the channel is about to hear that everything before this point was sent.
     func tellWhatIsUntold(_ channel: Channel) {
-        tellOfLoss(channel)
-        if channel.lacksUntold { tellOfLackingValues(channel) }
+        take(.reportsDue, channel)
+        if channel.lackReport.tellNow() != nil { tellOfLackingValues(channel) }
     }
 
     /// Tells the channel that records lack values. The delivered values are right, and such a table may lack values
     /// often. The client is told at once, and again after a while if more records lacked values.
-    func lacksValues(_ channel: Channel) {
-        channel.lacksUntold = true
-        if channel.lackTimer == nil { tellOfLackingValues(channel) }
-    }
+    func lacksValues(_ channel: Channel) { if channel.lackReport.take(()) != nil { tellOfLackingValues(channel) } }
 
     private func tellOfLackingValues(_ channel: Channel) {
-        channel.lacksUntold = false
-        if let timer = channel.lackTimer { loop.cancel(timer) }
         tell(
             channel, .ok,
             ClientText(
@@ -114,6 +101,7 @@ extension ProjectLoop {
                 "A large value that an update left unchanged is not in the server's event log, or one of a column's former type "
                     + "could not be converted, and is missing from its record: fetch the row (ALTER TABLE … REPLICA IDENTITY "
                     + "FULL)"))
+        if let timer = channel.lackTimer { loop.cancel(timer) }
         channel.lackTimer = loop.after(
             nanoseconds: Limits.lackingValuesInterval.wholeNanoseconds,
             token: token(channel) { .lack(channel: $0, generation: $1) })
@@ -122,19 +110,17 @@ extension ProjectLoop {
     func lackIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.lackTimer = nil
-        if channel.lacksUntold { tellOfLackingValues(channel) }
+        if channel.lackReport.pauseHasEnded() != nil { tellOfLackingValues(channel) }
     }
 
-    /// Reports a pending loss at once, and then at most as often as clients can sensibly fetch.
-    private func tellOfLoss(_ channel: Channel) {
-        guard let reason = channel.untoldLoss else { return }
+    /// Reports a loss. The next report comes at most as often as clients can sensibly fetch.
+    func tellLoss(_ reason: LossReason, _ channel: Channel) {
         assert(channel.join.isAnswered, "a loss is told to a client that knows of its channel")
-        channel.untoldLoss = nil
-        if let timer = channel.lossTimer { loop.cancel(timer) }
         // The cause may last. A client that joins again at each error would then do so without end, so the report is no
         // error.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
         tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
+        if let timer = channel.lossTimer { loop.cancel(timer) }
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: token(channel) { .loss(channel: $0, generation: $1) })
@@ -143,6 +129,6 @@ extension ProjectLoop {
     func lossIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.lossTimer = nil
-        tellOfLoss(channel)
+        take(.lossPauseEnded, channel)
     }
 }

@@ -5,6 +5,7 @@ import Diagnostics
 import EventLog
 import Messages
 import Net
+import Positions
 import Protocol
 
 /// Replay of past database messages to joining channels, and the notice that new ones arrive.
@@ -41,7 +42,8 @@ extension ProjectLoop {
         case .messages(let messages, let upTo, _):
             let details = channel.conversation.detailed()
             guard !details.hasLostMessages else { return join(.refused(Self.failed), channel) }
-            details.takeReplay(messages, upTo: upTo.offset)
+            details.takeReplay(messages)
+            take(.messagesPassed(upTo.offset), channel)
             join(.pastRead, channel)
         }
     }
@@ -55,7 +57,7 @@ extension ProjectLoop {
         let (topic, joinRef) = (channel.topic, channel.joinRef)
         for message in details.pastMessages { send(message, isReplayed: true, to: topics[place], topic, joinRef) }
         details.pastMessages = []
-        for message in details.takeMeanwhile() {
+        for message in details.takeMeanwhile(from: channel.position.messagesSince) {
             send(message, isReplayed: false, to: topics[place], topic, [])
         }
     }

@@ -4,6 +4,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Positions
 import Protocol
 import System
 import WebSocket
@@ -11,23 +12,8 @@ import WebSocket
 extension Channel {
     /// Data kept about a channel, so that its returning client can resume.
     struct ResumeEntry {
-        enum Reach {
-            /// Changes before this offset.
-            case offset(UInt64)
-            /// Changes that the socket's receipt confirms.
-            case socket
-        }
-
         let key: ResumeKey
         var place: ResumeRegistry.Place?
-        /// Offset acknowledged by the client, if it differs from the socket's receipt. `pinged` is the extent that the
-        /// current ping asks about.
-        var own: UInt64?
-        var pinged: Reach?
-        var loss = Loss.none
-
-        /// State of a reported loss. The client may not have received the report yet.
-        enum Loss { case none, told, asked }
     }
 
     /// Data about a channel that ended before its socket.
@@ -37,9 +23,16 @@ extension Channel {
         /// True if a loss was not reported yet.
         let owesLoss: Bool
         /// Position that the client had acknowledged.
-        let got: LogMark
+        let got: EventLogPosition
         let knowsRepublishedUpTo: UInt64
-        let resumeEntry: ResumeEntry?
+        let place: ResumeRegistry.Place?
+        let lossReport: ChannelReceipt.LossReport
+    }
+
+    /// Keeps data for the client's return, or none if the hub could not recognise the client.
+    func keep(_ entry: ResumeEntry?, _ receipt: ChannelReceipt = ChannelReceipt()) {
+        resumeEntry = entry
+        position.keep(entry == nil ? nil : receipt)
     }
 }
 
@@ -59,7 +52,7 @@ extension ProjectLoop {
         if case .kept(let ended) = past { return goOn(channel, behind: ended) }
         assert(channel.follower == nil && channel.resumeEntry == nil, "a channel resumes before it is bound, once")
         let key = resumeStore?.key(of: channel)
-        channel.resumeEntry = key.map { Channel.ResumeEntry(key: $0) }
+        channel.keep(key.map { Channel.ResumeEntry(key: $0) })
         if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
         let arrival =
             resumeStore?.arrival(
@@ -71,7 +64,7 @@ extension ProjectLoop {
             session.joinedTopics.remember((), for: channel.topic)
             channel.resumeEntry?.place = claim.place
             channel.knowsRepublishedUpTo = 0
-            goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
+            take(.recognised(claim.mark, owesLoss: claim.owesLoss), channel)
         case .unknown:
             // A client that left the topic on this socket begins anew when it joins again.
             if case .kept = session.joinedTopics[channel.topic] { return }
@@ -87,15 +80,8 @@ extension ProjectLoop {
         case .kept, .mayBeForgotten: isRepeated = true
         }
         channel.session.joinedTopics.remember((), for: channel.topic)
-        // A channel that named its position is answered by the reply.
-        guard channel.recovery == .none, !hasEverything(channel) else { return }
-        channel.missesUntilBound = .unknownPosition(isRepeated: isRepeated)
+        take(.pastUnknown(isRepeated: isRepeated), channel)
     }
-
-    /// True if the channel misses nothing by joining late: it begins with all rows that exist, in a snapshot. The
-    /// database's messages to a public channel's topic went to everybody, and a public channel with a snapshot is
-    /// promised none.
-    func hasEverything(_ channel: Channel) -> Bool { channel.wantsSnapshot && !channel.conversation.isPrivate }
 
     /// Returns the address and socket against which the entries of a channel's client count.
     private func taker(_ channel: Channel) -> ResumeRegistry.Taker {
@@ -106,36 +92,26 @@ extension ProjectLoop {
             address: channel.session.peer.subscriber, socket: UInt32(truncatingIfNeeded: socket.value))
     }
 
-    private func goOn(_ channel: Channel, from position: EventLogPosition, owesLoss: Bool) {
-        guard channel.recovery == .none else { return }
-        // The client may lack snapshot rows or other data. It asked to begin with all existing rows, so it begins anew.
-        if owesLoss, hasEverything(channel) { return }
-        channel.isReturning = true
-        channel.recovery = .asked(position)
-        if owesLoss { channel.missesUntilBound = .toldBeforeReturn }
-    }
-
     /// Resumes a channel that joins again on the same socket, after the hub ended it or without a leave.
     private func goOn(_ channel: Channel, behind ended: Channel.Ended) {
         if let resumeStore = project.settings.resumeStore, let key = resumeStore.key(of: channel) {
-            let loss = ended.resumeEntry?.loss ?? .none
             let place = resumeStore.comeBack(
-                to: ended.resumeEntry?.place, key, of: taker(channel), on: clients.number,
+                to: ended.place, key, of: taker(channel), on: clients.number,
                 lastRef: channel.session.lastRef,
-                at: (ended.got, ended.owesLoss || loss != .none), now: loop.time.monotonicNanoseconds())
-            channel.resumeEntry = Channel.ResumeEntry(key: key, place: place, own: ended.got.offset, loss: loss)
+                at: (ended.got, ended.owesLoss || ended.lossReport != .none), now: loop.time.monotonicNanoseconds())
+            channel.keep(
+                Channel.ResumeEntry(key: key, place: place),
+                ChannelReceipt(own: ended.got.offset, lossReport: ended.lossReport))
         }
         channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo
-        goOn(channel, from: ended.sent, owesLoss: ended.owesLoss)
+        take(.recognised(ended.sent, owesLoss: ended.owesLoss), channel)
     }
 
     /// Starts tracking the acknowledged offset of a channel that has just been joined.
     func expectBack(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
-        let begins = channel.since ?? live.pipeline.frontier
-        // A channel that joined again on its socket may still be receiving what was sent before.
-        let got = channel.resumeEntry?.own ?? begins
-        channel.resumeEntry?.own = min(got, begins)
+        let begins = channel.position.since ?? live.pipeline.frontier
+        channel.position.note { $0.begin(at: begins) }
         if mark == nil { mark = begins }
         individuallyTracked.insert(channel.place)
         positionsToRewrite.insert(channel.place)
@@ -151,15 +127,17 @@ extension ProjectLoop {
         guard key != resumeEntry.key else { return }
         let stood = acknowledgedOffset(of: channel)
         if let place = resumeEntry.place { resumeStore.leave(place) }
-        channel.resumeEntry = key.map { Channel.ResumeEntry(key: $0, own: stood, loss: resumeEntry.loss) }
+        channel.keep(
+            key.map { Channel.ResumeEntry(key: $0) },
+            ChannelReceipt(own: stood, lossReport: channel.position.receipt?.lossReport ?? .none))
         guard key != nil else { return }
         individuallyTracked.insert(channel.place)
         enter(channel)
     }
 
-    /// Enters the channel into the resumeEntry book, if the log has begun and there is room.
+    /// Enters the channel into the resume registry, if the log has begun and there is room.
     private func enter(_ channel: Channel) {
-        guard let resumeEntry = channel.resumeEntry, resumeEntry.place == nil, let own = resumeEntry.own,
+        guard let resumeEntry = channel.resumeEntry, resumeEntry.place == nil, let own = channel.position.receipt?.own,
             let resumeStore = project.settings.resumeStore, let mark = logMark(own, channel)
         else { return }
         let place = resumeStore.arrive(
@@ -169,14 +147,8 @@ extension ProjectLoop {
         channel.resumeEntry?.place = place
     }
 
-    private func logMark(_ offset: UInt64, _ channel: Channel) -> LogMark? {
-        epoch(of: channel).map { LogMark(epoch: $0, offset: offset) }
-    }
-
-    /// Returns the channel's mark at its end. A channel joined before the log had begun gets a mark outside every log,
-    /// so that its client is told to fetch.
-    private func lastMark(_ offset: UInt64, _ channel: Channel) -> LogMark {
-        logMark(offset, channel) ?? LogMark(epoch: 0, offset: 0)
+    private func logMark(_ offset: UInt64, _ channel: Channel) -> EventLogPosition? {
+        channel.position.epoch(view(of: channel)).map { EventLogPosition(epoch: $0, offset: offset) }
     }
 
     // MARK: Leaving
@@ -186,7 +158,7 @@ extension ProjectLoop {
         individuallyTracked.remove(channel.place)
         positionsToRewrite.remove(channel.place)
         // The client was not told of the loss yet. The hub reports the loss when the client joins again.
-        if comesBack, channel.missesUntilBound != nil { channel.session.joinedTopics.take(channel.topic) }
+        if comesBack, channel.position.owedLoss != nil { channel.session.joinedTopics.take(channel.topic) }
         guard let resumeStore = project.settings.resumeStore else {
             if comesBack, channel.isOpen { channel.session.ended.forget() }
             return
@@ -203,15 +175,10 @@ extension ProjectLoop {
     private func depart(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard let resumeEntry = channel.resumeEntry else { return }
         let session = channel.session
-        // A join that was not opened still has the position from which it was to resume, or a refusal not told yet.
-        let unopened =
-            resumeEntry.own ?? channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
-        let offset = channel.isOpen ? acknowledgedOffset(of: channel) : unopened
-        guard let offset,
-            case let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? lastMark(offset, channel),
+        guard let kept = channel.position.kept(view(of: channel), acknowledged: acknowledgedOffset(of: channel)),
             let place = resumeEntry.place
                 ?? resumeStore.arrive(
-                    resumeEntry.key, of: taker(channel), on: clients.number, lastRef: session.lastRef, at: mark,
+                    resumeEntry.key, of: taker(channel), on: clients.number, lastRef: session.lastRef, at: kept,
                     owesLoss: channel.owesLoss,
                     now: loop.time.monotonicNanoseconds())
         else {
@@ -219,7 +186,7 @@ extension ProjectLoop {
             return
         }
         resumeStore.depart(
-            place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
+            place, at: kept, lastRef: session.lastRef, owesLoss: channel.owesLoss,
             heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
@@ -227,44 +194,38 @@ extension ProjectLoop {
     private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard channel.session.feed == nil else { return }
         guard let sent = sentOffset(of: channel) else { return }
-        let epoch = lastMark(sent, channel).epoch
+        let epoch = channel.position.epoch(view(of: channel)) ?? 0
         let got = min(acknowledgedOffset(of: channel) ?? sent, sent)
         channel.session.ended.remember(
             Channel.Ended(
-                sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.hasUntold,
-                got: LogMark(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
-                resumeEntry: channel.resumeEntry),
+                sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.owesReport,
+                got: EventLogPosition(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
+                place: channel.resumeEntry?.place, lossReport: channel.position.receipt?.lossReport ?? .none),
             for: resumeStore.socketKey(of: channel))
     }
 
     /// Returns the offset up to which everything was sent to the client; nil if nothing was sent yet.
     func sentOffset(of channel: Channel) -> UInt64? {
-        if let sent = channel.sentAtEnd { return sent }
-        guard channel.isOpen else { return channel.recovery.offset }
-        switch reach(channel) {
-        case .offset(let offset): return offset
-        case .socket: return (channel.follower ?? live).pipeline.frontier
-        case nil: return acknowledgedOffset(of: channel).map { max($0, channel.since ?? 0) }
-        }
+        channel.position.sent(view(of: channel), acknowledged: acknowledgedOffset(of: channel))
     }
 
     /// Freezes the sent offsets of a socket that takes no more data and closes later. Changes found until then count as
     /// not sent.
     func keepWhereItStands(_ session: Session) {
         for channel in session.channels.compactMap({ $0.flatMap { channels[$0] } }) {
-            channel.sentAtEnd = sentOffset(of: channel)
+            take(.socketEnds(view(of: channel), acknowledged: acknowledgedOffset(of: channel)), channel)
         }
     }
 
     /// Returns the offset up to which the client has acknowledged everything.
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
-        channel.resumeEntry?.own ?? channel.session.receipt.since ?? mark
+        channel.position.receipt?.own ?? channel.session.receipt.since ?? mark
     }
 
     /// Records that the client was told of a loss. The client's next acknowledgement shows that the report has arrived.
     func isToldOfLoss(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
-        channel.resumeEntry?.loss = .told
+        channel.position.note { $0.noteLossReport() }
         positionsToRewrite.insert(channel.place)
     }
 
@@ -275,8 +236,8 @@ extension ProjectLoop {
     func trackWaitingChannels() {
         guard project.settings.resumeStore != nil, live.pipeline.holdsAnybody else { return }
         for place in channels.indices {
-            guard let channel = channels[place], channel.isOpen, let resumeEntry = channel.resumeEntry,
-                resumeEntry.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
+            guard let channel = channels[place], channel.isOpen, let receipt = channel.position.receipt,
+                receipt.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
             else { continue }
             trackIndividually(channel)
         }
@@ -285,14 +246,10 @@ extension ProjectLoop {
     /// Tracks the channel individually: from here on, of its socket's acknowledgements, only the one for the current
     /// ping applies to the channel.
     func trackIndividually(_ channel: Channel) {
-        guard let resumeEntry = channel.resumeEntry else { return }
-        if let asked = channel.session.receipt.asked {
-            let isOfSocket = if case .socket = resumeEntry.pinged { true } else { resumeEntry.own == nil }
-            if isOfSocket { channel.resumeEntry?.pinged = .offset(asked) }
-        }
-        guard resumeEntry.own == nil else { return }
-        let own = acknowledgedOffset(of: channel)
-        channel.resumeEntry?.own = own
+        guard let receipt = channel.position.receipt else { return }
+        let (acknowledged, asked) = (acknowledgedOffset(of: channel), channel.session.receipt.asked)
+        channel.position.note { $0.separate(acknowledged: acknowledged, asked: asked) }
+        guard receipt.own == nil else { return }
         individuallyTracked.insert(channel.place)
         positionsToRewrite.insert(channel.place)
     }
@@ -305,10 +262,9 @@ extension ProjectLoop {
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
         for place in places {
             guard let channel = channels[place] else { continue }
-            let hasItAll = !channel.isSnapshotDue && channel.seen == nil
-            if channel.resumeEntry?.loss == .told, hasItAll { channel.resumeEntry?.loss = .asked }
-            let reached = reach(channel)
-            if channel.resumeEntry?.own != nil { channel.resumeEntry?.pinged = reached }
+            let hasItAll = !channel.position.awaitsRows && channel.position.seen == nil
+            let reached = channel.position.reach(view(of: channel))
+            channel.position.note { $0.notePing(about: reached, hasItAll: hasItAll) }
             positionsToRewrite.insert(place)
         }
         clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
@@ -323,37 +279,15 @@ extension ProjectLoop {
         case .more: clients.pingsDue.append(session.connection)
         }
         for case let place? in session.channels {
-            guard let channel = channels[place], let resumeEntry = channel.resumeEntry else { continue }
-            if resumeEntry.own != nil { settle(channel, resumeEntry.pinged) }
-            channel.resumeEntry?.pinged = nil
-            if resumeEntry.loss == .asked { channel.resumeEntry?.loss = .none }
-            positionsToRewrite.insert(place)
+            guard let channel = channels[place], channel.position.receipt != nil else { continue }
+            settle(channel) { $0.noteAnswer() }
         }
     }
 
-    /// Returns the extent of what the client was sent by now; nil while something is on its way to it.
-    private func reach(_ channel: Channel) -> Channel.ResumeEntry.Reach? {
-        guard channel.isOpen else { return nil }
-        // A parked channel was sent everything before its position.
-        guard let follower = channel.follower else { return channel.since.map { .offset($0) } }
-        if let listener = channel.listener, follower.pipeline.isHeld(listener) {
-            return follower.pipeline.firstHeld(listener).map { .offset(max(channel.since ?? 0, $0)) }
-        }
-        // A loop that lags may still read entries from before the channel's join.
-        let (since, frontier) = (channel.since ?? 0, follower.pipeline.frontier)
-        return follower.isAtEnd && frontier >= since ? .socket : .offset(max(since, frontier))
-    }
-
-    private func settle(_ channel: Channel, _ reach: Channel.ResumeEntry.Reach?) {
-        switch reach {
-        case nil: return
-        case .offset(let offset):
-            let before = channel.resumeEntry?.own ?? 0
-            channel.resumeEntry?.own = max(offset, before)
-        case .socket:
-            channel.resumeEntry?.own = nil
-            individuallyTracked.remove(channel.place)
-        }
+    /// Passes an acknowledgement to the channel's receipt. The socket's receipt may apply to the channel from then on.
+    private func settle(_ channel: Channel, _ acknowledge: (inout ChannelReceipt) -> Void) {
+        channel.position.note(acknowledge)
+        if channel.position.receipt?.own == nil { individuallyTracked.remove(channel.place) }
         positionsToRewrite.insert(channel.place)
     }
 
@@ -362,11 +296,13 @@ extension ProjectLoop {
         forgetSnapshots()
         guard let resumeStore = project.settings.resumeStore, live.pipeline.isOpen, let epoch = live.pipeline.epoch
         else { return }
-        let now = LogMark(epoch: epoch, offset: live.pipeline.frontier)
+        let now = EventLogPosition(epoch: epoch, offset: live.pipeline.frontier)
         for place in individuallyTracked.sorted() {
             guard let channel = channels[place] else { continue }
             // The client has received everything that it was sent.
-            if channel.session.receipt.since == nil { settle(channel, reach(channel)) }
+            if channel.session.receipt.since == nil, let reach = channel.position.reach(view(of: channel)) {
+                settle(channel) { $0.settle(reach) }
+            }
             enter(channel)
         }
         mark = now.offset
@@ -374,7 +310,7 @@ extension ProjectLoop {
         for channel in positionsToRewrite.sorted().compactMap({ channels[$0] }) {
             // A returning channel keeps its former mark until it is joined.
             guard channel.isOpen, let resumeEntry = channel.resumeEntry, let place = resumeEntry.place else { continue }
-            let own = resumeEntry.own ?? channel.session.receipt.since
+            let own = channel.position.receipt?.own ?? channel.session.receipt.since
             stands.append(
                 ResumeStore.Stand(
                     place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.lastRef,
@@ -444,44 +380,12 @@ extension ClientLoop {
 
 extension Channel {
     /// True if there is something that the client must be told and was not told yet.
-    fileprivate var hasUntold: Bool {
-        untoldLoss != nil || missesUntilBound != nil || isSnapshotDue || lacksSnapshot || seen != nil || lacksUntold
-            || !untoldTruncations.isEmpty
+    fileprivate var owesReport: Bool {
+        position.owesReport || lackReport.untold != nil || !untoldTruncations.isEmpty
     }
 
     /// True if a loss was not reported, or if its report may not have arrived.
-    fileprivate var owesLoss: Bool { hasUntold || resumeEntry.map { $0.loss != .none } ?? false }
-}
-
-extension Channel.Recovery {
-    var offset: UInt64? {
-        switch self {
-        case .asked(let position), .from(let position): position.offset
-        case .none, .refused: nil
-        }
-    }
-
-    /// Returns the mark for a join that ended before the hub knew whether it could resume; nil for any other.
-    fileprivate func mark(for offset: UInt64, isOpen: Bool) -> LogMark? {
-        guard !isOpen, case .asked(let position) = self else { return nil }
-        return LogMark(epoch: position.epoch, offset: offset)
-    }
-}
-
-extension EventLogPosition {
-    fileprivate init(_ mark: LogMark) { self.init(epoch: mark.epoch, offset: mark.offset) }
-}
-
-extension Channel.Recovery {
-    /// Loss to report to a client that cannot continue from its position.
-    var loss: LossReason {
-        switch self {
-        case .refused(.olderThanRetention): .retention
-        case .refused(.otherEpoch): .otherHistory
-        case .refused(.unreadable): .unreadable
-        case .refused(.unknown), .none, .asked, .from: .unknownPosition(isRepeated: false)
-        }
-    }
+    fileprivate var owesLoss: Bool { owesReport || position.owesLoss }
 }
 
 extension PeerAddress {

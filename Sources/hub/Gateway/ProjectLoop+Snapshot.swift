@@ -8,30 +8,18 @@ import Diagnostics
 import EventLog
 import Net
 import Policy
+import Positions
 import Protocol
 import Snapshots
 import WebSocket
 
 extension Channel {
-    /// Progress of a channel's snapshot.
-    enum Snapshot {
-        case none
-        /// The bindings are not in place yet.
-        case wanted
+    /// Snapshot that a parked channel's client receives.
+    enum RunningSnapshot {
         /// The session's other snapshots come first.
         case waiting([SnapshotPart])
         case told(SnapshotTelling)
     }
-
-    /// True if the channel is parked for its snapshot. Its changes wait in the log.
-    var isToldRows: Bool {
-        switch snapshot {
-        case .none, .wanted: false
-        case .waiting, .told: true
-        }
-    }
-
-    var isSnapshotDue: Bool { if case .none = snapshot { false } else { true } }
 }
 
 /// Rows of one table for one binding.
@@ -59,14 +47,14 @@ extension ProjectLoop {
 
     /// Starts the channel's snapshot, once the channel is open and its bindings are in place.
     func beginSnapshot(_ channel: Channel) {
-        guard case .wanted = channel.snapshot, channel.isOpen, channel.follower != nil, !channel.isResting,
+        guard channel.position.snapshot == .wanted, channel.isOpen, channel.follower != nil, !channel.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
         else { return }
         isToldOfLoss(channel)
         do throws(SnapshotRefusal) {
             let parts = try parts(of: channel)
-            park(channel, metrics.parked[.snapshot])
-            guard channel.follower == nil else { throw .logNotBegun }
+            park(channel, metrics.parked[.snapshot]) { .rowsDue($0) }
+            guard channel.position.snapshot == .running else { throw .logNotBegun }
             channel.snapshot = .waiting(parts)
             assert(!channel.session.snapshots.contains(channel.place), "a channel waits once for its snapshot")
             channel.session.snapshots.append(channel.place)
@@ -102,7 +90,7 @@ extension ProjectLoop {
     }
 
     private func startSnapshot(of channel: Channel) {
-        guard case .waiting(let parts) = channel.snapshot else { return }
+        guard case .waiting(let parts)? = channel.snapshot else { return }
         assert(channel.session.snapshots.first == channel.place, "a session takes one snapshot at a time")
         guard let snapshots = project.services.snapshots else { return failSnapshot(of: channel, .databaseAway) }
         let request = SnapshotRequest(
@@ -126,7 +114,8 @@ extension ProjectLoop {
     // MARK: Telling
 
     func heard(_ event: SnapshotEvent, _ number: UInt64, at place: UInt32) {
-        guard let channel = channels[place], case .told(var telling) = channel.snapshot, telling.number == number else {
+        guard let channel = channels[place], case .told(var telling)? = channel.snapshot, telling.number == number
+        else {
             return
         }
         switch event {
@@ -149,7 +138,7 @@ extension ProjectLoop {
 
     /// Requests the next page, unless the socket is slow.
     func goOnTelling(_ channel: Channel) {
-        guard case .told(let telling) = channel.snapshot, telling.start != nil else { return }
+        guard case .told(let telling)? = channel.snapshot, telling.start != nil else { return }
         if !channel.session.isSlow { telling.ticket.next() }
     }
 
@@ -192,9 +181,9 @@ extension ProjectLoop {
     /// Ends a snapshot with an error. The client is told, and receives changes from its join on, or from the position
     /// of the rows that it has.
     func failSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
-        guard channel.isToldRows else { return }
         var start: SnapshotStart?
-        if case .told(let telling) = channel.snapshot {
+        guard let snapshot = channel.snapshot else { return }
+        if case .told(let telling) = snapshot {
             telling.ticket.cancel()
             start = telling.start
         }
@@ -204,8 +193,7 @@ extension ProjectLoop {
 
     private func refuseSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
         metrics.snapshots[.failed].add()
-        channel.snapshot = .none
-        channel.lacksSnapshot = refusal.isPassing
+        take(.rowsRefused(isPassing: refusal.isPassing), channel)
         // Some clients join again at each error, so the message is an error only if joining again may help.
         if let feed = channel.session.feed {
             let text = "No snapshot: \(refusal.text); changes are told from here on"
@@ -223,26 +211,18 @@ extension ProjectLoop {
     /// snapshot began.
     private func leave(_ channel: Channel, behind start: SnapshotStart?) {
         assert(channel.follower == nil, "a channel is parked while it gets its rows")
-        channel.snapshot = .none
+        channel.snapshot = nil
         hasLeftLine(channel)
-        if let start, case .from(let parked) = channel.recovery {
-            channel.seen = start.seen
-            channel.floor = start.position.offset
-            channel.toldAt = start.position.offset
-            // Database messages wait from the parked position on, changes from the snapshot's position on.
-            if start.position.offset < parked.offset { channel.recovery = .from(start.position) }
-            snapshotExclusions.insert(channel.place)
-        }
-        unpark(channel)
+        take(.rowsEnded(at: start?.position, seen: start?.seen), channel)
     }
 
     /// Cancels the snapshot of a channel that has ended.
     func giveUpSnapshot(of channel: Channel) {
         snapshotExclusions.remove(channel.place)
-        guard channel.isToldRows else { return }
+        guard let snapshot = channel.snapshot else { return }
         metrics.snapshots[.cancelled].add()
-        if case .told(let telling) = channel.snapshot { telling.ticket.cancel() }
-        channel.snapshot = .none
+        if case .told(let telling) = snapshot { telling.ticket.cancel() }
+        channel.snapshot = nil
         hasLeftLine(channel)
     }
 
@@ -261,12 +241,11 @@ extension ProjectLoop {
         guard let end = project.delivery.log.end()?.state.position.offset, live.pipeline.frontier >= end else { return }
         for place in snapshotExclusions.sorted() {
             // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
-            guard let channel = channels[place], channel.follower === live, let seen = channel.seen,
-                seen.isBehind(covered), live.pipeline.frontier >= channel.floor,
+            guard let channel = channels[place], channel.follower === live, let seen = channel.position.seen,
+                seen.isBehind(covered), live.pipeline.frontier >= channel.position.floor,
                 channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true
             else { continue }
-            channel.seen = nil
-            channel.floor = 0
+            take(.rowsPassed, channel)
             snapshotExclusions.remove(place)
             // From now on the client's acknowledgements apply to this channel.
             if channel.resumeEntry != nil { clients.pingsDue.append(channel.session.connection) }

@@ -4,6 +4,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import Positions
 import Synchronization
 import System
 
@@ -31,7 +32,7 @@ extension ProjectLoop {
         let restatedBefore = restatedBefore ?? 0
         for place in sweep.next..<max(last, sweep.next) {
             guard let channel = channels[place], channel.isOpen else { continue }
-            sweep.found(offsetNeeded(by: channel))
+            sweep.found(channel.position.needed(view(of: channel)))
             sayWhereQuietChannelStands(channel)
             guard channel.isInLedger else { continue }
             sweep.sent(sentForLedger(channel) ?? 0)
@@ -57,24 +58,13 @@ extension ProjectLoop {
             channel.follower === live,
             channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true, let position = position(of: channel)
         else { return }
-        let details = channel.conversation.detailed()
         // A position that came with a change counts as a marker.
         let heard = channel.listener.flatMap { live.pipeline.toldAt($0) } ?? 0
-        guard heard <= details.markedAt else {
-            details.markedAt = heard
-            return
-        }
-        if position.offset > details.markedAt { sayCaughtUp(channel) }
+        guard heard <= channel.position.markedAt else { return take(.marked(heard), channel) }
+        if position.offset > channel.position.markedAt { sayCaughtUp(channel) }
     }
 
     // MARK: Channels that are behind
-
-    /// Returns the offset that the log must keep for the channel; nil for a channel at the log's end.
-    private func offsetNeeded(by channel: Channel) -> UInt64? {
-        if case .from(let position) = channel.recovery, channel.follower == nil { return position.offset }
-        guard let follower = channel.follower, follower !== live, follower.pipeline.isOpen else { return nil }
-        return max(follower.pipeline.frontier, channel.since ?? 0)
-    }
 
     private func ended(_ sweep: StandingSweep) {
         if let ledger = project.ledger { _ = saysWhatIsMissing(ledger) }

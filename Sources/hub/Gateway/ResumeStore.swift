@@ -2,6 +2,7 @@ import Auth
 import Bytes
 import Channels
 import Diagnostics
+import EventLog
 import Protocol
 import Settings
 import Synchronization
@@ -133,7 +134,7 @@ public final class ResumeStore: Sendable {
     }
 
     func arrive(
-        _ key: ResumeKey, of taker: ResumeRegistry.Taker, on loop: Int, lastRef: UInt32, at mark: LogMark,
+        _ key: ResumeKey, of taker: ResumeRegistry.Taker, on loop: Int, lastRef: UInt32, at mark: EventLogPosition,
         owesLoss: Bool, now: UInt64
     ) -> ResumeRegistry.Place? {
         book.withLock {
@@ -144,7 +145,8 @@ public final class ResumeStore: Sendable {
     func leave(_ place: ResumeRegistry.Place) { book.withLock { $0.leave(place) } }
 
     func depart(
-        _ place: ResumeRegistry.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: UInt64
+        _ place: ResumeRegistry.Place, at mark: EventLogPosition, lastRef: UInt32, owesLoss: Bool, heard: UInt64,
+        now: UInt64
     ) {
         book.withLock { book in
             book.stand(place, at: mark, lastRef: lastRef, owesLoss: owesLoss, heard: heard)
@@ -155,7 +157,7 @@ public final class ResumeStore: Sendable {
 
     struct Stand {
         let place: ResumeRegistry.Place
-        let mark: LogMark?
+        let mark: EventLogPosition?
         let lastRef: UInt32
         let owesLoss: Bool
         let heard: UInt64
@@ -164,7 +166,7 @@ public final class ResumeStore: Sendable {
     /// Updates a loop's positions, once a second. Returns the loop's clients that must prove that they are still
     /// connected.
     func update(
-        _ mark: LogMark, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
+        _ mark: EventLogPosition, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
     ) -> [ResumeRegistry.Place] {
         defer { writer.wake() }
         return book.withLock { book in

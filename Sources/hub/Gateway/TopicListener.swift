@@ -95,12 +95,7 @@ final class ConversationDetails {
     /// Bytes of the presence that the channel tracks.
     var presenceBytes = 0
     var window = PresenceWindow()
-    /// Offset before which database messages are past for the channel: they were replayed, or were not asked for. The
-    /// loop may still read some of them.
-    var pastEnd: UInt64 = 0
-    /// Offset last sent to the client by a marker, or by a change before a marker was due.
-    var markedAt: UInt64 = 0
-    /// True if past messages were asked for and looked up, up to `pastEnd`.
+    /// True if past messages were asked for and looked up.
     private(set) var hasReplayed = false
     /// Past messages to send once the join is answered.
     var pastMessages: [ArchivedMessage] = []
@@ -134,11 +129,10 @@ final class ConversationDetails {
             ))
     }
 
-    func takeReplay(_ messages: [ArchivedMessage], upTo end: UInt64) {
+    func takeReplay(_ messages: [ArchivedMessage]) {
         assert(!hasReplayed, "past messages are looked up once")
         hasReplayed = true
         pastMessages = messages
-        pastEnd = end
     }
 
     /// Discards the replayed messages, as if the client had not asked for past messages.
@@ -146,11 +140,11 @@ final class ConversationDetails {
         hasReplayed = false
         pastMessages = []
         meanwhile = []
-        pastEnd = 0
     }
 
-    func takeMeanwhile() -> [ArchivedMessage] {
+    /// Returns the messages that arrived during the look-up, from the offset on, and forgets all of them.
+    func takeMeanwhile(from offset: UInt64) -> [ArchivedMessage] {
         defer { meanwhile = [] }
-        return meanwhile.filter { $0.offset ?? 0 >= pastEnd }
+        return meanwhile.filter { $0.offset ?? 0 >= offset }
     }
 }

@@ -4,7 +4,7 @@ import System
 
 /// Position in the log, which a client sends back to resume. The only text form of a position, everywhere in the
 /// program, is `epoch.offset` with the epoch in hexadecimal.
-public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
+public struct EventLogPosition: Sendable, Hashable, CustomStringConvertible {
     public var epoch: UInt64
     /// Offset of the next change.
     public var offset: UInt64

@@ -2,7 +2,7 @@ import Catalog
 import Protocol
 
 /// Reason why a channel may lack changes, as its client is told with `ChangesMissing`.
-enum LossReason: Hashable {
+public enum LossReason: Hashable, Sendable {
     /// PostgreSQL gave no answer about a filter or policy.
     case undecided
     /// The client was connected before, and the hub does not know what it has received.
@@ -46,15 +46,25 @@ enum LossReason: Hashable {
         }
     }
 
-    var message: ClientText { ClientText(.changesMissing, "\(cause): changes may be missing, fetch them again") }
+    public var message: ClientText { ClientText(.changesMissing, "\(cause): changes may be missing, fetch them again") }
 
     /// True if the loss may be reported again and again. Such a report is no error, because some clients join again at
     /// each error.
-    var mayLast: Bool {
+    public var mayLast: Bool {
         switch self {
         case .unknownPosition(let isRepeated): isRepeated
         case .messageDropped: true
         default: false
+        }
+    }
+
+    /// Creates the reason to tell a client that cannot continue from its position.
+    public init(_ refusal: LogStanding.Refusal) {
+        switch refusal {
+        case .olderThanRetention: self = .retention
+        case .otherEpoch: self = .otherHistory
+        case .unreadable: self = .unreadable
+        case .unknown: self = .unknownPosition(isRepeated: false)
         }
     }
 }

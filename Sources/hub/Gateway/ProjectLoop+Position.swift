@@ -1,0 +1,211 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Net
+import Positions
+import Protocol
+import WebSocket
+
+/// Interpreter of the machine that decides where a channel stands: it passes events to a channel's position, and performs
+/// the actions that follow.
+extension ProjectLoop {
+    func take(_ event: ChannelPosition.Event, _ channel: Channel) {
+        for action in channel.position.take(event) { perform(action, channel) }
+    }
+
+    private func perform(_ action: ChannelPosition.Action, _ channel: Channel) {
+        switch action {
+        case .count(let resumption): count(resumption, channel)
+        case .forgetReplay: channel.conversation.details?.forgetReplay()
+        case .passOverMessages: passOverMessages(channel)
+        case .boardLive: channel.follower = live
+        case .board(let position): board(channel, at: position)
+        case .awaitPass: waitingForPass.insert(channel.place)
+        case .goOn(let position): goOn(channel, at: position)
+        case .park(let position): park(channel, at: position)
+        case .leaveReader: leaveReader(channel)
+        case .handOver: moveToLive(channel)
+        case .tellCaughtUp: sayCaughtUp(channel)
+        case .sendRows: goOnTelling(channel)
+        case .leaveOutSeen: snapshotExclusions.insert(channel.place)
+        case .cutFeed(let refusal):
+            guard let feed = channel.session.feed else { return }
+            cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
+        case .countLoss: metrics.drops[.unanswered].add()
+        case .tellLoss(let reason): tellLoss(reason, channel)
+        }
+    }
+
+    // MARK: What the machine is told
+
+    /// Returns the progress of the channel's reader; nil if no reader serves the channel.
+    private func progress(of channel: Channel) -> ReaderProgress? { channel.follower?.progress(for: channel) }
+
+    /// Returns the progress of a reader from which the channel can be parked; nil if it cannot be parked now.
+    func parkingProgress(of channel: Channel) -> ReaderProgress? {
+        channel.isResting ? nil : progress(of: channel)
+    }
+
+    /// Returns the state of the log by which the channel's position is computed.
+    func view(of channel: Channel) -> LogView {
+        let reader = progress(of: channel)
+        let epoch = (channel.follower ?? live).pipeline.epoch ?? project.delivery.log.end()?.state.position.epoch
+        return LogView(reader: reader, liveFrontier: live.pipeline.frontier, epoch: epoch)
+    }
+
+    /// Returns the offset of the next change of the live reader; nil until it has opened the log.
+    var liveOffset: UInt64? { live.pipeline.isOpen ? live.pipeline.frontier : nil }
+
+    // MARK: Beginning
+
+    /// Places the channel in a reader, if nothing holds it.
+    func placeInReader(_ channel: Channel) {
+        let log =
+            channel.position.isUndecided
+            ? LogExtent(end: project.delivery.log.end()?.state.position, oldest: oldestOffset())
+            : LogExtent(end: nil, oldest: nil)
+        take(.due(log: log), channel)
+    }
+
+    private func count(_ resumption: ChannelPosition.Resumption, _ channel: Channel) {
+        guard let outcome = resumption.outcome else { return }
+        (channel.position.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
+    }
+
+    /// Skips the messages of the past for a channel that is told to fetch. The channel may have received some of them,
+    /// and the loop may be about to read others.
+    private func passOverMessages(_ channel: Channel) {
+        guard channel.conversation.details?.hasReplayed != true,
+            let end = project.delivery.log.end()?.state.position.offset
+        else { return }
+        take(.messagesPassed(end), channel)
+    }
+
+    private func board(_ channel: Channel, at position: EventLogPosition) {
+        guard let pass = pass(from: position) else { return take(.passesFull, channel) }
+        guard !pass.isLost else {
+            behind.removeAll { $0 === pass }
+            return take(.startUnreadable(live: liveOffset), channel)
+        }
+        take(.boarded, channel)
+        assert(pass.pipeline.frontier <= position.offset, "a channel that comes aboard has missed nothing")
+        pass.catchUpChannels.insert(channel.place)
+        channel.follower = pass
+    }
+
+    // MARK: Parking
+
+    /// Parks all channels of a session whose socket takes no more data.
+    func park(_ session: Session) {
+        for case let place? in session.channels {
+            guard let channel = channels[place] else { continue }
+            park(channel, metrics.parked[.socket]) { .socketFull($0) }
+        }
+    }
+
+    func unpark(_ session: Session) {
+        for case let place? in session.channels { if let channel = channels[place] { take(.socketDrained, channel) } }
+    }
+
+    /// Parks the channel at the first change that still waits for PostgreSQL, because more of its changes wait than the
+    /// hub keeps. Later the channel reads these changes from the log again.
+    func goBack(_ channel: Channel) { park(channel, metrics.parked[.answers]) { .answersOverflowed($0) } }
+
+    /// Passes an event that parks the channel, if it can be parked.
+    func park(_ channel: Channel, _ reason: Counter, _ event: (ReaderProgress?) -> ChannelPosition.Event) {
+        let progress = parkingProgress(of: channel)
+        if progress?.epoch != nil, channel.isOpen {
+            channel.follower?.tellOfTruncations(channel)
+            // The channel reads the waiting changes from the log again, and the truncations behind them.
+            if progress?.firstHeld != nil { channel.untoldTruncations = [] }
+            assert(channel.untoldTruncations.isEmpty, "a truncation with no change before it is told")
+            trackIndividually(channel)
+            reason.add()
+        }
+        take(event(progress), channel)
+    }
+
+    private func park(_ channel: Channel, at position: EventLogPosition) {
+        keepMessages(of: channel)
+        leaveReader(channel)
+        assert(channel.listener == nil && channel.nextHolder == nil, "a parked channel is bound nowhere")
+        watchStandings()
+        if isTooFarBehind(position) { sendAway(channel, at: position) }
+    }
+
+    private func leaveReader(_ channel: Channel) {
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        channel.bindTimer = nil
+        letGo(of: channel)
+        channel.follower = nil
+    }
+
+    private func goOn(_ channel: Channel, at position: EventLogPosition) {
+        if isTooFarBehind(position) { return sendAway(channel, at: position) }
+        waitingForPass.insert(channel.place)
+        loop.turnAgain()
+    }
+
+    private func isTooFarBehind(_ position: EventLogPosition) -> Bool {
+        guard let limit = clients.shared.settings.outboxLag, let end = project.delivery.log.end()?.state.position else {
+            return false
+        }
+        return end.epoch == position.epoch && end.offset > position.offset && end.offset - position.offset > limit
+    }
+
+    /// Closes the socket and tells the client its position. The client decides whether it resumes from there or
+    /// fetches.
+    private func sendAway(_ channel: Channel, at position: EventLogPosition) {
+        metrics.drops[.slowConsumer].add()
+        clients.say(.tryAgainLater, "too slow: connect again and go on from \(position), or fetch", to: channel.session)
+    }
+
+    /// Leaves the channel's database messages in the log, too. The channel receives them when it catches up.
+    private func keepMessages(of channel: Channel) {
+        guard let place = channel.conversation.place, topics[place].hearsBroadcasts else { return }
+        topics[place].hasReplayed = true
+    }
+
+    // MARK: At the seam
+
+    /// Moves the channel from its reader to the live one, which has delivered no change that the channel lacks.
+    private func moveToLive(_ channel: Channel) {
+        assert(channel.listener.map { channel.follower?.pipeline.isHeld($0) == false } ?? true, "nothing waits for it")
+        assert(channel.untoldTruncations.isEmpty, "a truncation is told where it was met")
+        channel.follower?.unbind(channel)
+        channel.holder = channel.nextHolder
+        channel.nextHolder = nil
+        channel.follower = live
+        if !live.bind(channel.place, channel) { live.promise(channel) }
+        metrics.catchUps.add()
+    }
+}
+
+extension Follower {
+    /// Returns the progress of the follower, with what it holds and has sent for the channel.
+    func progress(for channel: Channel) -> ReaderProgress {
+        var progress = ReaderProgress(
+            isLive: isAtEnd, epoch: pipeline.isOpen ? pipeline.epoch : nil, frontier: pipeline.frontier,
+            messageFrontier: pipeline.messageFrontier)
+        guard let listener = channel.listener else { return progress }
+        progress.isHeld = pipeline.isHeld(listener)
+        if progress.isHeld { progress.firstHeld = pipeline.firstHeld(listener) }
+        progress.toldAt = pipeline.toldAt(listener)
+        return progress
+    }
+}
+
+extension ChannelPosition.Resumption {
+    fileprivate var outcome: ProjectMetrics.Resume? {
+        switch self {
+        case .none, .asked: nil
+        case .from: .recovered
+        case .refused(.olderThanRetention): .olderThanRetention
+        case .refused(.otherEpoch): .otherEpoch
+        case .refused(.unknown): .unknown
+        case .refused(.unreadable): .unreadable
+        }
+    }
+}
