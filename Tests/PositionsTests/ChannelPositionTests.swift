@@ -334,6 +334,13 @@ import Testing
         #expect(channel.sent(Self.view(held), acknowledged: 3) == 10, "nothing before its beginning is for it")
     }
 
+    @Test func `a client that joins again on its socket has acknowledged no more than it was sent`() throws {
+        let channel = Self.live(10)
+        let left = try #require(channel.left(Self.view(Self.reader(20)), acknowledged: 25))
+        #expect(left.sent == Self.at(20) && left.got == Self.at(20))
+        #expect(Self.joining().left(Self.view(nil), acknowledged: 25) == nil, "it was sent nothing")
+    }
+
     @Test func `a join that ends early keeps the position from which it was to resume`() {
         var channel = Self.joining()
         #expect(channel.kept(Self.view(nil, live: 9), acknowledged: 4) == nil, "it was promised nothing")
@@ -347,5 +354,6 @@ import Testing
         let view = LogView(reader: nil, liveFrontier: 0, epoch: nil)
         #expect(channel.position(view) == nil && channel.standing(view).position == nil)
         #expect(channel.kept(view, acknowledged: 0) == Self.at(0, epoch: 0))
+        #expect(channel.left(view, acknowledged: 0).map { $0.sent == Self.at(0, epoch: 0) } == true)
     }
 }

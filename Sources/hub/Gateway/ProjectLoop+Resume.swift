@@ -193,13 +193,13 @@ extension ProjectLoop {
     /// Remembers the channel on its session: its client may join again on the same socket.
     private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard channel.session.feed == nil else { return }
-        guard let sent = sentOffset(of: channel) else { return }
-        let epoch = channel.position.epoch(view(of: channel)) ?? 0
-        let got = min(acknowledgedOffset(of: channel) ?? sent, sent)
+        guard let left = channel.position.left(view(of: channel), acknowledged: acknowledgedOffset(of: channel)) else {
+            return
+        }
         channel.session.ended.remember(
             Channel.Ended(
-                sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.owesReport,
-                got: EventLogPosition(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
+                sent: left.sent, owesLoss: channel.owesReport, got: left.got,
+                knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
                 place: channel.resumeEntry?.place, lossReport: channel.position.receipt?.lossReport ?? .none),
             for: resumeStore.socketKey(of: channel))
     }

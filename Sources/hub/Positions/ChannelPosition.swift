@@ -214,9 +214,19 @@ extension ChannelPosition {
         return last(unopened, view)
     }
 
+    /// Returns what a client that joins again on its socket was sent, and what it has acknowledged of that; nil if it was
+    /// sent nothing yet. Whatever was sent on the socket arrives before anything that is sent now.
+    public func left(
+        _ view: LogView, acknowledged: UInt64?
+    ) -> (sent: EventLogPosition, got: EventLogPosition)? {
+        sent(view, acknowledged: acknowledged).map {
+            (last($0, view), last(min(acknowledged ?? $0, $0), view))
+        }
+    }
+
     /// Returns the offset as a position at the channel's end. A channel joined before the log had begun gets a position
     /// outside every log, so that its client is told to fetch.
-    public func last(_ offset: UInt64, _ view: LogView) -> EventLogPosition {
-        EventLogPosition(epoch: epoch(view) ?? 0, offset: epoch(view) == nil ? 0 : offset)
+    private func last(_ offset: UInt64, _ view: LogView) -> EventLogPosition {
+        epoch(view).map { EventLogPosition(epoch: $0, offset: offset) } ?? EventLogPosition(epoch: 0, offset: 0)
     }
 }
