@@ -193,6 +193,15 @@ import Testing
         #expect(channel.take(.reachedSeam(13)) == [], "it is live already")
     }
 
+    @Test func `a channel that was parked further on is not led back at the seam`() {
+        var channel = Self.live(10)
+        _ = channel.take(.answersOverflowed(Self.reader(20)))
+        _ = channel.take(.due(log: Self.unknownLog))
+        _ = channel.take(.boarded)
+        #expect(channel.take(.reachedSeam(18)) == [.handOver, .tellCaughtUp])
+        #expect(channel.since == 20 && channel.messagesSince == 20)
+    }
+
     // MARK: Holds
 
     @Test func `a channel whose socket is full waits in the log until it has drained`() {

@@ -277,8 +277,8 @@ extension ChannelPosition {
 
     /// Lets the channel go on if nothing holds it.
     private func goOn() -> [Action] {
-        guard isOpen, let parkedAt, !holds.contains(.commit) else { return [] }
-        if holds.contains(.snapshot) { return [.sendRows] }
+        guard isOpen, let parkedAt else { return [] }
+        if holds == .snapshot { return [.sendRows] }
         return holds.isEmpty ? [.goOn(parkedAt)] : []
     }
 
