@@ -247,7 +247,8 @@ let proofs: [Target] = [
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
     tests(of: "Positions", "Positions", "Catalog", "EventLog", "Protocol"),
     tests(
-        of: "Gateway", "Gateway", "Policy", "Settings", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics",
+        of: "Gateway", "Gateway", "Catalog", "Channels", "Policy", "Settings", "Protocol", "WebSocket", "EventLog",
+        "Net", "Diagnostics",
         "Bytes"),
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),

@@ -83,26 +83,8 @@ final class Channel {
     var advice: [ClientText] = []
     /// Number of the current question to the catalog; 0 for none. Answers to older questions are ignored.
     var ticket: UInt64 = 0
-    /// Offset from which the ledger lists the channel as joined; nil if the channel is not in the ledger. The end is
-    /// recorded only for listed channels.
-    var inLedgerSince: UInt64?
-    var isInLedger: Bool { inLedgerSince != nil }
-    /// Number under which deliveries to the channel are recorded; nil if they are not recorded.
-    var ledgerSeat: UInt32?
-    /// State at the channel's last ledger note; nil if the ledger had no room for a note.
-    var noted: Noted?
-
-    struct Noted {
-        /// Offset of the log at that time.
-        var at: UInt64
-        /// Value of `MissedNotes.times` at that time.
-        var behindMisses: UInt32
-    }
-    /// Timer for the next check of the token.
-    var expiry: TimerID?
-    var joinTimer: TimerID?
-    /// Timer for the next attempt to resolve the bindings.
-    var bindTimer: TimerID?
+    /// State of the channel in the ledger.
+    var ledger = ChannelLedgerEntry()
     /// True while the channel receives no changes because of its session's filter pause.
     var isResting = false
     /// Offset up to which the client knows about changes that were lost while tables were outside the publication.
@@ -111,12 +93,9 @@ final class Channel {
     var toldOfUncomputed: Set<ClientText> = []
     /// Messages not sent yet about truncated or removed rows, with their offsets.
     var untoldTruncations: [(at: UInt64, text: ClientText)] = []
+    var timers = ChannelTimers()
     /// Report that records lacked values, with its pause.
     var lackReport = PacedReport<Void>()
-    var lackTimer: TimerID?
-    var lossTimer: TimerID?
-    /// Timer for the next check whether the database's messages arrive.
-    var readyTimer: TimerID?
 
     init(
         _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest,

@@ -69,6 +69,27 @@ public struct ChannelLedger: Sendable {
     }
 }
 
+/// State of one channel in the ledger.
+struct ChannelLedgerEntry {
+    /// State at the channel's last ledger note.
+    struct Noted {
+        /// Offset of the log at that time.
+        var at: UInt64
+        /// Value of `MissedNotes.times` at that time.
+        var behindMisses: UInt32
+    }
+
+    /// Offset from which the ledger lists the channel as joined; nil if the channel is not in the ledger. The end is
+    /// recorded only for listed channels.
+    var since: UInt64?
+    /// Number under which deliveries to the channel are recorded; nil if they are not recorded.
+    var seat: UInt32?
+    /// State at the channel's last ledger note; nil if the ledger had no room for a note.
+    var noted: Noted?
+
+    var isListed: Bool { since != nil }
+}
+
 /// Source of the sockets' numbers in the ledger. A number combines the microsecond of the first note with the loop, so
 /// numbers are unique even across runs.
 struct LedgerNumbers {

@@ -94,8 +94,8 @@ extension Follower {
     /// Resolves the bindings again later, because the database is unavailable. This repeats for as long as the channel
     /// lives. Meanwhile the join is answered.
     func bindLater(_ channel: Channel, in time: Duration = Limits.bindAgainInterval) {
-        if let timer = channel.bindTimer { loop.cancel(timer) }
-        channel.bindTimer = loop.after(
+        if let timer = channel.timers.bind { loop.cancel(timer) }
+        channel.timers.bind = loop.after(
             nanoseconds: time.wholeNanoseconds,
             token: home.token(channel) { .bind(channel: $0, generation: $1) })
     }
@@ -346,6 +346,8 @@ extension Follower {
                 work.await(channel.place)
             }
         }
+        // A channel that needs a membership set for earlier changes makes the log wait for all channels of that set.
+        for place in rebinding?.missing ?? [] { work.await(place) }
         if pipeline.takeReplacement() { work = Rebinding() }
         let progress = work.progress(of: places.upperBound)
         rebinding = progress == .done ? nil : work

@@ -36,6 +36,8 @@ public struct ProjectSettings: Sendable {
     public var resumeStore: ResumeStore?
     /// Record of the publication over time.
     public var publication = PublicationRecord(in: nil)
+    /// Policies that are left to PostgreSQL.
+    public var demoted = DemotedPolicies(in: nil)
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
@@ -72,8 +74,6 @@ public final class Project: Sendable {
     /// Bytes of broadcasts and presence changes in those mailboxes.
     private let mailedBytes: [MailedBytes]
     let slowest: SlowestReader
-    /// Policies on which the hub and PostgreSQL once disagreed. From then on PostgreSQL decides on these policies.
-    private let demoted = Mutex<[PolicyBinding]>([])
     /// True if a loop failed to read the log for good. Clients are refused then.
     let cannotRead = Atomic<Bool>(false)
     /// Reasons why loops cannot read the log now, by loop number.
@@ -132,6 +132,7 @@ public final class Project: Sendable {
         services.stop()
         settings.resumeStore?.stop()
         settings.publication.stop()
+        settings.demoted.stop()
     }
 
     public func post(_ mail: Mail) {
@@ -170,22 +171,11 @@ public final class Project: Sendable {
     /// True if a loop has too much mail that it has not taken.
     var isBehind: Bool { mailedBytes.contains { $0.isFull } }
 
-    /// True if PostgreSQL decides on the policy's rows. If more policies were demoted than are remembered, PostgreSQL
-    /// decides on all of them, so that no policy is trusted again because it was forgotten.
-    func isDemoted(_ policy: PolicyBinding) -> Bool {
-        demoted.withLock { $0.count >= Limits.maximumDemotedPolicies || $0.contains { $0 === policy } }
-    }
+    /// True if PostgreSQL decides on the policy's rows.
+    func isDemoted(_ policy: PolicyBinding) -> Bool { settings.demoted.contains(policy) }
 
-    /// Leaves the policy's rows to PostgreSQL on all loops, until the policy or its meaning changes.
-    func demote(_ policy: PolicyBinding) {
-        let isNews = demoted.withLock { demoted in
-            let isKnown = demoted.contains { $0 === policy }
-            if isKnown || demoted.count >= Limits.maximumDemotedPolicies { return false }
-            demoted.append(policy)
-            return true
-        }
-        if isNews { post(.demoted) }
-    }
+    /// Leaves the policy's rows to PostgreSQL on all loops, until the policy's text or the hub's version changes.
+    func demote(_ policy: PolicyBinding) { if settings.demoted.add(policy) { post(.demoted) } }
 
     /// True if a token may name the role, as far as the privileged roles are known.
     func permits(_ role: String) -> Bool { settings.roles.permits(role, catalog.snapshot?.privilegedRoles) }

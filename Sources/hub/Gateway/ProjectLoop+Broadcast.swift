@@ -266,9 +266,9 @@ extension ProjectLoop {
     /// Sends this turn's broadcasts and presence changes to the other loops.
     func passOn() {
         if let batch = gathering.take() { project.post(batch, from: clients.number) }
-        guard !presenceChanges.isEmpty else { return }
+        let changes = presence.takeChanges()
+        guard !changes.isEmpty else { return }
         assert(project.mailboxes.count > 1, "changes are gathered only for other loops")
-        project.post(presenceChanges, from: clients.number)
-        presenceChanges = []
+        project.post(changes, from: clients.number)
     }
 }

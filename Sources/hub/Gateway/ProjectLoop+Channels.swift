@@ -161,7 +161,7 @@ extension ProjectLoop {
         case .readPast: askReplay(channel)
         case .bind: startBinding(channel)
         case .bePatient:
-            channel.joinTimer = loop.after(
+            channel.timers.join = loop.after(
                 nanoseconds: Limits.joinPatience.wholeNanoseconds,
                 token: token(channel) { .join(channel: $0, generation: $1) })
         case .promiseBindings: channel.follower?.promise(channel)
@@ -186,7 +186,7 @@ extension ProjectLoop {
 
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
-        channel.joinTimer = nil
+        channel.timers.join = nil
         if channel.position.isUndecided, !channel.position.isReturning {
             return join(
                 .refused("UnableToResume: The event log has not begun, or cannot be read now: try again later"), channel
@@ -218,14 +218,14 @@ extension ProjectLoop {
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
-        channel.bindTimer = nil
+        channel.timers.bind = nil
         channel.follower?.bindAgain(place, channel)
     }
 
     private func reply(to channel: Channel) {
         assert(channel.join.stage == .answered, "a join is answered once")
-        if let timer = channel.joinTimer { loop.cancel(timer) }
-        channel.joinTimer = nil
+        if let timer = channel.timers.join { loop.cancel(timer) }
+        channel.timers.join = nil
         var actions: [ChannelAction] = []
         let session = channel.session
         let token = channel.joinToken
@@ -303,12 +303,7 @@ extension ProjectLoop {
         giveUpSnapshot(of: channel)
         if session.feed != nil { metrics.feeds.add(-1) } else { metrics.channels.add(-1) }
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
-        if let timer = channel.expiry { loop.cancel(timer) }
-        if let timer = channel.joinTimer { loop.cancel(timer) }
-        if let timer = channel.bindTimer { loop.cancel(timer) }
-        if let timer = channel.lossTimer { loop.cancel(timer) }
-        if let timer = channel.lackTimer { loop.cancel(timer) }
-        if let timer = channel.readyTimer { loop.cancel(timer) }
+        for timer in channel.timers.running { loop.cancel(timer) }
         letGo(of: channel)
         assert(channel.listener == nil && channel.holder == nil, "a channel that ended is bound nowhere")
         untrack(channel)
@@ -463,10 +458,10 @@ extension ProjectLoop {
 
     func watchExpiry(_ channel: Channel) {
         nextExpiry = min(nextExpiry, channel.claims.expiry)
-        if let timer = channel.expiry { loop.cancel(timer) }
+        if let timer = channel.timers.expiry { loop.cancel(timer) }
         let left = max(0, channel.claims.expiry - now)
         let wait = min(left, Limits.tokenCheckInterval.components.seconds)
-        channel.expiry = loop.after(
+        channel.timers.expiry = loop.after(
             nanoseconds: UInt64(wait) * 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
     }
 
@@ -497,14 +492,14 @@ extension ProjectLoop {
 
     private func watchRenewal(_ channel: Channel) {
         nextExpiry = min(nextExpiry, now + 1)
-        channel.expiry = loop.after(
+        channel.timers.expiry = loop.after(
             nanoseconds: 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
     }
 
     func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
-        if let timer = channel.expiry { loop.cancel(timer) }
-        channel.expiry = nil
+        if let timer = channel.timers.expiry { loop.cancel(timer) }
+        channel.timers.expiry = nil
         do throws(TokenError) {
             try channel.claims.check(at: now)
             watchExpiry(channel)

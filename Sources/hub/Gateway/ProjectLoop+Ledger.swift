@@ -29,21 +29,19 @@ extension ProjectLoop {
             addHearing(of: channel, to: &note)
             addHolder(of: channel, to: &note)
         }
-        channel.inLedgerSince = since
-        channel.noted = isNoted ? notedNow : nil
+        channel.ledger.since = since
+        channel.ledger.noted = isNoted ? notedNow : nil
         watchStandings()
     }
 
     /// Notes that all channels were sent everything before the offset. `began` is the time at which the check of the
     /// channels started.
     func noteReach(_ offset: UInt64, from began: Int64) {
-        guard let ledger = project.ledger, ledger.keeps(.reached), offset > reachNoted else { return }
+        guard let ledger = project.ledger, ledger.keeps(.reached), ledgerRecorder.isNews(reach: offset) else {
+            return
+        }
         recordSent()
-        handSentRecordOver()
-        guard saysWhatIsMissing(ledger) else { return }
-        reachNoted = offset
-        _ = ledger.record(
-            LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset))
+        ledgerRecorder.noteReach(offset, from: began, in: ledger, at: loop.time.unixMicroseconds())
     }
 
     /// Offset before which a channel's note is repeated. The repeat keeps joined channels known when retention removes
@@ -58,23 +56,23 @@ extension ProjectLoop {
     /// True if the log lacks the channel's current state: its note is older than `oldest`, or notes have been missed
     /// since.
     func mustBeRestated(_ channel: Channel, before oldest: UInt64) -> Bool {
-        guard let noted = channel.noted else { return true }
-        return noted.at < oldest || noted.behindMisses != missedNotes.times
+        guard let noted = channel.ledger.noted else { return true }
+        return noted.at < oldest || noted.behindMisses != ledgerRecorder.missed.times
     }
 
-    private var notedNow: Channel.Noted {
-        Channel.Noted(at: live.pipeline.frontier, behindMisses: missedNotes.times)
+    private var notedNow: ChannelLedgerEntry.Noted {
+        ChannelLedgerEntry.Noted(at: live.pipeline.frontier, behindMisses: ledgerRecorder.missed.times)
     }
 
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
             note.isRecorded = recordsEach
-            note.offset = channel.inLedgerSince ?? live.pipeline.frontier
+            note.offset = channel.ledger.since ?? live.pipeline.frontier
             addHearing(of: channel, to: &note)
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
         }
-        if isNoted { channel.noted = notedNow }
+        if isNoted { channel.ledger.noted = notedNow }
     }
 
     func noteRefusal(_ channel: Channel, _ reason: String) {
@@ -83,7 +81,7 @@ extension ProjectLoop {
             note.reason = Array(reason.utf8)
             addHolder(of: channel, to: &note)
         }
-        if !isNoted { missedNotes.strangers += 1 }
+        if !isNoted { ledgerRecorder.missStranger() }
     }
 
     func noteRenewal(_ channel: Channel) {
@@ -92,7 +90,7 @@ extension ProjectLoop {
             addHolder(of: channel, to: &note)
         }
         // A channel without any note yet will be noted with its new claims.
-        if !isNoted, channel.noted != nil { missedNotes.ofKnown += 1 }
+        if !isNoted, channel.ledger.noted != nil { ledgerRecorder.missKnown() }
     }
 
     /// Notes a reported loss. The note names the holder, so that readers do not need the note about the join.
@@ -103,21 +101,21 @@ extension ProjectLoop {
             note.subject = channel.claims.subject.copied()
             note.reason = Array("\(text.code.rawValue): \(text.text)".utf8)
         }
-        if !isNoted { missedNotes.ofKnown += 1 }
+        if !isNoted { ledgerRecorder.missKnown() }
     }
 
     func noteEnd(_ channel: Channel) {
         leaveSeat(of: channel)
-        assert(channel.ledgerSeat == nil, "deliveries are recorded before the end of their channel")
+        assert(channel.ledger.seat == nil, "deliveries are recorded before the end of their channel")
         if let feed = channel.session.feed, feed.isPage { return noteAnswer(to: channel, feed) }
-        guard channel.isInLedger else { return }
-        if channel.noted == nil { restate(channel) }
-        if channel.noted == nil {
-            missedNotes.strangers += 1
+        guard channel.ledger.isListed else { return }
+        if channel.ledger.noted == nil { restate(channel) }
+        if channel.ledger.noted == nil {
+            ledgerRecorder.missStranger()
         } else {
             noteKnownEnd(channel)
         }
-        channel.inLedgerSince = nil
+        channel.ledger.since = nil
     }
 
     private func noteKnownEnd(_ channel: Channel) {
@@ -127,7 +125,7 @@ extension ProjectLoop {
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.end(of: channel).utf8)
         }
-        if !isNoted { missedNotes.ofKnown += 1 }
+        if !isNoted { ledgerRecorder.missKnown() }
     }
 
     private static func end(of channel: Channel) -> String {
@@ -152,7 +150,7 @@ extension ProjectLoop {
             note.reason = Array("a page with \(feed.changesSaid)\(more)\(lost)".utf8)
             addHolder(of: channel, to: &note)
         }
-        if !isNoted { missedNotes.strangers += 1 }
+        if !isNoted { ledgerRecorder.missStranger() }
     }
 
     /// Notes a refused request for changes that had no channel yet but valid claims.
@@ -163,7 +161,7 @@ extension ProjectLoop {
         note.topic = Self.ledgerTopicOfFeeds
         note.reason = Array(reason.utf8)
         add(claims, ledger, to: &note)
-        if !record(note, ledger) { missedNotes.strangers += 1 }
+        if !record(note, ledger) { ledgerRecorder.missStranger() }
     }
 
     /// Returns the offset up to which everything was sent to the channel.
@@ -183,27 +181,13 @@ extension ProjectLoop {
     }
 
     private func record(_ note: LedgerNote, _ ledger: ChannelLedger) -> Bool {
-        saysWhatIsMissing(ledger) && ledger.record(note)
-    }
-
-    /// Records that notes are missing, before any further note: readers assume that the notes before a note are
-    /// complete. Returns false if there is still no room.
-    func saysWhatIsMissing(_ ledger: ChannelLedger) -> Bool {
-        noteUnrecorded(ledger)
-        guard unrecorded == nil else { return false }
-        guard !missedNotes.isEmpty else { return true }
-        let note = LedgerNote(
-            .missed, time: loop.time.unixMicroseconds(), session: 0, channel: UInt32(ledgerNumbers.loop),
-            offset: missedNotes.ofKnown, received: missedNotes.strangers)
-        guard ledger.record(note) else { return false }
-        missedNotes.areSaid()
-        return true
+        ledgerRecorder.record(note, in: ledger, at: loop.time.unixMicroseconds())
     }
 
     func ledgerNumber(of session: Session) -> UInt64 {
-        if session.ledgerNumber == 0 { session.ledgerNumber = ledgerNumbers.next(at: loop.time.unixMicroseconds()) }
+        if session.ledgerNumber == 0 { session.ledgerNumber = ledgerRecorder.number(at: loop.time.unixMicroseconds()) }
         assert(
-            session.ledgerNumber & LedgerNote.loopBits == ledgerNumbers.loop, "a session's number names its own loop")
+            session.ledgerNumber & LedgerNote.loopBits == ledgerRecorder.loop, "a session's number names its own loop")
         return session.ledgerNumber
     }
 

@@ -101,15 +101,15 @@ extension ProjectLoop {
                 "A large value that an update left unchanged is not in the server's event log, or one of a column's former type "
                     + "could not be converted, and is missing from its record: fetch the row (ALTER TABLE … REPLICA IDENTITY "
                     + "FULL)"))
-        if let timer = channel.lackTimer { loop.cancel(timer) }
-        channel.lackTimer = loop.after(
+        if let timer = channel.timers.lack { loop.cancel(timer) }
+        channel.timers.lack = loop.after(
             nanoseconds: Limits.lackingValuesInterval.wholeNanoseconds,
             token: token(channel) { .lack(channel: $0, generation: $1) })
     }
 
     func lackIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
-        channel.lackTimer = nil
+        channel.timers.lack = nil
         if channel.lackReport.pauseHasEnded() != nil { tellOfLackingValues(channel) }
     }
 
@@ -120,15 +120,15 @@ extension ProjectLoop {
         // error.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
         tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
-        if let timer = channel.lossTimer { loop.cancel(timer) }
-        channel.lossTimer = loop.after(
+        if let timer = channel.timers.loss { loop.cancel(timer) }
+        channel.timers.loss = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: token(channel) { .loss(channel: $0, generation: $1) })
     }
 
     func lossIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
-        channel.lossTimer = nil
+        channel.timers.loss = nil
         take(.lossPauseEnded, channel)
     }
 }

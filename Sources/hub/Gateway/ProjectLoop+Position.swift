@@ -136,8 +136,8 @@ extension ProjectLoop {
     }
 
     private func leaveReader(_ channel: Channel) {
-        if let timer = channel.bindTimer { loop.cancel(timer) }
-        channel.bindTimer = nil
+        if let timer = channel.timers.bind { loop.cancel(timer) }
+        channel.timers.bind = nil
         letGo(of: channel)
         channel.follower = nil
     }

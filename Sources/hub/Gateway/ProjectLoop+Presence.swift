@@ -77,21 +77,21 @@ extension ProjectLoop {
         } catch {
             return answer(channel, reply, refusing: error.messageOfPresence)
         }
-        let tracker = details.tracker ?? newTracker()
+        let tracker = details.tracker ?? presence.newTracker()
         details.tracker = tracker
         if details.presenceKey.isEmpty { details.presenceKey = Array(UUIDText.random().utf8) }
-        let ref = presenceRefs.next(at: UInt64(loop.time.unixMicroseconds() / 1000))
+        let ref = presence.nextRef(at: UInt64(loop.time.unixMicroseconds() / 1000))
         do throws(PresenceRefusal) {
-            let change = try presenceBook.track(
+            let change = try presence.book.track(
                 tracker, in: topics.name(of: topic), key: details.presenceKey.rawBytes, payload: payload,
                 ref: ref)
             if let change { note(change) }
-            let isTracked = presenceBook.isTracking(tracker)
+            let isTracked = presence.book.isTracking(tracker)
             assert(isTracked, "a presence that takes room is tracked")
             giveRoomBack(details.presenceBytes - bytes, details, channel.session)
             answer(channel, reply)
         } catch {
-            if !presenceBook.isTracking(tracker) {
+            if !presence.book.isTracking(tracker) {
                 giveRoomBack(details.presenceBytes, details, channel.session)
             }
             refuse(error, channel, reply)
@@ -151,14 +151,9 @@ extension ProjectLoop {
         return true
     }
 
-    private func newTracker() -> PresenceTracker {
-        lastTracker += 1
-        return PresenceTracker(loop: UInt16(clients.number), channel: lastTracker)
-    }
-
     func untrack(_ channel: Channel) {
         guard let details = channel.conversation.details, let tracker = details.tracker,
-            let change = presenceBook.untrack(tracker)
+            let change = presence.book.untrack(tracker)
         else { return }
         giveRoomBack(details.presenceBytes, details, channel.session)
         note(change)
@@ -169,7 +164,7 @@ extension ProjectLoop {
         if let timeline = project.presenceTimeline {
             timeline([PresenceMark(change, at: loop.time.unixMicroseconds())])
         }
-        if project.mailboxes.count > 1 { presenceChanges.append(change) }
+        if project.mailboxes.count > 1 { presence.note(change) }
     }
 
     // MARK: Answers
@@ -193,7 +188,7 @@ extension ProjectLoop {
     func sendPresenceState(_ channel: Channel) {
         guard let topic = channel.conversation.topic else { return }
         var state = ByteWriter(capacity: 256)
-        presenceBook.appendState(of: topics.name(of: topic), to: &state)
+        presence.book.appendState(of: topics.name(of: topic), to: &state)
         let (name, joinRef) = (channel.topic, channel.joinRef)
         clients.send(channel.session) { encoder, writer in
             encoder.appendPresenceState(
@@ -207,15 +202,15 @@ extension ProjectLoop {
         project.hasTaken(changes, on: clients.number)
         for change in changes {
             assert(Int(change.tracker.loop) != clients.number, "a loop reports only its own channels to others")
-            presenceBook.apply(change)
+            presence.book.apply(change)
         }
     }
 
     /// Sends presence differences once a turn: one per topic, however many clients came and went.
     func tellOfPresence() {
-        guard presenceBook.hasDiffs else { return }
+        guard presence.book.hasDiffs else { return }
         var difference = ByteWriter(capacity: 1024)
-        while let name = presenceBook.takeDiff(into: &difference, isWanted: { topics.find($0) != nil }) {
+        while let name = presence.book.takeDiff(into: &difference, isWanted: { topics.find($0) != nil }) {
             if let topic = topics.find(name) { tell(difference.bytes, topic, name) }
             difference.removeAll()
         }

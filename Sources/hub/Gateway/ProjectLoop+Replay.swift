@@ -97,7 +97,7 @@ extension ProjectLoop {
         } else if loop.now >= deadline {
             expel(channel, ClientText(.notReady, "Replication connection was not established in time"))
         } else {
-            channel.readyTimer = loop.after(
+            channel.timers.ready = loop.after(
                 nanoseconds: Limits.readinessInterval.wholeNanoseconds,
                 token: token(channel) { .ready(channel: $0, generation: $1) })
         }
@@ -105,7 +105,7 @@ extension ProjectLoop {
 
     func readinessIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
-        channel.readyTimer = nil
+        channel.timers.ready = nil
         sayWhetherReplicationIsReady(channel)
     }
 }

@@ -112,9 +112,7 @@ extension ProjectLoop {
         guard channel.resumeEntry != nil else { return }
         let begins = channel.position.since ?? live.pipeline.frontier
         channel.position.note { $0.begin(at: begins) }
-        if mark == nil { mark = begins }
-        individuallyTracked.insert(channel.place)
-        positionsToRewrite.insert(channel.place)
+        receipts.begin(channel.place, at: begins)
         enter(channel)
         clients.watchReceipts()
     }
@@ -131,7 +129,7 @@ extension ProjectLoop {
             key.map { Channel.ResumeEntry(key: $0) },
             ChannelReceipt(own: stood, lossReport: channel.position.receipt?.lossReport ?? .none))
         guard key != nil else { return }
-        individuallyTracked.insert(channel.place)
+        receipts.separateFromSocket(channel.place)
         enter(channel)
     }
 
@@ -155,8 +153,7 @@ extension ProjectLoop {
 
     func hasEnded(_ channel: Channel, comesBack: Bool) {
         assert(channels[channel.place] == nil, "a channel departs after it was removed")
-        individuallyTracked.remove(channel.place)
-        positionsToRewrite.remove(channel.place)
+        receipts.forget(channel.place)
         // The client was not told of the loss yet. The hub reports the loss when the client joins again.
         if comesBack, channel.position.owedLoss != nil { channel.session.joinedTopics.take(channel.topic) }
         guard let resumeStore = project.settings.resumeStore else {
@@ -219,14 +216,14 @@ extension ProjectLoop {
 
     /// Returns the offset up to which the client has acknowledged everything.
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
-        channel.position.receipt?.own ?? channel.session.receipt.since ?? mark
+        channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
     }
 
     /// Records that the client was told of a loss. The client's next acknowledgement shows that the report has arrived.
     func isToldOfLoss(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
         channel.position.note { $0.noteLossReport() }
-        positionsToRewrite.insert(channel.place)
+        receipts.noteChange(channel.place)
     }
 
     // MARK: Acknowledged offsets
@@ -250,13 +247,12 @@ extension ProjectLoop {
         let (acknowledged, asked) = (acknowledgedOffset(of: channel), channel.session.receipt.asked)
         channel.position.note { $0.separate(acknowledged: acknowledged, asked: asked) }
         guard receipt.own == nil else { return }
-        individuallyTracked.insert(channel.place)
-        positionsToRewrite.insert(channel.place)
+        receipts.separateFromSocket(channel.place)
     }
 
     /// Asks a client to acknowledge what it was sent. At most one ping is under way.
     func ping(_ session: Session) {
-        guard let mark, let epoch = live.pipeline.epoch else { return }
+        guard let mark = receipts.mark, let epoch = live.pipeline.epoch else { return }
         let places = session.channels.compactMap(\.self).filter { channels[$0]?.resumeEntry != nil }
         guard !places.isEmpty else { return }
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
@@ -265,7 +261,7 @@ extension ProjectLoop {
             let hasItAll = !channel.position.awaitsRows && channel.position.seen == nil
             let reached = channel.position.reach(view(of: channel))
             channel.position.note { $0.notePing(about: reached, hasItAll: hasItAll) }
-            positionsToRewrite.insert(place)
+            receipts.noteChange(place)
         }
         clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
     }
@@ -287,8 +283,8 @@ extension ProjectLoop {
     /// Passes an acknowledgement to the channel's receipt. The socket's receipt may apply to the channel from then on.
     private func settle(_ channel: Channel, _ acknowledge: (inout ChannelReceipt) -> Void) {
         channel.position.note(acknowledge)
-        if channel.position.receipt?.own == nil { individuallyTracked.remove(channel.place) }
-        positionsToRewrite.insert(channel.place)
+        if channel.position.receipt?.own == nil { receipts.joinToSocket(channel.place) }
+        receipts.noteChange(channel.place)
     }
 
     /// Writes the acknowledged offsets down, after clients were asked.
@@ -297,7 +293,7 @@ extension ProjectLoop {
         guard let resumeStore = project.settings.resumeStore, live.pipeline.isOpen, let epoch = live.pipeline.epoch
         else { return }
         let now = EventLogPosition(epoch: epoch, offset: live.pipeline.frontier)
-        for place in individuallyTracked.sorted() {
+        for place in receipts.separated {
             guard let channel = channels[place] else { continue }
             // The client has received everything that it was sent.
             if channel.session.receipt.since == nil, let reach = channel.position.reach(view(of: channel)) {
@@ -305,9 +301,8 @@ extension ProjectLoop {
             }
             enter(channel)
         }
-        mark = now.offset
         var stands: [ResumeStore.Stand] = []
-        for channel in positionsToRewrite.sorted().compactMap({ channels[$0] }) {
+        for channel in receipts.takeChanged(allReached: now.offset).compactMap({ channels[$0] }) {
             // A returning channel keeps its former mark until it is joined.
             guard channel.isOpen, let resumeEntry = channel.resumeEntry, let place = resumeEntry.place else { continue }
             let own = channel.position.receipt?.own ?? channel.session.receipt.since
@@ -316,7 +311,6 @@ extension ProjectLoop {
                     place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.lastRef,
                     owesLoss: channel.owesLoss, heard: loop.heardAfter(channel.session.connection)))
         }
-        positionsToRewrite = []
         let doubted = resumeStore.update(
             now, of: clients.number, stands, now: loop.time.monotonicNanoseconds(), metrics)
         if !doubted.isEmpty { ask(Set(doubted)) }

@@ -13,9 +13,9 @@ extension ProjectLoop {
     /// has ended.
     func seat(of channel: Channel) -> UInt32 {
         guard recordsEach else { return Recipient.unrecorded }
-        if let known = channel.ledgerSeat { return known }
-        let seat = sentRecord.seat(session: ledgerNumber(of: channel.session), channel: channel.id.incarnation)
-        channel.ledgerSeat = seat
+        if let known = channel.ledger.seat { return known }
+        let seat = ledgerRecorder.seat(session: ledgerNumber(of: channel.session), channel: channel.id.incarnation)
+        channel.ledger.seat = seat
         return seat
     }
 
@@ -27,21 +27,19 @@ extension ProjectLoop {
         guard recordsEach else { return }
         let seats = members.compactMap { channels[$0].map(seat(of:)) }
         guard !seats.isEmpty else { return }
-        sentRecord.beginTurn(at: loop.time.unixMicroseconds(), changes: 1)
-        sentRecord.append(offset, to: seats.span)
+        ledgerRecorder.beginTurn(at: loop.time.unixMicroseconds(), changes: 1)
+        ledgerRecorder.deliver(offset, to: seats.span)
         timeSentRecord()
     }
 
     /// Hands the channel's deliveries over and frees its seat. The caller does this before it notes the channel's end:
     /// readers of that note may assume that no delivery is missing.
     func leaveSeat(of channel: Channel) {
-        guard let seat = channel.ledgerSeat else { return }
+        guard let seat = channel.ledger.seat else { return }
         recordSent()
         handSentRecordOver()
-        let isHandedOver = sentRecord.isEmpty
-        assert(isHandedOver, "a seat is free when its deliveries are handed over")
-        sentRecord.leave(seat)
-        channel.ledgerSeat = nil
+        ledgerRecorder.leave(seat)
+        channel.ledger.seat = nil
     }
 
     /// Records the deliveries since the last call.
@@ -50,16 +48,16 @@ extension ProjectLoop {
         for follower in followers where follower.pipeline.sentCount > 0 {
             let time = now ?? loop.time.unixMicroseconds()
             now = time
-            sentRecord.beginTurn(at: time, changes: follower.pipeline.sentCount)
-            follower.pipeline.takeSent { sentRecord.append($0, to: $1) }
+            ledgerRecorder.beginTurn(at: time, changes: follower.pipeline.sentCount)
+            follower.pipeline.takeSent { ledgerRecorder.deliver($0, to: $1) }
         }
         guard now != nil else { return }
         timeSentRecord()
     }
 
     private func timeSentRecord() {
-        if sentRecord.byteCount >= Limits.deliveryBlockBytes, !sentRecord.isMostlyNames { handSentRecordOver() }
-        guard !sentRecord.isEmpty, !isSentRecordTimed else { return }
+        if ledgerRecorder.isFull { handSentRecordOver() }
+        guard !ledgerRecorder.isHandedOver, !isSentRecordTimed else { return }
         isSentRecordTimed = true
         loop.after(
             nanoseconds: Limits.deliveryBlockInterval.wholeNanoseconds, token: TimerToken.sentRecord(place).rawValue)
@@ -70,34 +68,8 @@ extension ProjectLoop {
         handSentRecordOver()
     }
 
-    func handSentRecordOver() {
+    private func handSentRecordOver() {
         guard let ledger = project.ledger else { return }
-        if !sentRecord.isEmpty {
-            let offsets = sentRecord.offsets
-            var note = LedgerNote(
-                .delivered, time: sentRecord.began, session: 0, channel: UInt32(ledgerNumbers.loop),
-                offset: offsets.lowerBound, received: offsets.upperBound + 1)
-            note.deliveries = sentRecord.take()
-            let isTaken = sentRecord.isEmpty
-            assert(isTaken, "a delivery is handed over once")
-            if !ledger.record(note) { unrecorded = unrecorded.map { $0.union(offsets) } ?? offsets }
-        }
-        noteUnrecorded(ledger)
-    }
-
-    /// Notes the range of lost records, and retries until the log has the note. Otherwise readers would take the lost
-    /// deliveries for not sent.
-    func noteUnrecorded(_ ledger: ChannelLedger) {
-        guard let missing = unrecorded else { return }
-        let note = LedgerNote(
-            .unrecorded, time: loop.time.unixMicroseconds(), session: 0, channel: UInt32(ledgerNumbers.loop),
-            offset: missing.lowerBound, received: missing.upperBound + 1)
-        if ledger.record(note) { unrecorded = nil }
-    }
-}
-
-extension ClosedRange<UInt64> {
-    fileprivate func union(_ other: Self) -> Self {
-        Swift.min(lowerBound, other.lowerBound)...Swift.max(upperBound, other.upperBound)
+        ledgerRecorder.handOver(to: ledger, at: loop.time.unixMicroseconds())
     }
 }

@@ -34,7 +34,7 @@ extension ProjectLoop {
             guard let channel = channels[place], channel.isOpen else { continue }
             sweep.found(channel.position.needed(view(of: channel)))
             sayWhereQuietChannelStands(channel)
-            guard channel.isInLedger else { continue }
+            guard channel.ledger.isListed else { continue }
             sweep.sent(sentForLedger(channel) ?? 0)
             // Only some are noted in each sweep: a hundred thousand notes at once would be more than the log takes.
             guard mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
@@ -67,7 +67,9 @@ extension ProjectLoop {
     // MARK: Channels that are behind
 
     private func ended(_ sweep: StandingSweep) {
-        if let ledger = project.ledger { _ = saysWhatIsMissing(ledger) }
+        if let ledger = project.ledger {
+            _ = ledgerRecorder.saysWhatIsMissing(in: ledger, at: loop.time.unixMicroseconds())
+        }
         if let sent = sweep.sent { noteReach(sent, from: sweep.began) }
         project.slowest.set(sweep.needed, of: clients.number)
         guard let end = project.delivery.log.end()?.state.position.offset else { return }

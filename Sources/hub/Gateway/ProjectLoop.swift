@@ -31,12 +31,8 @@ final class ProjectLoop {
     var waitingForPass: Set<UInt32> = []
     /// Feed requests that may have ended.
     var feedsDue: Set<UInt32> = []
-    /// Offset acknowledged by every client that has nothing newer in flight.
-    var mark: UInt64?
-    /// Channels tracked individually because their position differs from their socket's.
-    var individuallyTracked: Set<UInt32> = []
-    /// Channels whose acknowledged offsets must be written to the disk again.
-    var positionsToRewrite: Set<UInt32> = []
+    /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk again.
+    var receipts = ReceiptTracker()
     /// Tables with a commit in the log that PostgreSQL does not show yet.
     var heldTables = HeldTables()
     /// Channels that began with a snapshot, while the log may still contain transactions that the snapshot includes.
@@ -71,27 +67,12 @@ final class ProjectLoop {
     /// Work that waits for an answer about rights, by ticket.
     var rightsWaiting: [UInt64: RightsWaiting] = [:]
 
-    // Presence.
-    var presenceBook = PresenceBook(.ofProjects)
-    var presenceRefs: PresenceRefs
-    var lastTracker: UInt64 = 0
-    /// Presence changes of this turn, for the other loops.
-    var presenceChanges: [PresenceChange] = []
-    var ledgerNumbers: LedgerNumbers
-    /// Offset up to which changes were judged before the last turn. `newerSince` is that offset at the time when a
-    /// catalog version was first seen whose mail had not arrived yet.
-    private var judgedBefore = UInt64.max
-    private var seenVersion: UInt64 = 0
-    private var newerSince: UInt64?
-    /// Deliveries to record in the log …
-    var sentRecord = DeliveryBlockWriter()
+    var presence: LoopPresence
+    /// Place from which changes may have been judged by a catalog whose mail has not arrived yet.
+    private var newerCatalog = NewerCatalog()
+    /// Recorder of the loop's notes and deliveries for the ledger.
+    var ledgerRecorder: LedgerRecorder
     var isSentRecordTimed = false
-    /// … and the changes whose recorded deliveries were lost, until the log has a note about that.
-    var unrecorded: ClosedRange<UInt64>?
-    /// Number of other notes lost, until the log has a note about that.
-    var missedNotes = MissedNotes()
-    /// Highest offset noted as sent to all channels.
-    var reachNoted: UInt64 = 0
 
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project
@@ -100,8 +81,8 @@ final class ProjectLoop {
         tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
         limits = project.limits
         desk = BroadcastFrames(clients.deflater)
-        presenceRefs = PresenceRefs(loop: UInt16(clients.number))
-        ledgerNumbers = LedgerNumbers(loop: clients.number)
+        presence = LoopPresence(loop: clients.number)
+        ledgerRecorder = LedgerRecorder(loop: clients.number)
         mailbox.attach(clients.loop.bell)
     }
 
@@ -156,20 +137,15 @@ final class ProjectLoop {
         // wait for answers.
         let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
         project.catalog.adopt(
-            snapshot.version, from: min(live.pipeline.judgedUpTo, place, newerSince ?? judgedBefore), to: place,
-            by: clients.number, of: project.mailboxes.count)
-        (seenVersion, newerSince) = (snapshot.version, nil)
+            snapshot.version, from: min(live.pipeline.judgedUpTo, place, newerCatalog.adopt(snapshot.version)),
+            to: place, by: clients.number, of: project.mailboxes.count)
     }
 
     /// Notes a catalog version whose mail has not arrived yet. A joining channel is bound by that version at once; the
     /// other channels follow.
     private func noteNewerCatalog() {
-        let version = project.catalog.snapshot?.version ?? 0
-        if version != seenVersion {
-            seenVersion = version
-            newerSince = min(newerSince ?? judgedBefore, judgedBefore)
-        }
-        judgedBefore = live.pipeline.isOpen ? live.pipeline.judgedUpTo : .max
+        newerCatalog.noteTurn(
+            project.catalog.snapshot?.version ?? 0, judgedUpTo: live.pipeline.isOpen ? live.pipeline.judgedUpTo : nil)
     }
 
     private func takeLimits() {

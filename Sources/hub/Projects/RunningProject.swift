@@ -42,6 +42,7 @@ public final class RunningProject: Sendable {
             var settings = plan.settings
             settings.resumeStore = Self.resumeStore(plan, loops: gateway.loopCount)
             settings.publication = Self.publication(plan)
+            settings.demoted = Self.demoted(plan)
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
                 log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },
@@ -104,6 +105,19 @@ public final class RunningProject: Sendable {
             Log.shared.warning(
                 "what is known of the publication cannot be kept", [.error("\(error)"), .project(plan.name)])
             return PublicationRecord(in: nil)
+        }
+    }
+
+    /// Opens the record of policies that are left to PostgreSQL. If the disk refuses, a restart forgets them.
+    private static func demoted(_ plan: ProjectPlan) -> DemotedPolicies {
+        do {
+            let record = DemotedPolicies(in: try DiskDirectory(plan.ingest.dataDirectory))
+            try record.start()
+            return record
+        } catch {
+            Log.shared.warning(
+                "which policies are left to PostgreSQL cannot be kept", [.error("\(error)"), .project(plan.name)])
+            return DemotedPolicies(in: nil)
         }
     }
 

@@ -1,0 +1,134 @@
+import Bytes
+import Catalog
+import Diagnostics
+import Settings
+import Synchronization
+import System
+
+/// Policies on which the hub and PostgreSQL once disagreed, across restarts. PostgreSQL alone decides on them.
+///
+/// A policy is known by its role, its table and the text of its conditions. Another version of the program may understand
+/// it rightly, so it begins with an empty record.
+public final class DemotedPolicies: Sendable {
+    private struct State {
+        var keys: Set<UInt64> = []
+        /// True if all policies are left to PostgreSQL, because the record cannot be read.
+        var isUnknown = false
+        var isWritten = true
+
+        /// True if PostgreSQL decides on all policies. If more were demoted than are remembered, none is trusted again
+        /// because it was forgotten.
+        var holdsAll: Bool { isUnknown || keys.count >= Limits.maximumDemotedPolicies }
+    }
+
+    private let state: Mutex<State>
+    /// Directory of the record; nil if it is kept in memory only.
+    private let directory: (any StorageDirectory)?
+    private let writer = BackgroundWriter("demoted")
+
+    static let fileName = "demoted"
+    private static let newName = "demoted.new"
+    private static let maximumBytes = UInt64(1 << 20)
+
+    /// Restores the record of an earlier process. If it cannot be read, PostgreSQL decides on all policies.
+    public init(in directory: (any StorageDirectory)?) {
+        self.directory = directory
+        var state = State()
+        do {
+            if let directory, let keys = try Self.read(directory) { state.keys = keys }
+        } catch {
+            state.isUnknown = true
+            Log.shared.error(
+                "which policies were left to PostgreSQL cannot be read: it decides on all of them, until the file is removed and the hub restarted",
+                [.path(Self.fileName), .error("\(error)")])
+        }
+        self.state = Mutex(state)
+    }
+
+    public func contains(_ policy: PolicyBinding) -> Bool {
+        let key = Self.key(of: policy)
+        return state.withLock { $0.holdsAll || $0.keys.contains(key) }
+    }
+
+    /// Adds a policy. Returns false if it was known.
+    func add(_ policy: PolicyBinding) -> Bool {
+        let key = Self.key(of: policy)
+        let isNews = state.withLock { state in
+            guard !state.holdsAll, state.keys.insert(key).inserted else { return false }
+            state.isWritten = false
+            return true
+        }
+        if isNews { writer.wake() }
+        return isNews
+    }
+
+    private static func key(of policy: PolicyBinding) -> UInt64 {
+        var hash = KeyHash(seed: 0)
+        for text in [policy.role, policy.row.type, policy.combinedSQL] {
+            hash.combine(Array(text.utf8).rawBytes)
+        }
+        return hash.value
+    }
+
+    // MARK: The record
+
+    public func start() throws(SystemError) {
+        if directory != nil { try writer.start { [self] in flush() } }
+    }
+
+    public func stop() { writer.stop() }
+
+    /// Writes the record to a new file, which replaces the former one when it is complete.
+    func flush() {
+        guard let directory else { return }
+        let keys = state.withLock { state in
+            defer { state.isWritten = true }
+            return state.isWritten ? nil : state.keys
+        }
+        guard let keys else { return }
+        do throws(SystemError) {
+            let file = try directory.open(Self.newName, for: .creating)
+            try file.write(Self.encode(keys).rawBytes, at: 0)
+            try file.sync()
+            try directory.rename(Self.newName, to: Self.fileName)
+            try directory.sync()
+        } catch {
+            state.withLock { $0.isWritten = false }
+            Log.shared.error(
+                "that a policy is left to PostgreSQL cannot be written down: after a restart the hub decides on it again",
+                [.path(Self.fileName), .error("\(error)")])
+        }
+    }
+
+    private static let version: UInt8 = 1
+
+    static func encode(_ keys: Set<UInt64>, of program: String = Product.version) -> [UInt8] {
+        var record = ByteWriter(capacity: 32 + keys.count * 8)
+        record.append(version)
+        record.append(little: UInt32(program.utf8.count))
+        record.append(program)
+        record.append(little: UInt32(keys.count))
+        for key in keys.sorted() { record.append(little: key) }
+        record.append(little: CRC32C.of(record.bytes))
+        return record.copied()
+    }
+
+    private static func read(_ directory: any StorageDirectory) throws -> Set<UInt64>? {
+        guard try directory.names().contains(fileName) else { return nil }
+        let bytes = try directory.open(fileName, for: .reading).contents(atMost: maximumBytes)
+        return try decode(bytes.rawBytes)
+    }
+
+    private static func decode(_ bytes: RawSpan) throws(ByteError) -> Set<UInt64>? {
+        var reader = ByteReader(bytes)
+        guard try reader.uint8() == version else { throw ByteError(expected: "policies of version 1", offset: 0) }
+        let program = try reader.span(Int(try reader.littleUInt32())).text
+        var keys: Set<UInt64> = []
+        for _ in 0..<(try reader.littleUInt32()) { keys.insert(try reader.littleUInt64()) }
+        let end = reader.offset
+        guard try reader.littleUInt32() == CRC32C.of(bytes.extracting(0..<end)) else {
+            throw ByteError(expected: "the checksum of what precedes it", offset: end)
+        }
+        return program == Product.version ? keys : nil
+    }
+}
