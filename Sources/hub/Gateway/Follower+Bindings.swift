@@ -466,12 +466,12 @@ extension Follower {
     }
 
     /// Tells every channel that history has a gap or begins anew, for rows and for the database's messages to its
-    /// topic. Channels that catch up were promised the time before their join, too. If the log only begins here,
-    /// channels without bindings were promised nothing of the time before.
+    /// topic. Channels that catch up were promised the time before their join, too. If the log only begins here, a channel
+    /// without bindings can have missed messages only, and for most of these channels the database has none: its report is
+    /// no error.
     func tellOfGap(_ reason: String) {
         for place in places {
             guard let channel = channel(at: place) else { continue }
-            if isAtEnd, channel.bindings.isEmpty, reason == Pipeline.logHasBegun { continue }
             guard channel.isOpen else {
                 if !isAtEnd { channel.position.owe(.gap) }
                 continue
@@ -484,7 +484,8 @@ extension Follower {
                 home.cut(feed, channel, TextCode.changesMissing.rawValue, text)
                 continue
             }
-            home.tell(channel, .error, ClientText(.changesMissing, text))
+            let isUnlikely = isAtEnd && channel.bindings.isEmpty && reason == Pipeline.logHasBegun
+            home.tell(channel, isUnlikely ? .ok : .error, ClientText(.changesMissing, text))
             // The channel's former position is of no use any more.
             home.sayCaughtUp(channel)
         }
