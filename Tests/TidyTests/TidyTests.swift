@@ -277,6 +277,13 @@ import Testing
         #expect(heads.first == "## Unreleased", "CHANGELOG.md always has an Unreleased head")
     }
 
+    @Test func `changelog and upgrading page have the version that the program prints`() throws {
+        let product = Self.house.text("Sources/hub/Settings/Product.swift")
+        let version = try #require(product.firstMatch(of: /static let version = "((\d+\.\d+)\.\d+)"/))
+        #expect(Self.house.text("CHANGELOG.md").contains("\n## \(version.1)\n"))
+        #expect(Self.house.text("UPGRADING.md").contains("\n### \(version.2)\n"))
+    }
+
     @Test func `top level holds what belongs there`() throws {
         let allowed: Set = [
             "Package.swift", "Sources", "Tests", "sql", "deploy", "docs", "README.md", "CHANGELOG.md", "LICENSE",

@@ -144,9 +144,9 @@ import Testing
 
 @Suite(.within(minutes: 10)) struct CommandTests {
     @Test func `prints the version`() async {
-        #expect(await run("version").output.hasPrefix("tidewire 0.1.0\nSwift "))
-        #expect(await run("--version").output.hasPrefix("tidewire 0.1.0\n"))
-        #expect(await run("version", "--json").output.hasPrefix(#"{"version":"0.1.0","swift":""#))
+        #expect(await run("version").output.hasPrefix("tidewire 1.0.0\nSwift "))
+        #expect(await run("--version").output.hasPrefix("tidewire 1.0.0\n"))
+        #expect(await run("version", "--json").output.hasPrefix(#"{"version":"1.0.0","swift":""#))
     }
 
     @Test func `prints settings with their sources, secrets hidden`() async {

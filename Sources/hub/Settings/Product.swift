@@ -2,7 +2,7 @@
 /// the hub's connections.
 public enum Product {
     public static let name = "tidewire"
-    public static let version = "0.1.0"
+    public static let version = "1.0.0"
 
     /// Version of Swift. The language does not tell its exact version to programs; the compiler's conditions tell it
     /// closely enough.
