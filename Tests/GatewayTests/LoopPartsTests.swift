@@ -1,3 +1,4 @@
+import Diagnostics
 import TestSupport
 import Testing
 
@@ -57,5 +58,39 @@ import Testing
         #expect(trackers[0] != trackers[1])
         let changes = presence.takeChanges()
         #expect(changes.isEmpty)
+    }
+
+    @Test func `a review asks about each channel, a few at a time, when the rules have changed`() {
+        var review = RightsReview()
+        func due(_ review: inout RightsReview, now: UInt64 = 0) -> [UInt32] {
+            var places: [UInt32] = []
+            while let place = review.takeNext(before: 100, now: now) {
+                places.append(place)
+                review.isAsked()
+            }
+            return places
+        }
+        review.take("a")
+        let atFirst = due(&review)
+        #expect(atFirst == [], "the channels were admitted under these rules")
+        review.take("b")
+        let first = due(&review)
+        #expect(first == Array(0..<UInt32(Limits.rightsReviewedAtOnce)))
+        review.isAnswered()
+        let second = due(&review)
+        #expect(second == [UInt32(Limits.rightsReviewedAtOnce)])
+    }
+
+    @Test func `a channel whose rights stay unknown is asked about again, and not for ever`() {
+        var review = RightsReview()
+        var tries = 1
+        while review.tryAgain(7, now: 10) {
+            tries += 1
+            let early = review.takeNext(before: 0, now: 10)
+            #expect(early == nil, "there is a pause first")
+            let place = review.takeNext(before: 0, now: .max)
+            #expect(place == 7)
+        }
+        #expect(tries == Limits.rightsReviewTries)
     }
 }

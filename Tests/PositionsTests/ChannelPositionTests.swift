@@ -144,8 +144,8 @@ import Testing
         _ = resumed.take(.asked(Self.at(5)))
         _ = resumed.take(.due(log: Self.log(0, 9)))
         #expect(!resumed.awaitsRows)
-        #expect(resumed.take(.retentionPassed(live: 9)) == [])
-        #expect(resumed.snapshot == .wanted && resumed.since == nil)
+        #expect(resumed.take(.retentionPassed(end: 9)) == [])
+        #expect(resumed.snapshot == .wanted && resumed.since == 9)
     }
 
     // MARK: Passes
@@ -163,15 +163,22 @@ import Testing
         var channel = Self.joining()
         _ = channel.take(.recognised(Self.at(5), owesLoss: false))
         _ = channel.take(.due(log: Self.log(0, 9)))
-        #expect(channel.take(.startUnreadable(live: 9)) == [.passOverMessages, .boardLive])
+        #expect(channel.take(.startUnreadable(end: 9)) == [.passOverMessages, .boardLive])
         #expect(channel.stage == .live && channel.owedLoss == .unreadable)
     }
 
     @Test func `a past that stops reading is given up, and the channel boards again`() {
         var channel = Self.catchingUp(from: 5)
-        #expect(channel.take(.pastUnreadable(live: 9)) == [.leaveReader, .passOverMessages, .awaitPass])
-        #expect(channel.owedLoss == .unreadable && channel.since == nil)
+        #expect(channel.take(.pastUnreadable(end: 9)) == [.leaveReader, .passOverMessages, .awaitPass])
+        #expect(channel.owedLoss == .unreadable && channel.since == 9)
         #expect(channel.take(.due(log: Self.unknownLog)) == [.boardLive])
+    }
+
+    @Test func `a channel that was given up is not led back by a live reader that lags`() {
+        var channel = Self.catchingUp(from: 5)
+        _ = channel.take(.pastUnreadable(end: 30))
+        #expect(channel.take(.due(log: Self.unknownLog)) == [.boardLive])
+        #expect(channel.take(.socketFull(Self.reader(10))) == [.park(Self.at(30))])
     }
 
     @Test func `a feed whose past is gone ends with the position of now`() {
@@ -180,7 +187,7 @@ import Testing
         _ = feed.take(.due(log: Self.log(0, 9)))
         _ = feed.take(.passesFull)
         _ = feed.take(.opened(isSocketFull: false))
-        #expect(feed.take(.retentionPassed(live: 9)) == [.cutFeed(.olderThanRetention)])
+        #expect(feed.take(.retentionPassed(end: 9)) == [.cutFeed(.olderThanRetention)])
         #expect(feed.since == 9 && feed.owedLoss == nil)
     }
 

@@ -35,20 +35,16 @@ extension ProjectLoop {
 
     /// Returns a follower that has not passed the position; nil if none may begin now.
     func pass(from position: EventLogPosition) -> Follower? {
-        if let known = behind.first(where: { $0.isOpenFor(position) }) { return known }
-        return behind.count < Limits.maximumCatchUps ? startPass(from: position) : nil
+        if let known = catchUps.followers.first(where: { $0.isOpenFor(position) }) { return known }
+        return catchUps.hasRoom ? startPass(from: position) : nil
     }
 
     private func startPass(from position: EventLogPosition) -> Follower {
-        lastFollower = FollowerNumber.next(after: lastFollower)
-        if lastFollower == live.number { lastFollower = 1 }
-        assert(self.follower(lastFollower) == nil, "no two followers have one number")
-        let follower = Follower(of: self, number: lastFollower, from: position)
+        let follower = Follower(of: self, number: catchUps.nextNumber(), from: position)
         follower.pipeline.unheardTables = heldTables.unheard
         follower.pipeline.openIfBegun(on: loop)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
-        behind.append(follower)
-        assert(behind.count <= Limits.maximumCatchUps, "there are no more passes than may be")
+        catchUps.add(follower)
         watchStandings()
         metrics.catchUpPasses.add()
         return follower
@@ -57,33 +53,26 @@ extension ProjectLoop {
     /// Runs a turn of the catch-up followers. Returns true if there is more to do at once.
     func catchUp() -> Bool {
         var more = false
-        for follower in behind {
+        for follower in catchUps.followers {
             more = follower.turn() || more
             if follower.isLost { giveUp(follower) } else { handOver(follower) }
         }
         // Deliveries of a finished follower are recorded before it is removed.
-        if !behind.isEmpty { recordSent() }
-        behind.removeAll { $0.catchUpChannels.isEmpty }
-        if behind.count < Limits.maximumCatchUps, live.pipeline.isOpen, let first = takeWaiting() {
-            more = board(first) || more
+        if !catchUps.isEmpty { recordSent() }
+        catchUps.removeFinished()
+        if catchUps.hasRoom, catchUps.hasWaiting, live.pipeline.isOpen {
+            more = board(catchUps.takeWaiting().compactMap { channels[$0] }) || more
         }
         return more
-    }
-
-    /// Takes the channels that wait for a pass; nil if there are none.
-    private func takeWaiting() -> [Channel]? {
-        guard !waitingForPass.isEmpty else { return nil }
-        defer { waitingForPass = [] }
-        return waitingForPass.sorted().compactMap { channels[$0] }
     }
 
     /// Places waiting channels in a pass. Returns true if one was placed. While the log's first offset is unknown, all
     /// keep waiting.
     private func board(_ waiting: [Channel]) -> Bool {
         var hasBoarded = false
-        defer { if !waitingForPass.isEmpty { lookAgainLater() } }
+        defer { if catchUps.hasWaiting { lookAgainLater() } }
         guard let oldest = oldestOffset() else {
-            for channel in waiting { waitingForPass.insert(channel.place) }
+            for channel in waiting { catchUps.await(channel.place) }
             return false
         }
         // Channels board in the order of their positions. The first position begins the pass, so the pass has skipped
@@ -92,7 +81,7 @@ extension ProjectLoop {
             // Answering an earlier one may have closed the socket that this one is on.
             guard channels[channel.place] === channel else { continue }
             if let position = channel.position.parkedAt, position.offset < oldest {
-                take(.retentionPassed(live: liveOffset), channel)
+                take(.retentionPassed(end: project.logEnd), channel)
             }
             if let feed = channel.session.feed, case .cut = feed.stage { continue }
             placeInReader(channel)
@@ -108,7 +97,7 @@ extension ProjectLoop {
         for place in follower.catchUpChannels.sorted() {
             guard let channel = channels[place] else { continue }
             channel.untoldTruncations = []
-            take(.pastUnreadable(live: liveOffset), channel)
+            take(.pastUnreadable(end: project.logEnd), channel)
         }
         assert(follower.catchUpChannels.isEmpty, "nobody stays where nothing is told")
     }

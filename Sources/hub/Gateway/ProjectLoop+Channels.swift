@@ -207,7 +207,7 @@ extension ProjectLoop {
 
     func letGo(of channel: Channel) {
         channel.follower?.unbind(channel)
-        waitingForPass.remove(channel.place)
+        catchUps.cancel(channel.place)
         letGoOfNextHolder(channel)
     }
 

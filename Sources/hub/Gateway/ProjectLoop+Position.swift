@@ -22,7 +22,7 @@ extension ProjectLoop {
         case .passOverMessages: passOverMessages(channel)
         case .boardLive: channel.follower = live
         case .board(let position): board(channel, at: position)
-        case .awaitPass: waitingForPass.insert(channel.place)
+        case .awaitPass: catchUps.await(channel.place)
         case .goOn(let position): goOn(channel, at: position)
         case .park(let position): park(channel, at: position)
         case .leaveReader: leaveReader(channel)
@@ -55,9 +55,6 @@ extension ProjectLoop {
         return LogView(reader: reader, liveFrontier: live.pipeline.frontier, epoch: epoch)
     }
 
-    /// Returns the offset of the next change of the live reader; nil until it has opened the log.
-    var liveOffset: UInt64? { live.pipeline.isOpen ? live.pipeline.frontier : nil }
-
     // MARK: Beginning
 
     /// Places the channel in a reader, if nothing holds it.
@@ -86,8 +83,8 @@ extension ProjectLoop {
     private func board(_ channel: Channel, at position: EventLogPosition) {
         guard let pass = pass(from: position) else { return take(.passesFull, channel) }
         guard !pass.isLost else {
-            behind.removeAll { $0 === pass }
-            return take(.startUnreadable(live: liveOffset), channel)
+            catchUps.remove(pass)
+            return take(.startUnreadable(end: project.logEnd), channel)
         }
         take(.boarded, channel)
         assert(pass.pipeline.frontier <= position.offset, "a channel that comes aboard has missed nothing")
@@ -144,7 +141,7 @@ extension ProjectLoop {
 
     private func goOn(_ channel: Channel, at position: EventLogPosition) {
         if isTooFarBehind(position) { return sendAway(channel, at: position) }
-        waitingForPass.insert(channel.place)
+        catchUps.await(channel.place)
         loop.turnAgain()
     }
 

@@ -5,55 +5,20 @@ import Channels
 import Diagnostics
 import Net
 
-/// Progress of asking again for the read rights of private channels, after the rules changed.
-struct RightsReview {
-    /// Rules under which the channels were admitted; nil until the catalog is known.
-    fileprivate var rules: String?
-    /// Place of the next channel to ask about; nil when all have been asked about.
-    fileprivate var next: UInt32?
-    /// Number of questions under way.
-    fileprivate var asked = 0
-    /// Places of channels whose rights could not be determined. The hub asks about them again at `againAt`.
-    fileprivate var again: [UInt32] = []
-    fileprivate var againAt: UInt64 = 0
-    /// Number of failed attempts for each place.
-    fileprivate var failures: [UInt32: Int] = [:]
-
-    mutating func isAnswered() {
-        assert(asked > 0, "each question of a review has one answer")
-        asked -= 1
-    }
-}
-
 /// Review of joined channels after the policies of `realtime.messages` changed.
 extension ProjectLoop {
     /// Starts a review of all private channels if a new snapshot has other rules. The channels are asked about a few at
     /// a time.
     func reviewRights(_ snapshot: CatalogSnapshot) {
-        let known = reasking.rules
-        reasking.rules = snapshot.messageRules
-        // PostgreSQL itself admitted these channels a moment ago, before the catalog was first read.
-        guard known != nil, known != snapshot.messageRules else { return }
-        reasking.next = 0
-        reasking.again = []
-        reasking.failures = [:]
+        reasking.take(snapshot.messageRules)
     }
 
-    /// Continues the review. Only a few questions are under way at any time, so that joins are not delayed.
+    /// Continues the review.
     func continueReview() {
-        while reasking.asked < Limits.rightsReviewedAtOnce, let place = takeReviewed() {
+        while let place = reasking.takeNext(before: channels.indices.upperBound, now: loop.now) {
             if let channel = channels[place], channel.conversation.isPrivate { review(channel) }
         }
-        if !reasking.again.isEmpty { lookAgainLater() }
-    }
-
-    private func takeReviewed() -> UInt32? {
-        if let place = reasking.next, place < channels.indices.upperBound {
-            reasking.next = place + 1
-            return place
-        }
-        reasking.next = nil
-        return loop.now >= reasking.againAt ? reasking.again.popLast() : nil
+        if reasking.isToGoOn { lookAgainLater() }
     }
 
     /// Asks for the channel's rights. If a question is already under way, its answer may follow the old rules, so it is
@@ -63,7 +28,7 @@ extension ProjectLoop {
         if case .read(_, let occasion)? = rightsWaiting[ticket], !occasion.isReview {
             return askReadRights(channel, occasion)
         }
-        reasking.asked += 1
+        reasking.isAsked()
         askReadRights(channel, .review)
     }
 
@@ -85,19 +50,9 @@ extension ProjectLoop {
     /// Asks again later if the rights could not be determined, or closes the channel. Returns true if the hub will ask
     /// again.
     func isReviewedLater(_ channel: Channel, _ error: ChannelAuthorizationError) -> Bool {
-        if error.isPassing, tryAgain(channel.place) { return true }
+        if error.isPassing, reasking.tryAgain(channel.place, now: loop.now) { return true }
         expel(channel, error.systemMessage(topic: String(decoding: channel.subTopic, as: UTF8.self)))
         return false
-    }
-
-    /// Plans another attempt. Returns false after too many attempts: a channel with unknown rights has none.
-    private func tryAgain(_ place: UInt32) -> Bool {
-        let failures = reasking.failures[place, default: 0] + 1
-        guard failures < Limits.rightsReviewTries else { return false }
-        reasking.failures[place] = failures
-        reasking.again.append(place)
-        reasking.againAt = loop.now + Limits.bindAgainInterval.wholeNanoseconds
-        return true
     }
 }
 

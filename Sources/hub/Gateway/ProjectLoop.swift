@@ -23,12 +23,9 @@ final class ProjectLoop {
     /// Follower at the log's end.
     private(set) lazy var live = Follower(of: self, number: 0)
     /// Followers of channels that catch up.
-    var behind: [Follower] = []
-    var lastFollower: UInt32 = 0
+    var catchUps = CatchUpPasses()
     /// First offset in the log, with the time of that look-up.
     var oldestKnown: (offset: UInt64, at: UInt64)?
-    /// Channels that wait until a catch-up can begin at their position.
-    var waitingForPass: Set<UInt32> = []
     /// Feed requests that may have ended.
     var feedsDue: Set<UInt32> = []
     /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk again.
@@ -123,10 +120,10 @@ final class ProjectLoop {
 
     /// Returns the follower of that number; nil if it has ended.
     func follower(_ number: UInt32) -> Follower? {
-        number == live.number ? live : behind.first { $0.number == number }
+        number == live.number ? live : catchUps.follower(number)
     }
 
-    var followers: [Follower] { [live] + behind }
+    var followers: [Follower] { [live] + catchUps.followers }
 
     private func catalogMoved() {
         guard let snapshot = project.catalog.snapshot else { return }
@@ -172,7 +169,7 @@ final class ProjectLoop {
         // Channels that moved here, or are about to, may need answers that nobody has asked for. No event wakes the
         // loop for that.
         live.askForWhatIsWanted()
-        for follower in behind { follower.askForWhatIsWanted() }
+        for follower in catchUps.followers { follower.askForWhatIsWanted() }
         assert(
             isBehind || more || followers.allSatisfy { !$0.pipeline.memberships.hasUnfilled }, "it sleeps on a question"
         )

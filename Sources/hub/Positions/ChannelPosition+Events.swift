@@ -27,12 +27,15 @@ extension ChannelPosition {
         case boarded
         /// No reader behind the log's end may begin now.
         case passesFull
+        // The changes that the client misses cannot be sent. The channel goes on at the log's end; nil while that is not
+        // known.
+
         /// The reader that was to begin at the channel's position cannot read there.
-        case startUnreadable(live: UInt64?)
+        case startUnreadable(end: UInt64?)
         /// The reader that serves the channel cannot read on.
-        case pastUnreadable(live: UInt64?)
+        case pastUnreadable(end: UInt64?)
         /// Retention has removed changes that wait for the channel.
-        case retentionPassed(live: UInt64?)
+        case retentionPassed(end: UInt64?)
         /// The channel's bindings were placed in a reader. `end` is the end of the log.
         case bound(end: UInt64)
         /// The channel's reader has come to where the live reader stands.
@@ -126,11 +129,11 @@ extension ChannelPosition {
         case .due(let log): return place(log)
         case .boarded: board()
         case .passesFull: return [.awaitPass]
-        case .startUnreadable(let live): return replaceStart(live)
-        case .pastUnreadable(let live):
+        case .startUnreadable(let end): return replaceStart(end)
+        case .pastUnreadable(let end):
             stage = .waiting
-            return [.leaveReader] + refuse(.unreadable, live) + [.passOverMessages, .awaitPass]
-        case .retentionPassed(let live): return refuse(.olderThanRetention, live)
+            return [.leaveReader] + refuse(.unreadable, end) + [.passOverMessages, .awaitPass]
+        case .retentionPassed(let end): return refuse(.olderThanRetention, end)
         case .bound(let end):
             since = since ?? end
             toldAt = nil
@@ -206,9 +209,9 @@ extension ChannelPosition {
         stage = .catchingUp
     }
 
-    private mutating func replaceStart(_ live: UInt64?) -> [Action] {
+    private mutating func replaceStart(_ end: UInt64?) -> [Action] {
         let isCut = wishes.isFeed && isOpen
-        let actions = refuse(.unreadable, live) + [.passOverMessages]
+        let actions = refuse(.unreadable, end) + [.passOverMessages]
         if isCut { return actions }
         stage = .live
         return actions + [.boardLive]
@@ -216,14 +219,11 @@ extension ChannelPosition {
 
     /// Refuses a resume because the changes that the client misses cannot be sent. The refusal is part of the join's
     /// reply, or is sent as a loss if the reply is already out.
-    private mutating func refuse(_ refusal: LogStanding.Refusal, _ live: UInt64?) -> [Action] {
+    private mutating func refuse(_ refusal: LogStanding.Refusal, _ end: UInt64?) -> [Action] {
         resumption = .refused(refusal)
-        since = nil
-        if wishes.isFeed, isOpen {
-            // The client fetches, and continues from here.
-            since = live
-            return [.cutFeed(refusal)]
-        }
+        // A live reader that lags would otherwise send changes again that another reader has sent.
+        since = end
+        if wishes.isFeed, isOpen { return [.cutFeed(refusal)] }
         if wishes.wantsRows { snapshot = .wanted }
         if !beginsWithEverything, isAnswered || isReturning { owedLoss = LossReason(refusal) }
         return []

@@ -44,6 +44,9 @@ async def ready(stage, topic: str, vsn: str = "2.0.0", **config):
     broadcast = config.pop("broadcast", {}) | {"replication_ready": True}
     await peer.join(topic, {"private": True, "broadcast": broadcast} | config)
     message = await peer.system(topic, "the sign that the database's messages arrive")
+    # A channel that is joined before a new hub's log has begun is told when it has.
+    if "is followed from now on" in message.payload["message"]:
+        message = await peer.system(topic, "the sign behind that")
     equal(message.payload, READY | {"channel": topic.removeprefix("realtime:")}, "the sign")
     return peer
 
