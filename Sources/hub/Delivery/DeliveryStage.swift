@@ -65,6 +65,8 @@ struct EntryProgress {
     var heldTables: Set<UInt32> = []
     /// Index of the change for whose row the hub last asked the log.
     var recalledAt: UInt32?
+    /// Era of that question. Its answer counts in the same era only.
+    var recallEra: UInt64?
     var composition = Composition.unknown
     /// Values of the entry's rows in the types that their columns have now.
     var converted: ConvertedRows?

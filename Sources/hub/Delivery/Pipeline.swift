@@ -649,7 +649,7 @@ public struct Pipeline: ~Copyable {
             let relation = try relation(change.relation)
             let past = try router.recall.pass(
                 change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
-                mayAsk: entry.recalledAt != entry.done, isBroken: schemas.isBroken(relation.oid))
+                mayAsk: mayAskForRow, isBroken: schemas.isBroken(relation.oid))
             switch past {
             case .untold, .missing: break
             case .row(let found): known = found
@@ -722,6 +722,10 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Earlier rows
 
+    /// True if the log may be asked for the row of the current change. It is asked once for each catalog: another one
+    /// may name rows differently, and what was known of them is forgotten.
+    private var mayAskForRow: Bool { entry.recalledAt != entry.done || entry.recallEra != router.recall.era }
+
     /// Asks the log for the row of the current change, and for rows of which later changes have only the keys.
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         var request = RecallRequest(
@@ -730,6 +734,7 @@ public struct Pipeline: ~Copyable {
         try collect(feed, into: &request)
         request.reading = schemas.lookback(request.relations.values.map(\.oid))
         self.entry.recalledAt = self.entry.done
+        self.entry.recallEra = router.recall.era
         let ticket = nextTicket()
         wait(.recalling(ticket: ticket, request))
         sources.asking.recall.find(request) { [post] answers in post(.recalled(ticket: ticket, answers)) }
@@ -767,10 +772,15 @@ public struct Pipeline: ~Copyable {
         do {
             missUnread(request, answers)
             guard try isComputed(request, answers) else { return }
-            router.recall.fill(request, try composed(answers))
+            remember(request, try composed(answers))
         } catch {
             cannotRecall(request, error)
         }
+    }
+
+    /// Remembers the rows, unless another catalog has come since the question: it may name rows differently.
+    private mutating func remember(_ request: RecallRequest, _ answers: [RecallAnswer]) {
+        if entry.recallEra == router.recall.era { router.recall.fill(request, answers) }
     }
 
     /// Tells the listeners of tables whose rows the log did not give, because some may miss changes of these rows.
@@ -787,7 +797,7 @@ public struct Pipeline: ~Copyable {
         Log.shared.error("rows that were looked for in the event log do not read", [.reason("\(error)")])
         let answers = request.rows.map { _ in RecallAnswer.unread }
         missUnread(request, answers)
-        router.recall.fill(request, answers)
+        remember(request, answers)
     }
 
     // MARK: Generated columns
@@ -870,7 +880,7 @@ public struct Pipeline: ~Copyable {
         generation.fill(batch, values)
         guard let recalled else { return }
         do {
-            router.recall.fill(recalled.request, try composed(recalled.answers))
+            remember(recalled.request, try composed(recalled.answers))
         } catch {
             cannotRecall(recalled.request, error)
         }

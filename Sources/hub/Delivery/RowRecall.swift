@@ -139,7 +139,15 @@ struct RowRecall {
 
     private func remembersRows(of table: UInt32) -> Bool { watched[table] != nil || needed[table]?.isOfUpdates == true }
 
+    /// Number of times that all rows were forgotten. Rows of an earlier era have to be asked for again.
+    private(set) var era: UInt64 = 0
+
     mutating func forgetAll() {
+        era &+= 1
+        dropAll()
+    }
+
+    private mutating func dropAll() {
         tellingAll = 0
         rows = [:]
         olderRows = [:]
@@ -317,7 +325,7 @@ struct RowRecall {
     private mutating func plan(_ fingerprint: UInt64, _ relation: Relation) -> Plan {
         if let known = plans[fingerprint] { return known }
         // Remembered rows may need the schemas that are forgotten.
-        if plans.count >= Limits.maximumCachedRelations { forgetAll() }
+        if plans.count >= Limits.maximumCachedRelations { dropAll() }
         let plan = Plan(relation)
         plans[fingerprint] = plan
         return plan
