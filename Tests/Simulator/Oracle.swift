@@ -188,11 +188,16 @@ final class Oracle: Hearing {
         /// True if an equal client left before and did not return: this one may resume at that client's position.
         let isOneOfTwo: Bool
         let at: UInt64
+        /// Last commit of which nothing is owed to the person; nil for the listening's own limit.
+        let optionalTo: Int?
         /// Number of times that the hub's loops had come to rest by then.
         var rests: Int
 
-        init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64, rests: Int) {
+        init(
+            _ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, optionalTo: Int?, at: UInt64, rests: Int
+        ) {
             self.rests = rests
+            self.optionalTo = optionalTo
             self.listening = listening
             self.isUncertain = isUncertain
             self.isOneOfTwo = isOneOfTwo
@@ -337,7 +342,10 @@ final class Oracle: Hearing {
             if line.absent[absentKey] != nil { line.seconds[absentKey] = now() + Self.surelyForgotten }
             let isOneOfTwo = line.seconds[absentKey, default: 0] > now()
             line.absent[absentKey] = Absent(
-                listening, isUncertain: isUncertain, isOneOfTwo: isOneOfTwo, at: now(), rests: rests())
+                listening, isUncertain: isUncertain, isOneOfTwo: isOneOfTwo,
+                // The hub did not confirm that the channel became this person's: before, it was another's.
+                optionalTo: person == (listening.former.first ?? person) ? nil : database.lastCommit,
+                at: now(), rests: rests())
         }
     }
 
@@ -399,7 +407,8 @@ final class Oracle: Hearing {
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
                 // A client without a reply to its join may expect no more than a new client.
-                optionalTo: former.optionalTo ?? database.lastCommit, reached: reached, heard: former.heard,
+                optionalTo: absent.optionalTo ?? former.optionalTo ?? database.lastCommit, reached: reached,
+                heard: former.heard,
                 said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
         // The client is told, also if the hub may have forgotten it.
