@@ -209,6 +209,20 @@ import Testing
         #expect(channel.since == 20 && channel.messagesSince == 20)
     }
 
+    @Test func `a channel stands before a gap until its reader has read it`() {
+        let channel = Self.catchingUp(from: 20)
+        func view(_ frontier: UInt64, _ epoch: UInt64?) -> LogView {
+            var reader = Self.reader(frontier, isLive: false)
+            reader.epoch = epoch
+            return LogView(reader: reader, liveFrontier: 40, epoch: epoch ?? 2)
+        }
+        #expect(channel.position(view(20, nil)) == Self.at(20), "the log goes on in another epoch there")
+        #expect(channel.position(view(20, 2)) == Self.at(20, epoch: 2))
+        // A pass that began earlier, in another epoch, has not come to the channel's position.
+        #expect(channel.position(view(10, 0)) == Self.at(20))
+        #expect(channel.position(view(25, 2)) == Self.at(25, epoch: 2))
+    }
+
     // MARK: Holds
 
     @Test func `a channel whose socket is full waits in the log until it has drained`() {

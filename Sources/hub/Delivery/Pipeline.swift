@@ -30,6 +30,8 @@ public struct Pipeline: ~Copyable {
     /// Epoch of history at `passed`. Where history has a gap, another epoch begins at the same offset. Nil until the
     /// epoch is known.
     public private(set) var epoch: UInt64?
+    /// Epoch of the position at which the log was opened; nil until then.
+    private var epochAtOpening: UInt64?
     /// True if the log had not begun at the first attempt to open it.
     private var isEarly = false
     /// Position at which reading begins; nil for the live follower at the log's end.
@@ -194,6 +196,7 @@ public struct Pipeline: ~Copyable {
             let isAtEnd = first == nil && beginning == .end
             let place = first ?? (isAtEnd ? end.state.position : opened.position)
             passed = place.offset
+            epochAtOpening = place.epoch
             // The epochs can differ if a gap lies between the noted position and the log: then the next entry shows the
             // epoch.
             epoch = first == nil || opened.position.epoch == place.epoch ? place.epoch : nil
@@ -228,6 +231,10 @@ public struct Pipeline: ~Copyable {
         case nil: (start ?? refusedAt).map { .offset($0.offset) } ?? (isEarly ? .oldest : .end)
         }
     }
+
+    /// Epoch of what was read last, or of the position from which the reader begins. A gap behind that position is still
+    /// to be read.
+    public var epochReached: UInt64? { epoch ?? (isOpen ? epochAtOpening : nil) }
 
     /// Offset before which every change has been delivered or waits for an answer. No later change has.
     public var frontier: UInt64 { max(passed, entryAt.map { $0 + UInt64(entry.done) } ?? 0) }

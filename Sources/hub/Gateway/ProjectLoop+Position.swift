@@ -51,7 +51,7 @@ extension ProjectLoop {
     /// Returns the state of the log by which the channel's position is computed.
     func view(of channel: Channel) -> LogView {
         let reader = progress(of: channel)
-        let epoch = (channel.follower ?? live).pipeline.epoch ?? project.delivery.log.end()?.state.position.epoch
+        let epoch = (channel.follower ?? live).pipeline.epochReached ?? project.delivery.log.end()?.state.position.epoch
         return LogView(reader: reader, liveFrontier: live.pipeline.frontier, epoch: epoch)
     }
 

@@ -154,7 +154,16 @@ extension ChannelPosition {
     }
 
     /// Returns the epoch of what the channel last received. The log's end may be in another epoch, behind a gap.
-    public func epoch(_ view: LogView) -> UInt64? { parkedAt?.epoch ?? view.epoch }
+    public func epoch(_ view: LogView) -> UInt64? {
+        if let parkedAt { return parkedAt.epoch }
+        // The reader has read nothing for the channel yet: a gap behind its position is still to be told.
+        if stage == .catchingUp, case .from(let position) = resumption, let reader = view.reader,
+            reader.epoch == nil || reader.frontier < position.offset
+        {
+            return position.epoch
+        }
+        return view.epoch
+    }
 
     /// Returns the position from which the channel would resume now; nil while the log has not begun.
     public func position(_ view: LogView) -> EventLogPosition? {
