@@ -153,7 +153,7 @@ let evidence = wing(
     [
         room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
         room(
-            "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "EventLog", "Replication", "Matching",
+            "Explaining", "Judging", "Catalog", "Asking", "History", "EventLog", "Replication", "Matching",
             "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
         room("Replaying", "Calling", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
         room("Rehearsal", "Embedded", "WebSocket", "Postgres", "Crypto", "System", "Bytes"),

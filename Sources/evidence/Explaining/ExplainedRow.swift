@@ -1,7 +1,6 @@
 import Bytes
 import Catalog
 import Change
-import Delivery
 @_spi(Judging) import History
 import Policy
 import System

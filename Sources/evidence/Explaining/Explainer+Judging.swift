@@ -1,7 +1,6 @@
 import Asking
 import Catalog
 import Change
-import Delivery
 import Diagnostics
 import EventLog
 import History
@@ -245,21 +244,18 @@ extension Explainer {
         return (past.keys(of: Array(sets.indices)), isWhole ? .then : .thenAsFarAsTheLogGoes)
     }
 
-    /// Returns the keys by the same set that a socket loop would keep.
+    /// Returns the keys that PostgreSQL's answer gives.
     private func keys(
         _ held: HeldMembership, _ fill: MembershipFill, _ claimant: PolicySubject
     ) -> (keys: MembershipKeys, trouble: String?) {
-        guard let table = snapshot?.related(held.membership.table) else {
-            return (Held.unknown, "its table is not known")
-        }
-        let set = MembershipSet(held, claimant, table)
+        guard snapshot?.related(held.membership.table) != nil else { return (Held.unknown, "its table is not known") }
         switch fill {
-        case .filled(let rows):
-            _ = set.fill(rows, firstUnseen: 0, at: 0)
-            return (set.keys, set.isSettled ? nil : "its rows cannot be counted")
+        case .filled(let rows): return (rows.keys(of: held.membership), nil)
         case .failed(let state):
-            set.giveUp(.failed)
-            return (set.keys, "PostgreSQL refuses to read it (\(state))")
+            return (
+                MembershipKeys(keys: [], hasNull: false, hasRows: false, hasFailed: true),
+                "PostgreSQL refuses to read it (\(state))"
+            )
         case .unreadable: return (Held.unknown, "it is too large, or may not be read here: each row is asked about")
         case .unavailable: return (Held.unknown, "it could not be read")
         }

@@ -193,12 +193,3 @@ struct AskedQuestions {
         assert(ofPolicies[place].claimants.count == ofPolicies[place].pending.count, "each claimant has a question")
     }
 }
-
-extension FilterCheck.Settings {
-    /// Returns the settings for predicates that are made of policies and memberships.
-    public static func ofPolicies(_ snapshot: CatalogSnapshot?) -> FilterCheck.Settings {
-        FilterCheck.Settings(
-            maximumListElements: Limits.maximumMembershipKeys, maximumKeys: Limits.maximumMembershipKeys,
-            maximumWork: Limits.maximumFilterWork, text: snapshot?.text ?? .unknown)
-    }
-}

@@ -883,11 +883,6 @@ private struct SkippedListeners {
     }
 }
 
-public enum PostgresMoment {
-    /// Returns the microseconds since the beginning of 2000, from which PostgreSQL counts.
-    public static func of(_ unixMicroseconds: Int64) -> Int64 { unixMicroseconds - 946_684_800_000_000 }
-}
-
 extension Allowance {
     /// Work allowance of a loop for filters that are tried one by one.
     fileprivate static let ofFilters = Allowance(

@@ -213,11 +213,6 @@ extension CatalogTable {
     }
 }
 
-extension CatalogColumn {
-    /// True if a stored column is this one, with values of the same type.
-    public func isSame(as column: Column) -> Bool { column.name == name && column.typeOID == typeOID }
-}
-
 extension CatalogTable {
     /// True if rows of the schema are rows of the table as it is: each column matches by name and type.
     func has(_ relation: Relation) -> Bool {

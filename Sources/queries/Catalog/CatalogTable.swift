@@ -237,3 +237,8 @@ extension CatalogTable: Equatable {
                 && one.dropped == other.dropped
     }
 }
+
+extension CatalogColumn {
+    /// True if a stored column is this one, with values of the same type.
+    public func isSame(as column: Column) -> Bool { column.name == name && column.typeOID == typeOID }
+}

@@ -1,5 +1,7 @@
 import Catalog
 import Change
+import Diagnostics
+import Policy
 
 /// Keys of a membership as PostgreSQL read them for one claimant.
 public enum MembershipFill: Sendable {
@@ -37,6 +39,19 @@ public struct FilledMembership: Sendable {
         self.keys = keys
         self.snapshot = snapshot
         self.position = position
+    }
+
+    /// Returns the keys as policies read them: unknown if they are more than the hub keeps.
+    public func keys(of membership: Membership) -> MembershipKeys {
+        guard keys.count <= Limits.maximumMembershipKeys else {
+            return MembershipKeys(keys: [], hasNull: false, hasRows: false, isUnknown: true)
+        }
+        let present = keys.filter { $0.count > 0 }
+        // A membership without a key says only that there is a row.
+        let hasKey = membership.keySlot != nil
+        return MembershipKeys(
+            keys: hasKey ? present.compactMap(\.text).sorted { $0.lexicographicallyPrecedes($1) } : [],
+            hasNull: hasKey && present.contains { $0.text == nil }, hasRows: !present.isEmpty)
     }
 }
 

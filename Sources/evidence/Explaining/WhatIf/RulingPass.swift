@@ -1,7 +1,6 @@
 import Bytes
 import Catalog
 import Change
-import Delivery
 import Diagnostics
 import EventLog
 import History

@@ -1,7 +1,6 @@
 import Bytes
 import Catalog
 import Change
-import Delivery
 import History
 
 /// Schemas of a window's rows, matched to tables by name, because a copy of a database has other oids.
