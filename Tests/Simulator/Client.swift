@@ -434,7 +434,9 @@ final class Client {
         case .subscribed: hearing.heard(.subscribed, on: channel, of: number)
         case .position(let place):
             if let person = lines[channel].person, let seat = seats[channel] {
-                lines[channel].mark = Mark(place: place, person: person, seat: seat)
+                // A position told while the token is under way is of the former person.
+                let isOfFormer = tokensSent.values.contains(channel)
+                lines[channel].mark = isOfFormer ? nil : Mark(place: place, person: person, seat: seat)
             }
             hearing.heard(.position(place), on: channel, of: number)
         case .change(let change, let passage): hearing.heard(.change(change, passage), on: channel, of: number)
