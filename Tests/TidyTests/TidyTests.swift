@@ -109,6 +109,26 @@ import Testing
         }
     }
 
+    @Test func `a paragraph of a page has at most five lines`() {
+        let pages = Self.house.allText.filter { $0.hasSuffix(".md") && $0 != "CHANGELOG.md" && !$0.hasPrefix("Tests/") }
+        #expect(pages.count > 30)
+        for page in pages {
+            var (lines, isCode) = (0, false)
+            for (index, line) in Self.house.text(page).split(separator: "\n", omittingEmptySubsequences: false)
+                .enumerated()
+            {
+                if line.trimmingPrefix(#/ */#).hasPrefix("```") {
+                    (lines, isCode) = (0, !isCode)
+                    continue
+                }
+                let begins = line.prefixMatch(of: #/\s*(?:[*-]|\d+\.) /#) != nil
+                let isText = !isCode && !line.isEmpty && line.prefixMatch(of: /[#|<>`]/) == nil
+                lines = isText ? (begins ? 1 : lines + 1) : 0
+                #expect(lines <= 5, "\(page):\(index + 1): make two paragraphs or a list of it")
+            }
+        }
+    }
+
     /// Checks how doc comments begin: read alone, in a tool tip, they need the thing or its verb first.
     @Test func `doc comments begin with the thing or with what it does`() {
         let opening =

@@ -60,6 +60,9 @@ public enum Limits {
     /// Pieces that are removed from a log at once. A change has two or three pieces.
     public static let maximumErasurePatches = 4 << 20
 
+    /// Longest time that a starting hub waits for another process that erases entries of the log.
+    public static let erasureLockPatience = Duration.seconds(5)
+
     /// Largest audit file, in which commands record who saw masked values. A larger file must be moved away first.
     public static let maximumAuditBytes = 64 << 20
 

@@ -139,7 +139,8 @@ struct RowRecall {
 
     private func remembersRows(of table: UInt32) -> Bool { watched[table] != nil || needed[table]?.isOfUpdates == true }
 
-    /// Number of times that all rows were forgotten. Rows of an earlier era have to be asked for again.
+    /// Number of times that all rows were forgotten because they may be read differently. Rows of an earlier era have to
+    /// be asked for again.
     private(set) var era: UInt64 = 0
 
     mutating func forgetAll() {
@@ -446,6 +447,8 @@ struct RowRecall {
     /// question.
     mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
         assert(request.rows.count == answers.count, "each row has its answer")
+        // Room for the answers' schemas is made before: later it would cost the rows that were filled in.
+        if plans.count + answers.count > Limits.maximumCachedRelations { dropAll() }
         for (row, answer) in zip(request.rows, answers) where follows(row.id.table) {
             switch answer {
             case .version(let fingerprint, let relation, let tuple):

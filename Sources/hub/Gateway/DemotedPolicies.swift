@@ -30,6 +30,12 @@ public final class DemotedPolicies: Sendable {
     private static let newName = "demoted.new"
     private static let maximumBytes = UInt64(1 << 20)
 
+    /// Creates a record for a directory that cannot be opened: PostgreSQL decides on all policies.
+    public init(unreadable: Void) {
+        directory = nil
+        state = Mutex(State(isUnknown: true))
+    }
+
     /// Restores the record of an earlier process. If it cannot be read, PostgreSQL decides on all policies.
     public init(in directory: (any StorageDirectory)?) {
         self.directory = directory
@@ -46,11 +52,14 @@ public final class DemotedPolicies: Sendable {
     }
 
     public func contains(_ policy: PolicyBinding) -> Bool {
+        let (isEmpty, holdsAll) = state.withLock { ($0.keys.isEmpty, $0.holdsAll) }
+        // Most often nothing is remembered, and this is asked at each change of a membership.
+        if isEmpty || holdsAll { return holdsAll }
         let key = Self.key(of: policy)
-        return state.withLock { $0.holdsAll || $0.keys.contains(key) }
+        return state.withLock { $0.keys.contains(key) }
     }
 
-    /// Adds a policy. Returns false if it was known.
+    /// Adds a policy. Returns false if PostgreSQL decided on it before.
     func add(_ policy: PolicyBinding) -> Bool {
         let key = Self.key(of: policy)
         let isNews = state.withLock { state in
@@ -95,7 +104,7 @@ public final class DemotedPolicies: Sendable {
         } catch {
             state.withLock { $0.isWritten = false }
             Log.shared.error(
-                "that a policy is left to PostgreSQL cannot be written down: after a restart the hub decides on it again",
+                "that a policy is left to PostgreSQL cannot be written down: if the hub ends now, it decides on it again",
                 [.path(Self.fileName), .error("\(error)")])
         }
     }

@@ -59,11 +59,9 @@ extension ProjectLoop {
 
     /// Places the channel in a reader, if nothing holds it.
     func placeInReader(_ channel: Channel) {
-        let log =
-            channel.position.isUndecided
-            ? LogExtent(end: project.delivery.log.end()?.state.position, oldest: oldestOffset())
-            : LogExtent(end: nil, oldest: nil)
-        take(.due(log: log), channel)
+        let end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
+        // The log's beginning is not looked for while there is no log.
+        take(.due(log: LogExtent(end: end, oldest: end == nil ? nil : oldestOffset())), channel)
     }
 
     private func count(_ resumption: ChannelPosition.Resumption, _ channel: Channel) {

@@ -36,7 +36,7 @@ extension ChannelPosition {
         case pastUnreadable(end: UInt64?)
         /// Retention has removed changes that wait for the channel.
         case retentionPassed(end: UInt64?)
-        /// The channel's bindings were placed in a reader. `end` is the end of the log.
+        /// A reader knows the channel now, before or when its bindings are placed. `end` is the end of the log.
         case bound(end: UInt64)
         /// The channel's reader has come to where the live reader stands.
         case reachedSeam(UInt64)

@@ -75,7 +75,8 @@ public struct ChannelPosition: Sendable {
     /// True if the hub resumes the channel by itself, because it has recognised the client.
     public internal(set) var isReturning = false
 
-    /// Offset at which the channel's changes begin; nil until the channel is bound.
+    /// Offset at which the channel's changes begin; nil until that is decided, at the latest when a reader knows the
+    /// channel.
     public internal(set) var since: UInt64?
     /// Offset last sent to the client by an earlier reader, or with a snapshot. The next reader takes it over.
     public internal(set) var toldAt: UInt64?
@@ -136,9 +137,10 @@ extension ChannelPosition {
     /// True if rows of a snapshot are still to be sent. A client has no position among its rows.
     public var awaitsRows: Bool { snapshot != .none }
 
-    /// Position of a channel that no reader serves; nil for any other.
+    /// Position from which a waiting channel goes on; nil if the channel does not wait, or goes on at the log's end, or
+    /// if that is not decided yet.
     public var parkedAt: EventLogPosition? {
-        guard !isServed, case .from(let position) = resumption else { return nil }
+        guard stage == .waiting, case .from(let position) = resumption else { return nil }
         return position
     }
 
@@ -209,7 +211,7 @@ extension ChannelPosition {
     /// Returns the offset that the log must keep for the channel; nil for a channel at the log's end.
     public func needed(_ view: LogView) -> UInt64? {
         if let parkedAt { return parkedAt.offset }
-        guard let reader = view.reader, !reader.isLive, reader.epoch != nil else { return nil }
+        guard let reader = view.reader, !reader.isLive else { return nil }
         return max(reader.frontier, since ?? 0)
     }
 

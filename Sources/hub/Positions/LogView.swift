@@ -5,7 +5,7 @@ import Protocol
 public struct ReaderProgress: Equatable, Sendable {
     /// True for the live reader, which stands at the log's end.
     public var isLive: Bool
-    /// Epoch of what the reader read last; nil until it has opened the log.
+    /// Epoch of what the reader read last; nil until it has read something, or begun in the epoch of its position.
     public var epoch: UInt64?
     /// Offset of the next change that the reader reads.
     public var frontier: UInt64

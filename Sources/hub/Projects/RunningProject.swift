@@ -108,16 +108,17 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Opens the record of policies that are left to PostgreSQL. If the disk refuses, a restart forgets them.
+    /// Opens the record of policies that are left to PostgreSQL. If the disk refuses, PostgreSQL decides on all policies.
     private static func demoted(_ plan: ProjectPlan) -> DemotedPolicies {
         do {
             let record = DemotedPolicies(in: try DiskDirectory(plan.ingest.dataDirectory))
             try record.start()
             return record
         } catch {
-            Log.shared.warning(
-                "which policies are left to PostgreSQL cannot be kept", [.error("\(error)"), .project(plan.name)])
-            return DemotedPolicies(in: nil)
+            Log.shared.error(
+                "which policies are left to PostgreSQL cannot be kept: it decides on all of them",
+                [.error("\(error)"), .project(plan.name)])
+            return DemotedPolicies(unreadable: ())
         }
     }
 

@@ -39,7 +39,7 @@ struct LogOpening {
     /// next start.
     private mutating func finishErasure() throws(EventLogError) {
         do throws(EventLogError) {
-            let alone = try EventLogErasure.lock(directory)
+            let alone = try lockErasure()
             defer { withExtendedLifetime(alone) {} }
             report.erasedSegments = try ErasurePlan.finish(in: directory, options)
         } catch .failure(_) {
@@ -47,6 +47,18 @@ struct LogOpening {
         } catch .lockedElsewhere(_, _) {
             // Another process is executing the plan now.
             report.hasUnfinishedErasure = true
+        }
+    }
+
+    /// Takes the lock of erasures. The process of a hub that was killed may hold it for a moment longer.
+    private func lockErasure() throws(EventLogError) -> any StorageLock {
+        let deadline = Clock.monotonicNanoseconds() + Limits.erasureLockPatience.wholeNanoseconds
+        while true {
+            do throws(EventLogError) {
+                return try EventLogErasure.lock(directory)
+            } catch .lockedElsewhere(_, _) where Clock.monotonicNanoseconds() < deadline {
+                BackgroundThread.rest(nanoseconds: 50_000_000)
+            }
         }
     }
 

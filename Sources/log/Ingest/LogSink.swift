@@ -124,6 +124,11 @@ public final class LogSink: TransactionSink {
         retentionClock = RetentionClock(
             known: writer.segments.last.map(\.latest), wall: time.unixMicroseconds(),
             monotonic: time.monotonicNanoseconds())
+        if writer.recovery.hasUnfinishedErasure {
+            Log.shared.warning(
+                "a forgetting that was interrupted is still unfinished: the next start or 'tidewire log forget' finishes it",
+                [.path(directory.path)])
+        }
         if let cut = writer.recovery.cutAt {
             Log.shared.warning(
                 "an unfinished write at the log's end was cut off; the database sends it again",
