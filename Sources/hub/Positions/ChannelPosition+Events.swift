@@ -25,7 +25,7 @@ extension ChannelPosition {
         case due(log: LogExtent)
         /// A reader behind the log's end has taken the channel.
         case boarded
-        /// No reader behind the log's end may begin now.
+        /// The greatest number of readers behind the log's end is reached: no other may begin now.
         case passesFull
         // The changes that the client misses cannot be sent. The channel goes on at the log's end; nil while that is not
         // known.
@@ -45,14 +45,14 @@ extension ChannelPosition {
 
         case socketFull(ReaderProgress?)
         case socketDrained
-        /// More changes wait for PostgreSQL's answers than the hub keeps.
+        /// The changes that wait for PostgreSQL's answers are more than the hub keeps.
         case answersOverflowed(ReaderProgress?)
         /// PostgreSQL does not show a commit that the log has.
         case commitHidden(ReaderProgress?)
         case commitShown
         /// The rows that exist are to be sent.
         case rowsDue(ReaderProgress?)
-        /// All rows were sent, or no more are. `seen` is nil if none were read.
+        /// The last row was sent, or the sending was given up. `seen` is nil if no rows were read.
         case rowsEnded(at: EventLogPosition?, seen: SeenTransactions?)
         /// The rows cannot be sent. `isPassing` is true if a new join may get them.
         case rowsRefused(isPassing: Bool)
@@ -73,7 +73,7 @@ extension ChannelPosition {
         case lossPauseEnded
         /// Everything before this point was sent: a loss that waits is due now.
         case reportsDue
-        /// Another person's token has replaced the channel's.
+        /// The channel's token was replaced by another person's.
         case holderReplaced
     }
 

@@ -12,7 +12,7 @@ public struct ChannelPosition: Sendable {
     public enum Stage: Equatable, Sendable {
         /// The join has not come to the bindings yet.
         case joining
-        /// No reader serves the channel. A catch-up begins when nothing holds the channel any more.
+        /// The channel waits without a reader. A catch-up begins when nothing holds the channel any more.
         case waiting
         /// A reader behind the log's end serves the channel.
         case catchingUp
