@@ -13,7 +13,7 @@ import TestSupport
 
 /// Services around the hub that answer late, wrongly or not at all, as a seed determines.
 final class ModelServer {
-    enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall }
+    enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall, pace }
 
     let database: ModelDatabase
     let time: VirtualTime
@@ -54,6 +54,9 @@ final class ModelServer {
     func loseAnswers(milliseconds: UInt64) {
         losesUntil = max(losesUntil, time.monotonicNanoseconds() + milliseconds * 1_000_000)
     }
+
+    /// True if a search of the log now takes longer than the hub waits for it.
+    var searchIsSlow: Bool { time.monotonicNanoseconds() < losesUntil && chance(.pace, percent: 30) }
 
     func isLost(_ kind: Kind) -> Bool {
         let isLost = isAway || time.monotonicNanoseconds() < losesUntil && chance(kind, percent: 30)
@@ -171,10 +174,13 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     // Only the simulation's single thread touches these properties.
     private let world: ModelServer
     private let lookup: RecallLookup
+    private let pace: SearchTime
 
     init(_ world: ModelServer, _ storage: any StorageDirectory) {
         self.world = world
-        lookup = RecallLookup(world.time, ProjectMetrics()) { () throws(SystemError) in storage }
+        let pace = SearchTime(world.time)
+        self.pace = pace
+        lookup = RecallLookup(pace, ProjectMetrics()) { () throws(SystemError) in storage }
     }
 
     func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
@@ -184,6 +190,7 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     private func find(
         _ request: RecallRequest, triesLeft: Int, _ then: @escaping @Sendable ([RecallAnswer]) -> Void
     ) {
+        pace.stepNanoseconds = world.searchIsSlow ? 700_000_000 : 0
         let answers = lookup.answers(request, isLastTry: triesLeft == 0)
         let delay = world.delay(.recall)
         world.agenda.after(milliseconds: answers == nil ? 50 : delay) { [self] in
@@ -192,6 +199,23 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     }
 
     func stop() {}
+}
+
+/// Time source of a search, which passes with each reading if the search is slow.
+private final class SearchTime: TimeSource, @unchecked Sendable {
+    private let time: VirtualTime
+    // Only the simulation's single thread touches these properties.
+    private var passed: UInt64 = 0
+    var stepNanoseconds: UInt64 = 0
+
+    init(_ time: VirtualTime) { self.time = time }
+
+    func monotonicNanoseconds() -> UInt64 {
+        passed += stepNanoseconds
+        return time.monotonicNanoseconds() + passed
+    }
+
+    func unixMicroseconds() -> Int64 { time.unixMicroseconds() }
 }
 
 /// Authorizer without questions: the model has no private channels, and no requests for past messages.

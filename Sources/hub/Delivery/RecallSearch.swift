@@ -8,7 +8,8 @@ import System
 /// Search that goes backwards through the log for the last versions of rows.
 ///
 /// A version counts only if nothing is known to have happened later to the row, or to all rows of its table. If the log
-/// is not certain about a row, the row counts as missing.
+/// is not certain about a row, the row counts as missing. If the search takes too long, the row counts as unread, and the
+/// hub tells its clients.
 struct RecallSearch {
     /// Rows of a table that the search looks for.
     private struct Wanted {
@@ -78,7 +79,13 @@ struct RecallSearch {
             guard try mayHave(log) else { continue }
             while !wanted.isEmpty, isPatient(log), log.enterStretch() { try readStretch(&log) }
         } while try !wanted.isEmpty && isPatient(log) && log.enterOlderSegment()
+        if !isPatient(log) { giveUp() }
         return answers
+    }
+
+    /// Marks the rows that are still wanted as unread: the log may have them.
+    private mutating func giveUp() {
+        for place in wanted.values.flatMap(\.rows.values) where lacking[place] == nil { answers[place] = .unread }
     }
 
     private func isPatient(_ log: borrowing LogLookback) -> Bool {
