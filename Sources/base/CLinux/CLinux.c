@@ -44,6 +44,12 @@ __attribute__((constructor)) static void keep_little_memory(void) {
 
 int tw_unshare_descriptors(void) { return unshare(CLONE_FILES); }
 
+static __thread uint32_t descriptor_table;
+
+uint32_t tw_descriptor_table(void) { return descriptor_table; }
+
+void tw_number_descriptor_table(uint32_t number) { descriptor_table = number; }
+
 int tw_close_range(unsigned first, unsigned last) { return (int)syscall(SYS_close_range, first, last, 0); }
 
 int tw_epoll_control(int epoll, int operation, int fd, uint32_t events, uint64_t key) {

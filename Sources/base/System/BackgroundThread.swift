@@ -10,6 +10,8 @@ public final class BackgroundThread: @unchecked Sendable {
 
     private final class Work {
         let body: @Sendable () -> Void
+        /// Descriptor table of the thread that starts this one, which both share.
+        let table = DescriptorTable.current
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
@@ -23,6 +25,7 @@ public final class BackgroundThread: @unchecked Sendable {
             { argument in
                 guard let argument = unsafe argument else { return nil }
                 let work = unsafe Unmanaged<Work>.fromOpaque(argument).takeRetainedValue()
+                tw_number_descriptor_table(work.table)
                 work.body()
                 return nil
             }, work.toOpaque())

@@ -1,14 +1,25 @@
 import CLinux
 import Glibc
+import Synchronization
 
 /// Table of open file descriptors that a thread uses. Usually all threads of a process share one table.
 public enum DescriptorTable {
+    /// Number of the calling thread's table; 0 for the shared one.
+    public static var current: UInt32 { tw_descriptor_table() }
+
+    private static let lastNumber = Atomic<UInt32>(0)
+
     /// Gives the calling thread its own table, in which only the descriptors 0–2 and `kept` stay open.
     ///
     /// The limit of open files applies to each table, so every thread that calls this gets the whole limit. Afterwards
-    /// a descriptor number means different things on different threads: an object that holds one must stay on one side.
+    /// a descriptor number means different things on different threads. `OwnedDescriptor` closes each descriptor in its
+    /// own table.
     public static func leaveShared(keeping kept: [Int32]) throws(SystemError) {
+        precondition(current == 0, "a thread leaves the shared table once")
+        // The thread that works for the shared table must be started by a thread that uses this table.
+        try SharedTableThread.start()
         _ = try systemCall("unshare", "descriptor table") { tw_unshare_descriptors() }
+        tw_number_descriptor_table(lastNumber.add(1, ordering: .relaxed).newValue)
         var first: UInt32 = 3
         for descriptor in Set(kept).sorted() where descriptor >= 3 {
             let number = UInt32(descriptor)
@@ -35,5 +46,93 @@ public enum DescriptorTable {
     public static func duplicate(_ descriptor: Int32) -> Int32? {
         let copy = dup(descriptor)
         return copy >= 0 ? copy : nil
+    }
+
+    // MARK: Work for another table
+
+    private static let leftToDo = Mutex<[UInt32: [@Sendable () -> Void]]>([:])
+    private static let leftCount = Atomic<Int>(0)
+
+    /// Runs the work on a thread that uses the table: at once if the calling thread does. Otherwise a separate thread
+    /// works for the shared table, and the owner of another table works when it opens or leaves something.
+    public static func perform(in table: UInt32, _ work: @escaping @Sendable () -> Void) {
+        if table == current { return work() }
+        if table == 0 { return SharedTableThread.perform(work) }
+        leftToDo.withLock { $0[table, default: []].append(work) }
+        leftCount.add(1, ordering: .releasing)
+    }
+
+    /// Does what other threads have left for the calling thread's table.
+    static func doWhatIsLeft() {
+        guard leftCount.load(ordering: .acquiring) > 0, current > 0 else { return }
+        let works = leftToDo.withLock { $0.removeValue(forKey: current) } ?? []
+        leftCount.subtract(works.count, ordering: .relaxed)
+        for work in works { work() }
+    }
+}
+
+/// Open descriptor with one owner. It is closed in the table where it was opened, on whatever thread the owner ends: in
+/// another table its number belongs to something else.
+struct OwnedDescriptor: ~Copyable, Sendable {
+    private let value: Int32
+    private let table: UInt32
+    /// True if a lock on the file is released before the file is closed.
+    ///
+    /// A forked child that has not yet executed its program shares the lock. Closing the descriptor alone would leave
+    /// the lock with that child.
+    private let isLocked: Bool
+
+    init(_ value: Int32, isLocked: Bool = false) {
+        self.value = value
+        self.isLocked = isLocked
+        table = DescriptorTable.current
+        DescriptorTable.doWhatIsLeft()
+    }
+
+    /// Number of the descriptor, for a thread that uses its table.
+    var number: Int32 {
+        assert(table == DescriptorTable.current, "a descriptor is used in the table where it was opened")
+        return value
+    }
+
+    /// Number of a descriptor that every table keeps.
+    var numberInEveryTable: Int32 { value }
+
+    deinit {
+        DescriptorTable.perform(in: table) { [value, isLocked] in
+            if isLocked { _ = tw_flock(value, LOCK_UN) }
+            _ = close(value)
+        }
+    }
+}
+
+/// Thread that closes what was opened in the shared table and was released by a thread with its own table. It runs for
+/// as long as the process.
+private enum SharedTableThread {
+    private static let works = Mutex<[@Sendable () -> Void]>([])
+    private static let bell = Pulse()
+    private static let thread = Mutex<BackgroundThread?>(nil)
+
+    static func start() throws(SystemError) {
+        try thread.withLock { thread throws(SystemError) in
+            if thread == nil { thread = try BackgroundThread("descriptors", run) }
+        }
+    }
+
+    static func perform(_ work: @escaping @Sendable () -> Void) {
+        works.withLock { $0.append(work) }
+        bell.beat()
+    }
+
+    private static func run() {
+        var seen: UInt64 = 0
+        while true {
+            seen = bell.wait(beyond: seen, untilMonotonic: .max >> 1)
+            let due = works.withLock { works in
+                defer { works = [] }
+                return works
+            }
+            for work in due { work() }
+        }
     }
 }

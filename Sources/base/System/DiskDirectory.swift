@@ -5,7 +5,8 @@ import Glibc
 /// Open directory on disk. Its files are found through the open descriptor, even after the directory is moved.
 public final class DiskDirectory: StorageDirectory {
     public let path: String
-    private let descriptor: Int32
+    private let owned: OwnedDescriptor
+    private var descriptor: Int32 { owned.number }
 
     /// Opens the directory. With `creating`, creates a missing directory (not its parents) for this user alone.
     public init(_ path: String, creating: Bool = false) throws(SystemError) {
@@ -18,12 +19,11 @@ public final class DiskDirectory: StorageDirectory {
         }
         self.path = path
         // SAFETY: as above.
-        self.descriptor = try systemCall("open", path) {
+        let descriptor = try systemCall("open", path) {
             unsafe tw_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
         }
+        owned = OwnedDescriptor(descriptor)
     }
-
-    deinit { _ = close(descriptor) }
 
     private func path(of name: String) -> String { path + "/" + name }
 
@@ -60,7 +60,7 @@ public final class DiskDirectory: StorageDirectory {
         let file = try systemCall("open", path(of: name)) {
             unsafe tw_openat(descriptor, name, flags | O_CLOEXEC, 0o600)
         }
-        return DiskFile(descriptor: file, path: path(of: name))
+        return DiskFile(OwnedDescriptor(file), path: path(of: name))
     }
 
     public func rename(_ name: String, to newName: String) throws(SystemError) {
@@ -95,12 +95,14 @@ public final class DiskDirectory: StorageDirectory {
         let file = try systemCall("open", path(of: name)) {
             unsafe tw_openat(descriptor, name, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         }
-        let held = DiskFile(descriptor: file, path: path(of: name))
         do {
             _ = try systemCall("lock", path(of: name)) { tw_flock(file, LOCK_EX | LOCK_NB) }
-        } catch  where error.code == EWOULDBLOCK {
-            return .heldElsewhere(processID: Self.processID(in: held))
+        } catch {
+            let other = DiskFile(OwnedDescriptor(file), path: path(of: name))
+            guard error.code == EWOULDBLOCK else { throw error }
+            return .heldElsewhere(processID: Self.processID(in: other))
         }
+        let held = DiskFile(OwnedDescriptor(file, isLocked: true), path: path(of: name))
         // The process id is only for people: a full disk must not prevent the hub from starting and waiting for space.
         try? Self.write(processID: getpid(), to: held)
         return .taken(DiskLock(file: held))

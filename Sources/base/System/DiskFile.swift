@@ -1,19 +1,16 @@
 import CLinux
 import Glibc
 
-/// Open file on disk. The descriptor is closed with the object.
+/// Open file on disk. The descriptor is closed with the object. What must be durable is synced before, so the result of
+/// closing does not matter.
 public final class DiskFile: StorageFile {
     public let path: String
-    private let descriptor: Int32
+    private let owned: OwnedDescriptor
+    private var descriptor: Int32 { owned.number }
 
-    init(descriptor: Int32, path: String) {
-        self.descriptor = descriptor
+    init(_ descriptor: consuming OwnedDescriptor, path: String) {
+        owned = descriptor
         self.path = path
-    }
-
-    deinit {
-        // The result does not matter: everything that must be durable was synced before.
-        _ = close(descriptor)
     }
 
     public func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(SystemError) -> Int {
@@ -63,9 +60,6 @@ public final class DiskFile: StorageFile {
         }
     }
 
-    /// Releases the lock for all holders of the same open file, including forked children.
-    func unlock() { _ = tw_flock(descriptor, LOCK_UN) }
-
     public func size() throws(SystemError) -> UInt64 {
         var status = stat()
         // SAFETY: the kernel fills the local structure.
@@ -79,8 +73,4 @@ final class DiskLock: StorageLock {
     private let file: DiskFile
 
     init(file: DiskFile) { self.file = file }
-
-    // A forked child that has not yet executed its program shares this lock. Closing the descriptor alone would
-    // leave the lock with that child.
-    deinit { file.unlock() }
 }

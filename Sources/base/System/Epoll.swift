@@ -22,11 +22,12 @@ public struct Epoll: ~Copyable {
 
     public static let batch = Int(TW_EPOLL_BATCH)
 
-    public let descriptor: Int32
+    private let owned: OwnedDescriptor
+    public var descriptor: Int32 { owned.number }
     private let ready: UnsafeMutablePointer<tw_readiness>
 
     public init() throws(SystemError) {
-        descriptor = try systemCall("epoll", "") { epoll_create1(Int32(EPOLL_CLOEXEC)) }
+        owned = OwnedDescriptor(try systemCall("epoll", "") { epoll_create1(Int32(EPOLL_CLOEXEC)) })
         // SAFETY: freed in `deinit`, by the only owner.
         unsafe ready = .allocate(capacity: Epoll.batch)
         unsafe ready.initialize(repeating: tw_readiness(), count: Epoll.batch)
@@ -35,7 +36,6 @@ public struct Epoll: ~Copyable {
     deinit {
         // SAFETY: this instance's own allocation.
         unsafe ready.deallocate()
-        _ = close(descriptor)
     }
 
     public func add(_ watched: Int32, _ events: Events, key: UInt64) throws(SystemError) {

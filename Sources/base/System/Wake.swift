@@ -3,13 +3,18 @@ import Glibc
 
 /// Event that one thread signals and other threads wait for, by an eventfd. A signalled event stays so until `clear`.
 public final class Wake: Sendable {
-    public let descriptor: Int32
+    private let owned: OwnedDescriptor
+    private let isInEveryTable: Bool
 
-    public init() throws(SystemError) {
-        descriptor = try systemCall("eventfd", "") { eventfd(0, Int32(EFD_CLOEXEC) | Int32(EFD_NONBLOCK)) }
+    /// - Parameter inEveryTable: true if threads with their own descriptor tables use the event and keep its
+    ///   descriptor.
+    public init(inEveryTable: Bool = false) throws(SystemError) {
+        let descriptor = try systemCall("eventfd", "") { eventfd(0, Int32(EFD_CLOEXEC) | Int32(EFD_NONBLOCK)) }
+        owned = OwnedDescriptor(descriptor)
+        isInEveryTable = inEveryTable
     }
 
-    deinit { close(descriptor) }
+    public var descriptor: Int32 { isInEveryTable ? owned.numberInEveryTable : owned.number }
 
     public func ring() {
         var one: UInt64 = 1

@@ -22,6 +22,8 @@ public struct ConnectionTarget: Sendable {
 @safe
 public final class Connection {
     let handle: OpaquePointer
+    /// Descriptor table in which the connection's socket was opened.
+    private let table = DescriptorTable.current
     public let purpose: ConnectionTarget.Purpose
     /// True after libpq has sent its last command. From then on, the hub reads and writes the socket itself.
     var isHandedOver = false
@@ -63,7 +65,8 @@ public final class Connection {
 
     deinit {
         // SAFETY: the handle is this object's own and is not used afterwards.
-        unsafe PQfinish(handle)
+        nonisolated(unsafe) let handle = unsafe handle
+        DescriptorTable.perform(in: table) { unsafe PQfinish(handle) }
     }
 }
 

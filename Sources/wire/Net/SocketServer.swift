@@ -9,7 +9,7 @@ final class LoopControl: Sendable {
     private let stops = Atomic<Bool>(false)
     private let stopsAccepting = Atomic<Bool>(false)
 
-    init() throws(SystemError) { bell = try Wake() }
+    init() throws(SystemError) { bell = try Wake(inEveryTable: true) }
 
     var isStopping: Bool { stops.load(ordering: .acquiring) }
     var isDoneAccepting: Bool { stopsAccepting.load(ordering: .acquiring) }
@@ -158,8 +158,7 @@ private final class LoopLaunch: Sendable {
         let made: SocketLoop
         do throws(SystemError) {
             if settings.ownDescriptorTables {
-                let kept = controls.map(\.bell.descriptor) + settings.keptDescriptors
-                try DescriptorTable.leaveShared(keeping: kept)
+                try DescriptorTable.leaveShared(keeping: controls.map(\.bell.descriptor))
             }
             let (listeners, bound) = try LoopLaunch.listen(addresses, settings)
             made = try SocketLoop(

@@ -32,9 +32,8 @@ public struct SocketSettings: Sendable {
     public var backend = Backend.automatic
 
     /// True if each loop gets its own descriptor table and so the whole limit of open files. Of the process's open
-    /// descriptors the loop then sees only 0–2, the loops' bells and `keptDescriptors`.
+    /// descriptors the loop then sees only 0–2 and the loops' bells.
     public var ownDescriptorTables = false
-    public var keptDescriptors: [Int32] = []
 
     public var listenBacklog = Limits.listenBacklog
     public var maximumConnections = Limits.maximumConnectionsPerLoop

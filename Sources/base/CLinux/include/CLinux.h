@@ -50,11 +50,14 @@ int tw_let_others_first(void);
 int tw_pipe(int ends[2]);
 /// accept4, for a socket that neither blocks nor survives exec.
 int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length);
-/// Gives the calling thread a descriptor table of its own: a copy of the one it shared.
 // Hands free memory to the kernel, also what lies between pieces in use.
 void tw_give_back_memory(void);
 
+/// Gives the calling thread a descriptor table of its own: a copy of the one it shared.
 int tw_unshare_descriptors(void);
+/// Number that the calling thread gave to its descriptor table; 0 for the table that threads share.
+uint32_t tw_descriptor_table(void);
+void tw_number_descriptor_table(uint32_t number);
 int tw_close_range(unsigned first, unsigned last);
 
 /// What epoll reports, without the packed layout that the kernel's structure has on some machines.
