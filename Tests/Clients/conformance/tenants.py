@@ -250,7 +250,8 @@ async def life(stage):
             peer = await second.peer()
             await peer.join("realtime:life", {})
             await change
-            message = await peer.expect(f"a word about {what}", lambda m: m.event == "system")
+            # Before, a client that joined early may be told that the database is followed from then on.
+            message = await peer.expect(f"a word about {what}", lambda m: m.event == "system" and m.payload["extension"] == "system")
             equal(message.payload, {"extension": "system", "status": "ok", "message": "Server requested disconnect"}, "the word")
             await peer.connection.expect_close(1012, what)
 
@@ -289,6 +290,22 @@ async def life(stage):
         equal([str(m) for m in await ours.fence()], [], "what a client of the other project was told of all this")
         slots = await stage.database.run(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{second.slot}'")
         equal(slots, "0", "the number of its slots")
+
+
+@scenario("the ends of a project's runs close nothing that belongs to clients of another", settings=SETTINGS)
+async def ends(stage):
+    ours = [(await Second(stage, "second").upgrade(stage.anon, MAIN))[1] for _ in range(80)]
+    for number, peer in enumerate(ours):
+        await peer.join(f"realtime:ends-{number}", {})
+    async with Second(stage, "second") as second:
+        await second.create()
+        for end in range(4):
+            peer = await second.peer()
+            await peer.join("realtime:ends", {})
+            await (ask(stage, "POST", f"{TENANTS}/second/reload") if end < 3 else ask(stage, "DELETE", f"{TENANTS}/second"))
+            await peer.connection.expect_close(1012, f"end {end}")
+            for number, client in enumerate(ours):
+                equal([str(m) for m in await client.fence()], [], f"what client {number} was told by end {end}")
 
 
 @scenario("projects are there again after a restart, and their secrets are not readable on disk", own_hub=True, settings=SETTINGS)
