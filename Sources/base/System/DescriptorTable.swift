@@ -54,7 +54,7 @@ public enum DescriptorTable {
     private static let leftCount = Atomic<Int>(0)
 
     /// Runs the work on a thread that uses the table: at once if the calling thread does. Otherwise a separate thread
-    /// works for the shared table, and the owner of another table works when it opens or leaves something.
+    /// works for the shared table, and the thread of another table does the work when it next opens something.
     public static func perform(in table: UInt32, _ work: @escaping @Sendable () -> Void) {
         if table == current { return work() }
         if table == 0 { return SharedTableThread.perform(work) }

@@ -294,16 +294,22 @@ async def life(stage):
 
 @scenario("the ends of a project's runs close nothing that belongs to clients of another", settings=SETTINGS)
 async def ends(stage):
-    ours = [(await Second(stage, "second").upgrade(stage.anon, MAIN))[1] for _ in range(80)]
+    ours = [(await Second(stage, "second").upgrade(stage.anon, MAIN))[1] for _ in range(300)]
     for number, peer in enumerate(ours):
         await peer.join(f"realtime:ends-{number}", {})
     async with Second(stage, "second") as second:
         await second.create()
         for end in range(4):
-            peer = await second.peer()
-            await peer.join("realtime:ends", {})
+            # Clients that leave only after the run has ended are the last to refer to its parts.
+            theirs = [await second.peer() for _ in range(8)]
+            for peer in theirs:
+                await peer.join("realtime:ends", {})
             await (ask(stage, "POST", f"{TENANTS}/second/reload") if end < 3 else ask(stage, "DELETE", f"{TENANTS}/second"))
-            await peer.connection.expect_close(1012, f"end {end}")
+            await asyncio.sleep(0.3)
+            for peer in theirs:
+                await peer.connection.expect_close(1012, f"end {end}")
+                peer.connection.abort()
+            await asyncio.sleep(0.1)
             for number, client in enumerate(ours):
                 equal([str(m) for m in await client.fence()], [], f"what client {number} was told by end {end}")
 
