@@ -20,7 +20,7 @@ class StillEar:
 
 
 def inserted(table: str, place: int, shown_to: set[int], row: dict) -> Change:
-    return Change(place, place, table, "INSERT", row["id"], None, row["v"], None, row, "f", True, set(), shown_to, None)
+    return Change(place, place, table, "INSERT", row["id"], None, row["v"], None, row, "f", True, set(), shown_to, None, made=place / 10)
 
 
 def heard(table: str, row: dict, at: float = 1.0) -> Heard:
@@ -73,6 +73,8 @@ async def excused(_):
     equal(complaints([*of(1), told(), *of(3)]), [], "what is said of a loss that was told")
     equal(complaints(of(1, 3), later=(told(4.0),)), [], "what is said of a loss that was told a little later")
     equal(complaints(of(1, 3), later=(told(60.0),)), ["did not hear"], "what is said of a loss that was told much later")
+    equal(complaints([told(0.25), *of(1, 3)]), [], "what is said of a loss of what was committed before it was told")
+    equal(complaints([told(0.15), *of(1, 3)]), ["did not hear"], "what is said of a loss of what was committed after it was told")
     equal(complaints([*of(1, 2), told(), *of(2, 3)]), ["heard twice or out of order"], "what is said of a repetition that was told")
     equal(complaints([Heard("joined", 1.0, since=2), *of(3)]), [], "what is said of what came before a join")
     equal(complaints([Heard("joined", 1.0, since=2)]), ["did not hear"], "what is said of what came after it")

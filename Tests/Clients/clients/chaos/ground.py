@@ -183,7 +183,8 @@ ORACLE = [
     """CREATE TABLE chaos.trail (
         place bigserial PRIMARY KEY, xid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint, tab text, operation text,
         id int, was_v bigint, v bigint, was jsonb, became jsonb, identity "char",
-        published boolean, was_for int[] NOT NULL DEFAULT '{}', became_for int[] NOT NULL DEFAULT '{}', remark text)""",
+        published boolean, was_for int[] NOT NULL DEFAULT '{}', became_for int[] NOT NULL DEFAULT '{}', remark text,
+        made_at double precision)""",
     "CREATE INDEX ON chaos.trail (xid) WHERE seq IS NULL",
     "CREATE INDEX ON chaos.trail (seq)",
     "CREATE TABLE chaos.listeners (number int PRIMARY KEY, tab text, role text, claims text, condition text)",
@@ -291,7 +292,7 @@ ORACLE = [
             PERFORM chaos.judge_table(mine, name);
         END LOOP;
         number := nextval('chaos.commits');
-        UPDATE chaos.trail SET seq = number WHERE xid = mine AND seq IS NULL;
+        UPDATE chaos.trail SET seq = number, made_at = extract(epoch FROM clock_timestamp()) WHERE xid = mine AND seq IS NULL;
         RETURN NULL;
     END $$""",
     """CREATE CONSTRAINT TRIGGER judge AFTER INSERT ON chaos.trail DEFERRABLE INITIALLY DEFERRED FOR EACH ROW

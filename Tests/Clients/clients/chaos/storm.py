@@ -397,4 +397,11 @@ class Storm:
         during = [f"{at:.1f} s {what}" for at, what in self.history if begin - 2 <= at <= end + 1 and ": done" not in what]
         return (
             f"     {complaint.ear}, between fence {complaint.window[0]} ({begin:.1f} s) and {complaint.window[1]} ({end:.1f} s): {complaint.text}\n"
-            f"         during that: {'; '.join(during[-25:])}")
+            f"         during that: {'; '.join(during[-25:])}\n"
+            f"         told: {'; '.join(self._told(complaint.ear, begin - 2, end + 15)) or 'nothing'}")
+
+    def _told(self, name: str, begin: float, end: float) -> list[str]:
+        """What the channel was told, or did, about that time."""
+        ear = next(one for one in self.ears if one.seat.name == name)
+        items = [(item.at - self.began, item) for item in ear.heard if item.kind != "change"]
+        return [f"{at:.1f} s {item.kind} {item.text[:120]}" for at, item in items if begin <= at <= end][:10]
