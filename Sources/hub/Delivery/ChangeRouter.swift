@@ -26,27 +26,14 @@ struct ChangeRouter: ~Copyable {
     var policies = ActivePolicies()
     /// Earlier versions of rows that deletes do not contain.
     var recall: RowRecall
-    private var matches = MatchBatch()
-    private var recalled = MatchBatch()
-    private var departed = MatchBatch()
-    private var departedWhole = MatchBatch()
-    private var departedFormer = MatchBatch()
+    private var found = FoundListeners()
     private var desk: FrameWriter
     private var touches = MatchedChannels()
     /// Record of single deliveries, for channels that have a seat.
     var sent = SentChanges()
-    private var waiting: [UInt32: WaitingQueue] = [:]
-    private let total: WaitingTotal
-    /// Bodies of the current change that waiting deliveries hold, by view.
-    private var waitingBodies: [UInt32: WaitingBody] = [:]
+    private var waiting: WaitingDeliveries
     /// Transactions in the snapshot with which a listener began, until the log has passed all of them.
     private var snapshots: [UInt32: SeenTransactions] = [:]
-    /// Listeners for which much data waits.
-    private var burdened: Set<UInt32> = []
-    /// Time at which too much data began to wait; nil if that is not so.
-    private var crowdedSince: UInt64?
-    /// Number of deliveries that ever had to wait.
-    private(set) var heldCount = 0
     private var asked = AskedQuestions()
     /// Members that see the current change, for which the hub must find out if they may see the old row.
     private var withPast: [UInt32] = []
@@ -60,18 +47,15 @@ struct ChangeRouter: ~Copyable {
     init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false, _ metrics: ProjectMetrics) {
         absent = metrics.drops[.absentValue]
         fedChanges = metrics.feedChanges
-        skipped = SkippedListeners(drops: metrics.drops[.tooMuchWork])
+        losses = OpenLosses(drops: metrics.drops[.tooMuchWork])
         recall = RowRecall(metrics.recalls)
-        total = WaitingTotal(metrics.heldBytes)
+        waiting = WaitingDeliveries(metrics.heldBytes)
         opinions = SecondOpinions(metrics.shadowSamples)
         views = ViewTable(tellsFormerKeys: tellsFormerKeys)
         desk = FrameWriter(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
     }
 
-    /// Channels with too many waiting deliveries, which the hub closes.
-    private(set) var overfull: [UInt32] = []
-    /// Channels that miss something because a question was not answered or could not be asked. The hub tells them.
-    private(set) var unanswered: Set<UInt32> = []
+    private var losses: OpenLosses
 
     /// Feeds that received changes since the last `takeFed`.
     private var fed: Set<UInt32> = []
@@ -99,27 +83,9 @@ struct ChangeRouter: ~Copyable {
         return contradicted
     }
 
-    /// Channels that got an update without its unchanged values, because the log does not have those. The hub tells
-    /// them.
-    private var lacking: Set<UInt32> = []
-
-    /// Tables from whose views unknown rows may have gone, with the offset of the last such change.
-    private var unknownDepartures: [UInt32: UInt64] = [:]
-
-    /// Channels that were left out because trying some filter would have taken more work than the allowance.
-    private var skipped: SkippedListeners
-
     mutating func takeLosses() -> DeliveryLosses {
         missUnknownDepartures()
-        defer {
-            lacking = []
-            overfull = []
-            unanswered = []
-        }
-        let stopped = Set(index.takeStopped() + leavingRows.takeStopped())
-        return DeliveryLosses(
-            lacking: lacking.sorted(), overfull: overfull, unanswered: unanswered.sorted(), stopped: stopped.sorted(),
-            skipped: skipped.take())
+        return losses.take(stopped: Set(index.takeStopped() + leavingRows.takeStopped()))
     }
 
     mutating func fillPurses(_ now: UInt64) {
@@ -169,9 +135,9 @@ struct ChangeRouter: ~Copyable {
         leavingRows.moment = moment
         if leavingRows.count > 0 {
             var same = part
-            _ = try Self.match(&same, by: &leavingRows, into: &departed, audience, &skipped)
+            _ = try Self.match(&same, by: &leavingRows, into: &found.departed, audience, &losses.skipped)
         }
-        return try Self.match(&part, by: &index, into: &matches, audience, &skipped, leavingPartial: true)
+        return try Self.match(&part, by: &index, into: &found.matches, audience, &losses.skipped, leavingPartial: true)
     }
 
     /// Matches changes; all matching goes through this function. Notes listeners that were left out because of the
@@ -205,25 +171,26 @@ struct ChangeRouter: ~Copyable {
     /// True if the hub must know the whole row before it delivers the change. Some client looks at a value that the
     /// image lacks, or would get the row without its unchanged values.
     func needsRow(at place: Int, _ change: borrowing Change) throws(ByteError) -> Bool {
-        assert(place < matches.changeCount, "a change is looked at after it was judged")
-        if matches.isLeft(place) { return true }
+        assert(place < found.matches.changeCount, "a change is looked at after it was judged")
+        if found.matches.isLeft(place) { return true }
         guard change.operation == .update, change.oldImage != .full, hasMatches(at: place) else { return false }
         guard let new = change.new else { return false }
         return try new.isPartial()
     }
 
     /// Number of changes that `match` judged.
-    var matchedChanges: Int { matches.changeCount }
+    var matchedChanges: Int { found.matches.changeCount }
 
     func hasMatches(at place: Int) -> Bool {
-        assert(place < matches.changeCount, "a change is looked at after it was judged")
-        return matches.isLeft(place) || !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
+        assert(place < found.matches.changeCount, "a change is looked at after it was judged")
+        return found.matches.isLeft(place) || !found.matches.certain(of: place).isEmpty
+            || !found.matches.asking(of: place).isEmpty
             || hasDepartures(at: place)
     }
 
     private func hasDepartures(at place: Int) -> Bool {
-        leavingRows.count > 0 && place < departed.changeCount
-            && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
+        leavingRows.count > 0 && place < found.departed.changeCount
+            && (!found.departed.certain(of: place).isEmpty || !found.departed.asking(of: place).isEmpty)
     }
 
     struct Moment {
@@ -256,42 +223,42 @@ struct ChangeRouter: ~Copyable {
     /// Delivers one of the judged changes, or its completion. Returns the number of channels that got it now.
     mutating func deliver(
         _ place: Int, _ change: borrowing ReadableChange, _ completion: Completion? = nil, _ moment: Moment,
-        on loop: SocketLoop
+        on sink: any FrameSink
     ) throws(ByteError) -> Int {
-        assert(place < matches.changeCount, "a change is delivered after it was judged")
+        assert(place < found.matches.changeCount, "a change is delivered after it was judged")
         changeNumber += 1
         desk.begin()
         touches.removeAll()
-        if !waitingBodies.isEmpty { waitingBodies = [:] }
+        waiting.beginChange()
         var moment = moment.of(change.change)
         moment.number = changeNumber
         let former = completion?.former
-        if let whole = completion?.whole { return try deliver(change, whole, former, moment, on: loop) }
-        var delivered = try distribute(place, change, former, moment, on: loop)
+        if let whole = completion?.whole { return try deliver(change, whole, former, moment, on: sink) }
+        var delivered = try distribute(place, change, former, moment, on: sink)
         if leavingRows.count > 0 { try addDepartures(of: place, change, former, moment) }
-        delivered += try deliverTouched(change, moment, on: loop)
+        delivered += try deliverTouched(change, moment, on: sink)
         return delivered
     }
 
     /// Delivers a completed change. For a delete, no client gets more than the delete in the log contains.
     private mutating func deliver(
         _ change: borrowing ReadableChange, _ whole: WholeChange, _ former: [UInt8]?, _ moment: Moment,
-        on loop: SocketLoop
+        on sink: any FrameSink
     ) throws(ByteError) -> Int {
         var part = try TransactionPart(whole.part.asBytes)
         try matchWhole(part, whole)
-        swap(&matches, &recalled)
-        swap(&departed, &departedWhole)
+        swap(&found.matches, &found.recalled)
+        swap(&found.departed, &found.departedWhole)
         defer {
-            swap(&matches, &recalled)
-            swap(&departed, &departedWhole)
+            swap(&found.matches, &found.recalled)
+            swap(&found.departed, &found.departedWhole)
         }
-        assert(matches.changeCount <= 1, "a completed change stands by itself")
-        guard matches.changeCount == 1, let completed = try part.next() else { return 0 }
+        assert(found.matches.changeCount <= 1, "a completed change stands by itself")
+        guard found.matches.changeCount == 1, let completed = try part.next() else { return 0 }
         let judged = ReadableChange(completed, whole.relation)
         if change.change.operation == .delete {
-            let delivered = try distribute(0, judging: judged, change, former: change, moment, on: loop)
-            return try delivered + deliverTouched(change, moment, on: loop)
+            let delivered = try distribute(0, judging: judged, change, former: change, moment, on: sink)
+            return try delivered + deliverTouched(change, moment, on: sink)
         }
         let moment = moment.of(judged.change)
         if try judged.change.new?.isPartial() == true, change.change.oldImage != .full {
@@ -299,9 +266,9 @@ struct ChangeRouter: ~Copyable {
         }
         // A row in an old schema has no meaning in another one.
         let past = whole.fingerprint == change.change.relation ? former : nil
-        let delivered = try distribute(0, judged, past, moment, on: loop)
+        let delivered = try distribute(0, judged, past, moment, on: sink)
         if leavingRows.count > 0 { try addDepartures(of: 0, judged, past, moment) }
-        return try delivered + deliverTouched(judged, moment, on: loop)
+        return try delivered + deliverTouched(judged, moment, on: sink)
     }
 
     /// Notes the listeners that see a column whose value is still absent.
@@ -312,14 +279,14 @@ struct ChangeRouter: ~Copyable {
         for column in change.relation.columns {
             if case .unchanged? = try columns.next() { names.append(column.name) }
         }
-        for node in 0..<matches.certain(of: 0).count {
-            for place in 0..<index.members(of: matches.certain(of: 0), at: node).count {
-                let number = index.members(of: matches.certain(of: 0), at: node)[place]
+        for node in 0..<found.matches.certain(of: 0).count {
+            for place in 0..<index.members(of: found.matches.certain(of: 0), at: node).count {
+                let number = index.members(of: found.matches.certain(of: 0), at: node)[place]
                 guard let member = audience.members[number], audience.wants(moment, member),
                     let key = views.views[member.view]?.key
                 else { continue }
                 let isShown = names.contains { key.table.slot(named: $0).map(key.delivered.contains) ?? false }
-                if isShown { lacking.insert(member.listener) }
+                if isShown { losses.lacking.insert(member.listener) }
             }
         }
     }
@@ -327,27 +294,27 @@ struct ChangeRouter: ~Copyable {
     /// Matches a completed change. PostgreSQL is asked about values that are still absent.
     private mutating func matchWhole(_ part: TransactionPart, _ whole: WholeChange) throws(ByteError) {
         var same = part
-        if case .unknownRelation = try Self.match(&same, by: &index, into: &recalled, audience, &skipped) {
+        if case .unknownRelation = try Self.match(&same, by: &index, into: &found.recalled, audience, &losses.skipped) {
             noteRelation(whole.fingerprint, whole.relation, foreign: [])
             same = part
-            _ = try Self.match(&same, by: &index, into: &recalled, audience, &skipped)
+            _ = try Self.match(&same, by: &index, into: &found.recalled, audience, &losses.skipped)
         }
-        guard leavingRows.count > 0 else { return departedWhole.removeAll() }
+        guard leavingRows.count > 0 else { return found.departedWhole.removeAll() }
         same = part
-        _ = try Self.match(&same, by: &leavingRows, into: &departedWhole, audience, &skipped)
+        _ = try Self.match(&same, by: &leavingRows, into: &found.departedWhole, audience, &losses.skipped)
     }
 
     private mutating func distribute(
-        _ place: Int, _ change: borrowing ReadableChange, _ past: [UInt8]?, _ moment: Moment, on loop: SocketLoop
+        _ place: Int, _ change: borrowing ReadableChange, _ past: [UInt8]?, _ moment: Moment, on sink: any FrameSink
     ) throws(ByteError) -> Int {
         guard let past, moment.hasPast else {
-            return try distribute(place, judging: change, change, former: change, moment, on: loop)
+            return try distribute(place, judging: change, change, former: change, moment, on: sink)
         }
         let bytes = Self.part(of: change.change, asItWas: past)
         var part = try TransactionPart(bytes.asBytes)
         guard let was = try part.next() else { return 0 }
         let former = ReadableChange(was, change.relation)
-        return try distribute(place, judging: change, change, former: former, moment, on: loop)
+        return try distribute(place, judging: change, change, former: former, moment, on: sink)
     }
 
     /// Returns the change with the whole old row in place of the key.
@@ -365,19 +332,19 @@ struct ChangeRouter: ~Copyable {
     /// Delivers to the members that matched `judged`. The members get `change`; `former` contains the old row.
     private mutating func distribute(
         _ place: Int, judging judged: borrowing ReadableChange, _ change: borrowing ReadableChange,
-        former: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
+        former: borrowing ReadableChange, _ moment: Moment, on sink: any FrameSink
     ) throws(ByteError) -> Int {
         var delivered = 0
         withPast.removeAll(keepingCapacity: true)
-        for node in 0..<matches.certain(of: place).count {
-            delivered += try deliver(to: node, of: place, change, moment, on: loop)
+        for node in 0..<found.matches.certain(of: place).count {
+            delivered += try deliver(to: node, of: place, change, moment, on: sink)
         }
         for number in withPast {
             guard let member = audience.members[number] else { continue }
             let seen = try policies.seen(by: member, former, moment, &index, &views, &asked)
             touches.add(member, seen, &audience.recipients, moment.number)
         }
-        for node in 0..<matches.asking(of: place).count {
+        for node in 0..<found.matches.asking(of: place).count {
             try ask(node, of: place, judged, former: former, moment)
         }
         return delivered
@@ -386,12 +353,12 @@ struct ChangeRouter: ~Copyable {
     /// Serves members that are the only binding of their channel, and collects the others. Members that perhaps may not
     /// see the old row go to `withPast`.
     private mutating func deliver(
-        to node: Int, of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
+        to node: Int, of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, on sink: any FrameSink
     ) throws(ByteError) -> Int {
         var delivered = 0
         // Neighbours most often get the same frame, which then need not be looked up again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
-        Self.copyMembers(of: node, of: place, matches, index, to: &nodeMembers)
+        Self.copyMembers(of: node, of: place, found.matches, index, to: &nodeMembers)
         for number in nodeMembers {
             guard let member = audience.members[number] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
@@ -410,14 +377,14 @@ struct ChangeRouter: ~Copyable {
             if let last, last.envelope == envelope, last.view == member.view,
                 last.isCompressed == recipient.wantsCompression
             {
-                FrameWriter.send(last.frame, to: recipient.connection, on: loop)
+                FrameWriter.send(last.frame, to: recipient.connection, on: sink)
             } else {
                 try desk.write(change, moment, member.view, &views)
                 let frame = desk.frame(
                     envelope, member.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
-                    on: loop)
+                    on: sink)
                 last = (envelope, member.view, recipient.wantsCompression, frame)
-                FrameWriter.send(frame, to: recipient.connection, on: loop)
+                FrameWriter.send(frame, to: recipient.connection, on: sink)
             }
             sent.add(recipient.seat, moment.offset)
             delivered += 1
@@ -444,18 +411,18 @@ struct ChangeRouter: ~Copyable {
         _ moment: Moment
     ) throws(ByteError) {
         let image: RowTexts.Image = change.change.operation == .delete ? .old : .new
-        let asking = matches.asking(of: place)[node]
+        let asking = found.matches.asking(of: place)[node]
         var questions = NodeQuestions(
             try index.filterVerdict(of: asking, on: change.change), index.question(of: asking),
             hasFilter: index.hasFilter(asking))
-        let count = index.members(of: matches.asking(of: place), at: node).count
+        let count = index.members(of: found.matches.asking(of: place), at: node).count
         for at in 0..<count {
-            let number = index.members(of: matches.asking(of: place), at: node)[at]
+            let number = index.members(of: found.matches.asking(of: place), at: node)[at]
             guard let member = audience.members[number], audience.wants(moment, member) else { continue }
             switch try question(&questions, member, change, image, moment) {
             case .nobody: continue
             case .unanswerable: miss(member, change.change)
-            case .unknown: unanswered.insert(member.listener)
+            case .unknown: losses.unanswered.insert(member.listener)
             case .pending(let pending):
                 let seen = try policies.seen(by: member, former, moment, &index, &views, &asked)
                 touches.ask(member, seen, pending, &audience.recipients, changeNumber)
@@ -480,7 +447,7 @@ struct ChangeRouter: ~Copyable {
         if change.operation == .delete, change.oldImage == .full || knowsOfPartialRows(member) {
             return absent.add()
         }
-        unanswered.insert(member.listener)
+        losses.unanswered.insert(member.listener)
     }
 
     /// True if the client was told on subscribing that changes do not keep whole old rows. If not, the table had
@@ -491,7 +458,7 @@ struct ChangeRouter: ~Copyable {
 
     /// Notes that an old row is unknown, although the table keeps whole old rows. Clients that asked for moves may miss
     /// one.
-    mutating func missDeparture(from table: UInt32, at offset: UInt64) { unknownDepartures[table] = offset }
+    mutating func missDeparture(from table: UInt32, at offset: UInt64) { losses.unknownDepartures[table] = offset }
 
     /// Notes for every listener of the tables that changes may be missing.
     mutating func missChanges(of tables: Set<UInt32>) {
@@ -499,20 +466,20 @@ struct ChangeRouter: ~Copyable {
             guard let member = audience.members[number], let table = views.views[member.view]?.key.table.oid,
                 tables.contains(table)
             else { continue }
-            unanswered.insert(member.listener)
+            losses.unanswered.insert(member.listener)
         }
     }
 
     private mutating func missUnknownDepartures() {
-        if unknownDepartures.isEmpty { return }
+        if losses.unknownDepartures.isEmpty { return }
         for number in audience.members.indices {
             guard let member = audience.members[number], let table = views.views[member.view]?.key.table.oid,
-                let last = unknownDepartures[table]
+                let last = losses.unknownDepartures[table]
             else { continue }
             let recipient = audience.recipients[Int(member.listener)]
-            if recipient.wantsMoves, recipient.since <= last { unanswered.insert(member.listener) }
+            if recipient.wantsMoves, recipient.since <= last { losses.unanswered.insert(member.listener) }
         }
-        unknownDepartures = [:]
+        losses.unknownDepartures = [:]
     }
 
     /// Asks about the open parts of a member's predicate: its filter, its holder's policy, or both.
@@ -591,10 +558,10 @@ struct ChangeRouter: ~Copyable {
         let bytes = Self.part(of: change.change, asItWas: former)
         var part = try TransactionPart(bytes.asBytes)
         var same = part
-        _ = try Self.match(&same, by: &leavingRows, into: &departedFormer, audience, &skipped)
+        _ = try Self.match(&same, by: &leavingRows, into: &found.departedFormer, audience, &losses.skipped)
         guard let whole = try part.next() else { return }
-        swap(&departed, &departedFormer)
-        defer { swap(&departed, &departedFormer) }
+        swap(&found.departed, &found.departedFormer)
+        defer { swap(&found.departed, &found.departedFormer) }
         guard hasDepartures(at: 0) else { return }
         try addDepartures(of: 0, ReadableChange(whole, change.relation), moment, isComposed: true)
     }
@@ -604,21 +571,21 @@ struct ChangeRouter: ~Copyable {
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, isComposed: Bool = false
     ) throws(ByteError) {
-        for node in 0..<departed.certain(of: place).count {
-            let count = leavingRows.members(of: departed.certain(of: place), at: node).count
+        for node in 0..<found.departed.certain(of: place).count {
+            let count = leavingRows.members(of: found.departed.certain(of: place), at: node).count
             for at in 0..<count {
-                let number = leavingRows.members(of: departed.certain(of: place), at: node)[at]
+                let number = leavingRows.members(of: found.departed.certain(of: place), at: node)[at]
                 try depart(number, nil, change, moment, isComposed: isComposed)
             }
         }
-        for node in 0..<departed.asking(of: place).count {
-            let asking = departed.asking(of: place)[node]
+        for node in 0..<found.departed.asking(of: place).count {
+            let asking = found.departed.asking(of: place)[node]
             var questions = NodeQuestions(
                 try leavingRows.filterVerdict(of: asking, on: change.change), leavingRows.question(of: asking),
                 hasFilter: leavingRows.hasFilter(asking))
-            let count = leavingRows.members(of: departed.asking(of: place), at: node).count
+            let count = leavingRows.members(of: found.departed.asking(of: place), at: node).count
             for at in 0..<count {
-                let number = leavingRows.members(of: departed.asking(of: place), at: node)[at]
+                let number = leavingRows.members(of: found.departed.asking(of: place), at: node)[at]
                 guard let member = audience.members[number] else { continue }
                 switch try question(&questions, member, change, .old, moment) {
                 case .nobody: continue
@@ -627,7 +594,7 @@ struct ChangeRouter: ~Copyable {
                 // A client that wants to hear of moves needs the whole old row.
                 case .unanswerable:
                     if change.change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change.change) }
-                case .unknown: if audience.wants(moment, member) { unanswered.insert(member.listener) }
+                case .unknown: if audience.wants(moment, member) { losses.unanswered.insert(member.listener) }
                 }
             }
         }
@@ -647,7 +614,7 @@ struct ChangeRouter: ~Copyable {
     // MARK: Channels with several bindings
 
     private mutating func deliverTouched(
-        _ change: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
+        _ change: borrowing ReadableChange, _ moment: Moment, on sink: any FrameSink
     ) throws(ByteError) -> Int {
         var delivered = 0
         for place in touches.all.indices {
@@ -669,15 +636,15 @@ struct ChangeRouter: ~Copyable {
                 guard let own = positioned(envelope, touch.listener, moment.behind) else { continue }
                 delivered += 1
                 sent.add(recipient.seat, moment.offset)
-                desk.send(touch.seen.view, views, in: own, to: recipient, on: loop)
+                desk.send(touch.seen.view, views, in: own, to: recipient, on: sink)
                 continue
             }
             delivered += 1
             sent.add(recipient.seat, moment.offset)
             let frame = desk.frame(
                 envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
-                on: loop)
-            FrameWriter.send(frame, to: recipient.connection, on: loop)
+                on: sink)
+            FrameWriter.send(frame, to: recipient.connection, on: sink)
         }
         return delivered
     }
@@ -719,59 +686,45 @@ struct ChangeRouter: ~Copyable {
         assert(
             audience.recipients[Int(touch.listener)].isHeld || !touch.provisos.isEmpty || touch.seen.question != nil,
             "who waits for nothing is served")
-        var queue = waiting.removeValue(forKey: touch.listener) ?? WaitingQueue()
-        assert(queue.isEmpty || audience.recipients[Int(touch.listener)].isHeld, "whoever waits is known to")
+        assert(
+            waiting.first(of: touch.listener) == nil || audience.recipients[Int(touch.listener)].isHeld,
+            "whoever waits is known to")
         var past: (question: PendingQuestion, masked: SeenBody)?
         if let question = touch.seen.question, let masked = touch.seen.masked {
             past = (question, SeenBody(body: waitingBody(masked), view: masked))
             question.listeners.append(touch.listener)
         }
-        queue.append(
-            WaitingDelivery(
-                seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
-                operation: operation, bindings: touch.certain, provisos: touch.provisos, position: moment.behind))
-        total.bytes += Limits.waitingDeliveryBytes
-        heldCount += 1
+        let delivery = WaitingDelivery(
+            seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
+            operation: operation, bindings: touch.certain, provisos: touch.provisos, position: moment.behind)
         for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
         audience.recipients[Int(touch.listener)].isHeld = true
-        if queue.bytes > Limits.maximumWaitingDeliveryBytes / 4 { burdened.insert(touch.listener) }
-        if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
-            overfull.append(touch.listener)
-        }
-        waiting[touch.listener] = queue
+        if !waiting.add(delivery, for: touch.listener) { losses.overfull.append(touch.listener) }
     }
 
     private mutating func waitingBody(_ view: UInt32) -> WaitingBody {
-        if let known = waitingBodies[view] { return known }
-        let made = WaitingBody(desk.copyOfBody(view, views), total)
-        waitingBodies[view] = made
-        return made
+        waiting.body(view) { desk.copyOfBody(view, views) }
     }
 
     /// True if so much waits for answers that a follower which need not keep up with the log should wait.
-    var isBurdened: Bool { !burdened.isEmpty || total.bytes > Limits.maximumWaitingTotalBytes / 4 }
+    var isBurdened: Bool { waiting.isBurdened }
 
-    /// True if so much waits that reading the log should wait too. This is limited in time, and does not recur before
-    /// most of the data has gone out.
-    mutating func isCrowded(_ now: UInt64) -> Bool {
-        if total.bytes <= Limits.maximumWaitingTotalBytes / 4 {
-            crowdedSince = nil
-            return false
-        }
-        if crowdedSince == nil, total.bytes > Limits.maximumWaitingTotalBytes / 2 { crowdedSince = now }
-        return crowdedSince.map { now - $0 < Limits.crowdPatience.wholeNanoseconds } ?? false
-    }
+    /// True if so much waits that reading the log should wait too, for a limited time.
+    mutating func isCrowded(_ now: UInt64) -> Bool { waiting.isCrowded(now) }
+
+    /// Number of deliveries that ever had to wait.
+    var heldCount: Int { waiting.everHeld }
 
     /// Takes PostgreSQL's answer to a part of a question. Everything that waited for it goes on.
     ///
     /// - Parameter hasFailed: PostgreSQL failed on the row, as it would for any client that selects it.
     mutating func settle(
-        _ pending: PendingQuestion, _ answer: Bool?, hasFailed: Bool = false, on loop: SocketLoop
+        _ pending: PendingQuestion, _ answer: Bool?, hasFailed: Bool = false, on sink: any FrameSink
     ) -> Int {
         if hasFailed { pending.fail() } else { pending.take(answer) }
         if case .none = pending.answer { return 0 }
         var delivered = 0
-        for listener in pending.listeners { delivered += release(listener, on: loop) }
+        for listener in pending.listeners { delivered += release(listener, on: sink) }
         pending.listeners = []
         return delivered
     }
@@ -779,33 +732,25 @@ struct ChangeRouter: ~Copyable {
     /// Queues a question to a table, on which no delivery waits.
     mutating func ask(_ sight: TableSight, _ ticket: UInt64) { asked.add(sight, ticket) }
 
-    private mutating func release(_ index: UInt32, on loop: SocketLoop) -> Int {
-        guard var queue = waiting.removeValue(forKey: index) else { return 0 }
+    private mutating func release(_ index: UInt32, on sink: any FrameSink) -> Int {
         var delivered = 0
-        while let delivery = queue.popAnswered() {
-            total.bytes -= Limits.waitingDeliveryBytes
-            assert(total.bytes >= 0, "no more is taken out than was put in")
-            if send(delivery, to: index, on: loop) { delivered += 1 }
+        while let delivery = waiting.takeAnswered(index) {
+            if send(delivery, to: index, on: sink) { delivered += 1 }
         }
-        if queue.bytes <= Limits.maximumWaitingDeliveryBytes / 4 { burdened.remove(index) }
-        if queue.isEmpty {
-            audience.recipients[Int(index)].isHeld = false
-        } else {
-            waiting[index] = queue
-        }
+        if waiting.settle(index) { audience.recipients[Int(index)].isHeld = false }
         return delivered
     }
 
-    private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on loop: SocketLoop) -> Bool {
+    private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on sink: any FrameSink) -> Bool {
         guard let recipient = audience.recipient(index) else { return false }
         let (bindings, isUncertain) = delivery.outcome()
-        if isUncertain { unanswered.insert(index) }
+        if isUncertain { losses.unanswered.insert(index) }
         guard bindings != 0 else { return false }
         assert(bindings & ~delivery.asked == 0, "only bindings that it was for get a delivery")
         let shown = delivery.shown
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
         guard let own = positioned(envelope, index, delivery.position) else { return false }
-        desk.send(body: shown.body.bytes, in: own, to: recipient, on: loop)
+        desk.send(body: shown.body.bytes, in: own, to: recipient, on: sink)
         // The delivery's position is the one after the change.
         sent.add(recipient.seat, delivery.position.offset - 1)
         return true
@@ -817,10 +762,10 @@ struct ChangeRouter: ~Copyable {
     func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
 
     /// Returns the offset of the first change that waits for the listener; nil if none does.
-    func firstHeld(_ listener: UInt32) -> UInt64? { waiting[listener]?.next.map { $0.position.offset - 1 } }
+    func firstHeld(_ listener: UInt32) -> UInt64? { waiting.first(of: listener) }
 
     /// Offset of the first change that waits for any listener; nil if none does.
-    var firstHeld: UInt64? { waiting.values.compactMap { $0.next.map { $0.position.offset - 1 } }.min() }
+    var firstHeld: UInt64? { waiting.first }
 
     /// Returns the position that the hub last told the listener's client.
     func toldAt(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.toldAt }
@@ -830,9 +775,7 @@ struct ChangeRouter: ~Copyable {
 
     /// Drops the listener's waiting deliveries, which were judged for another holder. True if there were any.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {
-        guard let queue = waiting.removeValue(forKey: listener) else { return false }
-        burdened.remove(listener)
-        total.bytes -= queue.count * Limits.waitingDeliveryBytes
+        guard waiting.drop(listener) else { return false }
         audience.recipients[Int(listener)].isHeld = false
         return true
     }
@@ -862,25 +805,25 @@ struct ChangeRouter: ~Copyable {
     func since(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.since }
 
     mutating func forget(_ listener: UInt32) {
+        assert(!losses.concern(listener), "who leaves has been told of what could not be delivered")
         snapshots[listener] = nil
         _ = dropWaiting(listener)
         audience.removeListener(listener)
     }
 }
 
-/// Listeners that were left out of changes, with a counter of their bindings.
-private struct SkippedListeners {
-    private var listeners: Set<UInt32> = []
-    let drops: Counter
-
-    init(drops: Counter) { self.drops = drops }
-
-    mutating func add(_ listener: UInt32) { listeners.insert(listener) }
-
-    mutating func take() -> [UInt32] {
-        defer { listeners = [] }
-        return listeners.sorted()
-    }
+/// Listeners found for the changes of a part, in lists that serve one change after the other.
+private struct FoundListeners: ~Copyable {
+    /// Listeners whose bindings match a change.
+    var matches = MatchBatch()
+    /// The same, by the whole row that the log had.
+    var recalled = MatchBatch()
+    /// Listeners that want to hear of rows that leave their view.
+    var departed = MatchBatch()
+    /// The same, by the whole row.
+    var departedWhole = MatchBatch()
+    /// The same, by the row as it was before.
+    var departedFormer = MatchBatch()
 }
 
 extension Allowance {

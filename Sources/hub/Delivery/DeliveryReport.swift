@@ -18,16 +18,21 @@ public struct DeliveryReport {
     /// Columns that could not be computed for some row, by table.
     public let uncomputed: [UInt32: Set<String>]
     public let losses: DeliveryLosses
-    /// Tables that lost all rows at once, with the last offset at which the log says so.
-    public let truncated: [UInt32: UInt64]
-    /// Tables with changes whose values were removed from the log, with the offset of the last such change.
-    public let forgotten: [UInt32: UInt64]
-    /// True if messages to topics were among the changes with removed values.
-    public let hasForgottenMessages: Bool
-    /// Gaps in history, described in words.
-    public let gaps: [String]
+    public let findings: LogFindings
     /// Listeners of feeds that received changes.
     public let fed: [UInt32]
+}
+
+/// Findings of a pipeline in the log since its last report, of which the loop tells clients.
+public struct LogFindings {
+    /// Tables that lost all rows at once, with the last offset at which the log says so.
+    public internal(set) var truncated: [UInt32: UInt64] = [:]
+    /// Tables with changes whose values were removed from the log, with the offset of the last such change.
+    public internal(set) var forgotten: [UInt32: UInt64] = [:]
+    /// True if messages to topics were among the changes with removed values.
+    public internal(set) var hasForgottenMessages = false
+    /// Gaps in history, described in words.
+    public internal(set) var gaps: [String] = []
 }
 
 /// Table whose policies or privileges may have changed before a transaction that PostgreSQL does not show yet.

@@ -49,7 +49,7 @@ extension Limits {
     static let recallAheadBytes = 4 << 20
 
     /// Bytes of the log that are read to find earlier versions of rows, and the time that this may take. A row not
-    /// found by then counts as absent.
+    /// found by then is unread: listeners are told of its change.
     static let recallReadBytes: UInt64 = 1 << 30
     static let recallPatience = Duration.seconds(2)
 

@@ -5,7 +5,7 @@ import Net
 import Protocol
 import WebSocket
 
-/// Writer of bodies and frames, which it hands to the loop.
+/// Writer of bodies and frames, which it hands to a sink.
 struct FrameWriter: ~Copyable {
     private let encoder: ChangeEncoder
     /// Bodies of the current change, one for each view that was needed.
@@ -56,7 +56,7 @@ struct FrameWriter: ~Copyable {
     /// Returns the frame around the view's body of the current change, which is made for the first recipient.
     mutating func frame(
         _ envelope: UInt32, _ index: UInt32, compressed: Bool, _ views: inout ViewTable,
-        _ envelopes: inout EnvelopeTable, on loop: SocketLoop
+        _ envelopes: inout EnvelopeTable, on sink: any FrameSink
     ) -> FramePieces {
         // The fields are read one by one, because a copy of the view would count its references.
         guard let body = views.views[index]?.body, let number = views.views[index]?.bodyNumber else {
@@ -66,7 +66,7 @@ struct FrameWriter: ~Copyable {
         if let known = envelopes.pieces(envelope, for: number, compressed: compressed) { return known }
         let pieces = framer.frame(
             body, of: bodies, shared: views.views[index]?.bodyPiece, envelopes.envelope(envelope),
-            compressed: compressed, on: loop)
+            compressed: compressed, on: sink)
         if let body = pieces.body { views.keep(body, of: index) }
         envelopes.keep(pieces, envelope, for: number, compressed: compressed)
         return pieces
@@ -75,30 +75,30 @@ struct FrameWriter: ~Copyable {
     /// Sends a frame to a single recipient, in its own envelope, around the view's body of the current change.
     mutating func send(
         _ index: UInt32, _ views: borrowing ViewTable, in envelope: ChangeEnvelope, to recipient: Recipient,
-        on loop: SocketLoop
+        on sink: any FrameSink
     ) {
         guard let view = views.views[index] else { preconditionFailure("a frame of a view that is gone") }
         let pieces = framer.frame(
-            view.body, of: bodies, shared: view.bodyPiece, envelope, compressed: recipient.wantsCompression, on: loop)
-        Self.send(pieces, to: recipient.connection, on: loop)
+            view.body, of: bodies, shared: view.bodyPiece, envelope, compressed: recipient.wantsCompression, on: sink)
+        Self.send(pieces, to: recipient.connection, on: sink)
     }
 
     /// Sends a body that waited. The body replaces those of the current change.
     mutating func send(
-        body: [UInt8], in envelope: ChangeEnvelope, to recipient: Recipient, on loop: SocketLoop
+        body: [UInt8], in envelope: ChangeEnvelope, to recipient: Recipient, on sink: any FrameSink
     ) {
         assert(!body.isEmpty, "what waited has a body")
         bodies.removeAll()
         bodies.append(body)
         let pieces = framer.frame(
-            0..<body.count, of: bodies, shared: nil, envelope, compressed: recipient.wantsCompression, on: loop)
-        Self.send(pieces, to: recipient.connection, on: loop)
+            0..<body.count, of: bodies, shared: nil, envelope, compressed: recipient.wantsCompression, on: sink)
+        Self.send(pieces, to: recipient.connection, on: sink)
     }
 
-    static func send(_ pieces: FramePieces, to connection: ConnectionID, on loop: SocketLoop) {
-        loop.send(pieces.head, to: connection)
-        if let body = pieces.body { loop.send(body, to: connection, continues: true) }
-        if let tail = pieces.tail { loop.send(tail, to: connection, continues: true) }
+    static func send(_ pieces: FramePieces, to connection: ConnectionID, on sink: any FrameSink) {
+        sink.send(pieces.head, to: connection, continues: false)
+        if let body = pieces.body { sink.send(body, to: connection, continues: true) }
+        if let tail = pieces.tail { sink.send(tail, to: connection, continues: true) }
     }
 }
 
@@ -114,42 +114,42 @@ struct BodyFramer: ~Copyable {
     /// Returns the frame around one of the bodies. `shared` is the body if the loop has it already.
     mutating func frame(
         _ place: Range<Int>, of bodies: borrowing ByteWriter, shared: Piece?, _ envelope: ChangeEnvelope,
-        compressed: Bool, on loop: SocketLoop
+        compressed: Bool, on sink: any FrameSink
     ) -> FramePieces {
         let body = bodies.bytes.extracting(place)
         let size = envelope.byteCount(around: body.byteCount)
         frame.removeAll()
-        if let feed = envelope.feed { return record(body, envelope, feed, size, on: loop) }
+        if let feed = envelope.feed { return record(body, envelope, feed, size, on: sink) }
         if compressed, let deflater, size >= Limits.compressionThresholdBytes {
-            return Self.compressed(body, envelope, deflater, &frame, on: loop)
+            return Self.compressed(body, envelope, deflater, &frame, on: sink)
         }
         FrameEncoder.appendHeader(.text, payloadBytes: size, to: &frame)
         frame.append(envelope.prefix)
         if body.byteCount <= Limits.sharedBodyThresholdBytes {
             frame.append(body)
             envelope.appendEnd(to: &frame)
-            return FramePieces(head: loop.share(frame.bytes))
+            return FramePieces(head: sink.share(frame.bytes))
         }
-        let head = loop.share(frame.bytes)
+        let head = sink.share(frame.bytes)
         frame.removeAll()
         envelope.appendEnd(to: &frame)
-        return FramePieces(head: head, body: shared ?? loop.share(body), tail: loop.share(frame.bytes))
+        return FramePieces(head: head, body: shared ?? sink.share(body), tail: sink.share(frame.bytes))
     }
 
     private mutating func record(
-        _ body: RawSpan, _ envelope: ChangeEnvelope, _ feed: FeedForm, _ size: Int, on loop: SocketLoop
+        _ body: RawSpan, _ envelope: ChangeEnvelope, _ feed: FeedForm, _ size: Int, on sink: any FrameSink
     ) -> FramePieces {
         feed.appendPieceHead(size, to: &frame)
         frame.append(envelope.prefix)
         FeedForm.appendOneLine(body, to: &frame)
         envelope.appendEnd(to: &frame)
         feed.appendPieceEnd(to: &frame)
-        return FramePieces(head: loop.share(frame.bytes))
+        return FramePieces(head: sink.share(frame.bytes))
     }
 
     private static func compressed(
         _ body: RawSpan, _ envelope: ChangeEnvelope, _ deflater: Deflater, _ frame: inout ByteWriter,
-        on loop: SocketLoop
+        on sink: any FrameSink
     ) -> FramePieces {
         var message = ByteWriter(capacity: envelope.byteCount(around: body.byteCount))
         message.append(envelope.prefix)
@@ -157,6 +157,6 @@ struct BodyFramer: ~Copyable {
         envelope.appendEnd(to: &message)
         FrameEncoder.append(
             .text, message.bytes, compressedBy: deflater, above: Limits.compressionThresholdBytes, to: &frame)
-        return FramePieces(head: loop.share(frame.bytes))
+        return FramePieces(head: sink.share(frame.bytes))
     }
 }

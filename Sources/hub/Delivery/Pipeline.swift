@@ -25,31 +25,8 @@ public struct Pipeline: ~Copyable {
     private var stage = DeliveryStage.reading
     /// Progress on the current entry.
     private var entry = EntryProgress()
-    /// Offset of the first change after those that are done.
-    private var passed: UInt64 = 0
-    /// Epoch of history at `passed`. Where history has a gap, another epoch begins at the same offset. Nil until the
-    /// epoch is known.
-    public private(set) var epoch: UInt64?
-    /// Epoch of the position at which the log was opened; nil until then.
-    private var epochAtOpening: UInt64?
-    /// True if the log had not begun at the first attempt to open it.
-    private var isEarly = false
-    /// Position at which reading begins; nil for the live follower at the log's end.
-    private let start: EventLogPosition?
-    /// Offset of the entry that is read and not done; nil between entries.
-    private var entryAt: UInt64?
-    /// Place where the reader continues, if the log no longer has the next entry or does not read there.
-    private var lostPlace: LostPlace?
-    /// Pause while the kernel refuses to read the log.
-    private var pause: ReadingPause?
-    /// End of the log at the first attempt to read it, if the log could not be opened.
-    private var refusedAt: EventLogPosition?
-    /// Text for the operator while commits do not reach clients because the log cannot be read; the text contains no
-    /// paths.
-    public private(set) var unreadable: String?
-    /// True if the catch-up must be given up. The client can no longer be given its past: the log cannot be read, or
-    /// the kernel has refused reads for too long.
-    public private(set) var hasLostPast = false
+    private var place: ReadingPlace
+    private var health = ReadingHealth()
     /// Time in Unix microseconds, taken when the turn began or something was delivered last.
     private var moment: Int64 = 0
     private var schemas = SchemaRegistry()
@@ -57,33 +34,21 @@ public struct Pipeline: ~Copyable {
     public var memberships: LiveMemberships
     /// True if the effects of the current transaction's later parts on memberships have been applied.
     private var isAheadOfParts = false
-    /// Number of the last question to the catalog. `isRefreshing` is true while its answer is under way.
-    private var lastRefresh: UInt64 = 0
-    private var isRefreshing = false
+    private var catalogQuestion = CatalogQuestion()
     /// Tables without listeners here, while PostgreSQL does not show one of their transactions. The loop does not wait
     /// for these: nobody here is judged by a catalog that may be older than their rows.
     public var unheardTables: Set<UInt32> = []
     /// Tables among `unheardTables` that the loop passed without waiting, still to be reported.
     private var passedTables: [HeldTable] = []
-    /// Version of the catalog snapshot that the loop last heard of.
-    private var heardOf: UInt64 = 0
     private var generation: GeneratedColumns
-    private var batches: [UInt64: [PendingQuestion]] = [:]
-    private var truncated: [UInt32: UInt64] = [:]
-    private var forgotten: [UInt32: UInt64] = [:]
-    private var hasForgottenMessages = false
-    private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
-    private var lastBatch: UInt64 = 0
+    private var questions = PendingBatches()
+    private var findings = LogFindings()
     /// Messages to topics in the current entry.
     private var messages = BroadcastGathering()
     private var flaws: FlawLog
     private var tables: TableDelays
-    /// Gaps that the pipeline met, of which clients must be told.
-    private var gaps: [String] = []
     /// Record of which segments of the log are needed, for a catch-up that may have much to read; nil at the log's end.
     var needs: SegmentNeeds?
-    /// Offset before which messages to topics have been told.
-    private var gathered: UInt64 = 0
 
     /// - Parameters:
     ///   - start: position at which reading begins, which the log must have; nil for the log's end.
@@ -93,7 +58,7 @@ public struct Pipeline: ~Copyable {
         post: @escaping @Sendable (DeliveryEvent) -> Void
     ) {
         self.sources = sources
-        self.start = start
+        place = ReadingPlace(from: start)
         needs = start == nil ? nil : SegmentNeeds()
         self.post = post
         router = ChangeRouter(
@@ -112,19 +77,12 @@ public struct Pipeline: ~Copyable {
 
     /// Returns the results since the last report, on which the loop must act after each turn and after each event.
     public mutating func report() -> DeliveryReport {
-        defer {
-            truncated = [:]
-            forgotten = [:]
-            hasForgottenMessages = false
-            gaps = []
-        }
+        defer { findings = LogFindings() }
         return DeliveryReport(
             changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(), held: takeHeld(),
             isTiredOfWaiting: hasTiredOfWaiting(),
             contradicted: router.takeContradicted().compactMap { router.policies.entries[$0]?.policy },
-            uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated,
-            forgotten: forgotten,
-            hasForgottenMessages: hasForgottenMessages, gaps: gaps,
+            uncomputed: generation.takeMissed(), losses: router.takeLosses(), findings: findings,
             fed: router.takeFed())
     }
 
@@ -150,20 +108,20 @@ public struct Pipeline: ~Copyable {
     }
 
     /// True if a catch-up must wait for answers. A catch-up is in no hurry, so its pipeline asks no more than may wait.
-    private var isWaitingForAnswers: Bool { start != nil && router.isBurdened }
+    private var isWaitingForAnswers: Bool { place.isOfPast && router.isBurdened }
 
     /// Reads and delivers for one turn. True if there is more to do at once. Messages to topics that somebody hears are
     /// told at their places among the changes. From `expiry` on, in Unix seconds, nothing more is read, because a
     /// channel's token expires then.
     public mutating func run(
-        on loop: SocketLoop, until expiry: Int64,
+        on sink: any FrameSink, until expiry: Int64,
         hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool, tell: (TurnBroadcasts) -> Void
     ) -> Bool {
         guard isReading, !isWaitingForAnswers, !isPausing, var feed = feed.take() else { return false }
         do {
-            router.fillPurses(loop.now)
+            router.fillPurses(sink.now)
             moment = sources.time.unixMicroseconds()
-            let more = try read(&feed, on: loop, TurnBudget(until: expiry, sharing: start != nil), hears, tell)
+            let more = try read(&feed, on: sink, TurnBudget(until: expiry, sharing: place.isOfPast), hears, tell)
             if let watcher = sources.watcher { watcher(stage.name, more ? "budget spent" : "nothing to read") }
             self.feed = consume feed
             return more
@@ -175,85 +133,63 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    private var isPausing: Bool { pause.map { sources.time.monotonicNanoseconds() < $0.until } ?? false }
+    private var isPausing: Bool { health.isPausing(at: sources.time.monotonicNanoseconds()) }
+
+    /// Text for the operator while commits do not reach clients because the log cannot be read.
+    public var unreadable: String? { health.unreadable }
+    /// True if the catch-up must be given up.
+    public var hasLostPast: Bool { health.hasLostPast }
+    /// Epoch of history that has been read; nil until it is known.
+    public var epoch: UInt64? { place.epoch }
 
     /// Opens the log at its end. If the hub had to wait for the log, opens it at its beginning, because joins have been
     /// answered meanwhile. The hub tells those clients so, since nobody knows what was committed before the log began.
     /// Bindings wait for this call, so it must not wait for bindings.
-    public mutating func openIfBegun(on loop: SocketLoop) {
+    public mutating func openIfBegun(ringing bell: Wake) {
         guard !isOpen, !hasFailed, !hasLostPast, !isPausing else { return }
-        guard let end = sources.log.end() else {
-            isEarly = true
-            return
-        }
+        guard let end = sources.log.end() else { return place.logIsMissing() }
         let state = end.state
-        if case .segment(let sequence) = lostPlace, state.segment <= sequence {
-            return end.askForSegment(behind: sequence)
-        }
+        if let segment = place.segmentAwaited(newest: state.segment) { return end.askForSegment(behind: segment) }
         do {
-            let opened = try LogFeed(sources.log.open(), end: end, from: beginning, ringing: loop.bell)
-            let first = lostPlace == nil ? start ?? refusedAt : nil
-            let isAtEnd = first == nil && beginning == .end
-            let place = first ?? (isAtEnd ? end.state.position : opened.position)
-            passed = place.offset
-            epochAtOpening = place.epoch
-            // The epochs can differ if a gap lies between the noted position and the log: then the next entry shows the
-            // epoch.
-            epoch = first == nil || opened.position.epoch == place.epoch ? place.epoch : nil
+            let opened = try LogFeed(sources.log.open(), end: end, from: place.beginning, ringing: bell)
+            findings.gaps += place.opened(at: opened.position, end: end.state.position)
             feed = consume opened
-            entryAt = nil
             // Progress on an entry of an earlier feed does not apply to the entries of this feed.
             entry = EntryProgress()
             isAheadOfParts = false
             generation.settle()
-            if isEarly { gaps.append(Self.logHasBegun) }
-            // This is told only now, because entries that came into the log until now are left out, too.
-            if let lostPlace { gaps.append(lostPlace.reason) }
-            (isEarly, lostPlace) = (false, nil)
             hasRead()
         } catch {
             failed(error, in: state.segment)
-            // Commits made before the log can be opened are not left out.
-            let isFirst = start == nil && lostPlace == nil && !isEarly
-            if isFirst, refusedAt == nil { refusedAt = state.position }
+            place.isRefused(end: state.position)
         }
     }
 
     /// Reason that clients are told when the log begins after their joins were answered.
     public static let logHasBegun = "the database is followed from now on"
 
-    /// Position at which the log is opened. A reader that was too slow for the log's retention continues at the log's
-    /// end.
-    private var beginning: EventLogStart {
-        switch lostPlace {
-        case .end: .end
-        case .segment(let sequence): .behindSegment(sequence)
-        case nil: (start ?? refusedAt).map { .offset($0.offset) } ?? (isEarly ? .oldest : .end)
-        }
-    }
-
     /// Epoch of what was read last, or of the position from which the reader begins. A gap behind that position is still
     /// to be read.
-    public var epochReached: UInt64? { epoch ?? (isOpen ? epochAtOpening : nil) }
+    public var epochReached: UInt64? { isOpen ? place.epochReached : place.epoch }
 
     /// Offset before which every change has been delivered or waits for an answer. No later change has.
-    public var frontier: UInt64 { max(passed, entryAt.map { $0 + UInt64(entry.done) } ?? 0) }
+    public var frontier: UInt64 { place.frontier(done: entry.done) }
 
     /// Offset before which all messages to topics have been told. The messages of an entry come before its changes.
-    public var messageFrontier: UInt64 { max(frontier, gathered) }
+    public var messageFrontier: UInt64 { max(frontier, place.gathered) }
 
     /// True if the pipeline is between entries and nothing keeps it from going on.
-    public var isBetweenEntries: Bool { isOpen && isReading && entryAt == nil }
+    public var isBetweenEntries: Bool { isOpen && isReading && place.entryAt == nil }
 
     /// True if the log has changes that the pipeline has not looked at yet.
-    public var isBehind: Bool { isOpen && sources.log.end().map { passed < $0.state.position.offset } ?? false }
+    public var isBehind: Bool { isOpen && sources.log.end().map { place.passed < $0.state.position.offset } ?? false }
 
     private mutating func read(
-        _ feed: inout LogFeed, on loop: SocketLoop, _ budget: TurnBudget,
+        _ feed: inout LogFeed, on sink: any FrameSink, _ budget: TurnBudget,
         _ hears: (RawSpan, Bool) -> Bool, _ tell: (TurnBroadcasts) -> Void
     ) throws -> Bool {
         var budget = budget
-        while budget.isLeft(on: loop), budget.isBeforeExpiry(moment / 1_000_000) {
+        while budget.isLeft(on: sink), budget.isBeforeExpiry(moment / 1_000_000) {
             let entry: EventLogEntry
             switch try next(&feed) {
             case .entry(let next): entry = next
@@ -267,8 +203,8 @@ public struct Pipeline: ~Copyable {
             }
             // Clients are told of the new epoch before what follows.
             if entry.kind != .gap, enters(entry.epoch) { return true }
-            if entryAt == nil { hasRead() }
-            entryAt = entry.offset
+            if place.entryAt == nil { hasRead() }
+            place.begin(entry)
             if schemas.enter(segment: entry.segment) { router.forgetRelations() }
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
@@ -276,25 +212,22 @@ public struct Pipeline: ~Copyable {
                 memberships.discardAll()
                 router.forgetRows()
                 // A client that begins after the gap knows of the gap, which takes no offset.
-                if let begun = start ?? refusedAt, entry.offset <= begun.offset, entry.epoch == begun.epoch { break }
-                gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
+                if place.beginsBehind(gap: entry) { break }
+                findings.gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 // Clients are told of the gap before what follows.
                 budget.end()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
                 if let met = messages.take() { tell(met) }
-                guard try deliver(feed, entry, on: loop, &budget) else { return isReading }
+                guard try deliver(feed, entry, on: sink, &budget) else { return isReading }
                 if !entry.isContinued { isAheadOfParts = false }
             case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload)) else { return false }
             default: break
             }
             budget.spend(entry: feed.payload.byteCount)
             assert(isReading, "nothing is passed while something is awaited")
-            // A reader first gets the schemas of its rows, which are further back in the log.
-            passed = max(passed, entry.offset + UInt64(entry.changeCount))
-            epoch = entry.epoch
+            place.finish(entry)
             feed.finish()
-            entryAt = nil
             self.entry = EntryProgress()
             generation.settle()
             // Holders whose memberships just changed are judged again before anything else is read.
@@ -310,23 +243,19 @@ public struct Pipeline: ~Copyable {
         return try feed.next { wanted.isUseless($0) }
     }
 
-    /// True if the entry is of another epoch and the gap between is missing. A gap takes no offset, so retention may
-    /// have deleted the gap and nothing else that was to come.
+    /// Enters the epoch of an entry. Returns true if the gap before the epoch is missing, of which clients are told.
     private mutating func enters(_ epoch: UInt64) -> Bool {
-        guard let before = self.epoch, before != epoch else { return false }
-        self.epoch = epoch
+        guard place.enter(epoch) else { return false }
         memberships.discardAll()
         router.forgetRows()
-        gaps.append("the event log does not have what lay between any more")
+        findings.gaps.append("the event log does not have what lay between any more")
         return true
     }
 
     /// Passes over a segment, because nothing before the position is for any client.
     private mutating func passOver(to position: EventLogPosition, _ budget: inout TurnBudget) {
-        assert(entryAt == nil, "a segment is passed over between entries")
         if enters(position.epoch) { budget.end() }
-        assert(position.offset >= passed, "what is passed over lies ahead")
-        passed = max(passed, position.offset)
+        place.passOver(to: position)
         // Remembered rows may differ by now.
         router.forgetRows()
         sources.metrics.segmentsPassedOver.add()
@@ -339,13 +268,13 @@ public struct Pipeline: ~Copyable {
     ) throws {
         guard !self.entry.hasGathered, !schemas.messages.isEmpty else { return }
         self.entry.hasGathered = true
-        gathered = entry.offset + UInt64(entry.changeCount)
+        place.gather(entry)
         var part = try TransactionPart(feed.payload)
         var offset = entry.offset
         while let change = try part.next() {
             defer { offset += 1 }
             guard let layout = schemas.messages.layout(of: change.relation) else { continue }
-            if change.isForgotten { hasForgottenMessages = true }
+            if change.isForgotten { findings.hasForgottenMessages = true }
             switch try DatabaseMessage.read(change, layout) {
             case .noInsert: continue
             case .flawed(let flaw): DatabaseMessage.note(flaw, &flaws)
@@ -371,7 +300,7 @@ public struct Pipeline: ~Copyable {
     /// Delivers the entry. False if it is not done: the budget is spent, the catalog is missing, or memberships have
     /// changed.
     private mutating func deliver(
-        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on sink: any FrameSink,
         _ budget: inout TurnBudget
     ) throws -> Bool {
         router.recall.settle()
@@ -391,9 +320,9 @@ public struct Pipeline: ~Copyable {
         }
         guard try compose(feed) else { return false }
         guard case .composed(let composed) = self.entry.composition else {
-            return try match(feed.payload, feed, entry, on: loop, &budget)
+            return try match(feed.payload, feed, entry, on: sink, &budget)
         }
-        return try match(composed.asBytes, feed, entry, on: loop, &budget)
+        return try match(composed.asBytes, feed, entry, on: sink, &budget)
     }
 
     /// Begins a transaction. Names and labels have the meaning that they had when the transaction was committed.
@@ -408,7 +337,7 @@ public struct Pipeline: ~Copyable {
     }
 
     private mutating func match(
-        _ payload: RawSpan, _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
+        _ payload: RawSpan, _ feed: borrowing LogFeed, _ entry: EventLogEntry, on sink: any FrameSink,
         _ budget: inout TurnBudget
     ) throws -> Bool {
         let doubted = schemas.doubtedSchemas
@@ -426,7 +355,7 @@ public struct Pipeline: ~Copyable {
         while self.entry.done < part.changeCount {
             var ahead = part
             let outcome = try router.match(&part, at: moment)
-            let (count, missing) = try deliverMatched(&ahead, info, of: entry, on: loop, &budget)
+            let (count, missing) = try deliverMatched(&ahead, info, of: entry, on: sink, &budget)
             delivered += count
             switch missing {
             case .nothing: break
@@ -437,7 +366,7 @@ public struct Pipeline: ~Copyable {
                 try convert(payload)
                 return false
             }
-            guard budget.isLeft(on: loop) else { return self.entry.done == part.changeCount }
+            guard budget.isLeft(on: sink) else { return self.entry.done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid)
             }
@@ -570,12 +499,12 @@ public struct Pipeline: ~Copyable {
     /// Delivers the judged changes, as far as the budget reaches and up to the first one whose row lacks something.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
-        _ part: inout TransactionPart, _ info: TransactionInfo, of whole: EventLogEntry, on loop: SocketLoop,
+        _ part: inout TransactionPart, _ info: TransactionInfo, of whole: EventLogEntry, on sink: any FrameSink,
         _ budget: inout TurnBudget
     ) throws(ByteError) -> (delivered: Int, Missing) {
         var delivered = 0
         for place in 0..<router.matchedChanges {
-            guard budget.isLeft(on: loop), let change = try part.next() else { break }
+            guard budget.isLeft(on: sink), let change = try part.next() else { break }
             if change.isForgotten {
                 try noteForgotten(change.relation, at: whole.offset + UInt64(entry.done))
                 entry.done += 1
@@ -604,7 +533,7 @@ public struct Pipeline: ~Copyable {
                 let moment = ChangeRouter.Moment(
                     commitTime: info.commitTime, commitLSN: info.commitLSN, position)
                 let count = try router.deliver(
-                    place, ReadableChange(change, relation(change.relation)), completion, moment, on: loop)
+                    place, ReadableChange(change, relation(change.relation)), completion, moment, on: sink)
                 delivered += count
                 if count > 0 { tables.note(count, of: change.relation, try relation(change.relation)) }
                 budget.spend(deliveries: count + router.heldCount - held)
@@ -613,7 +542,7 @@ public struct Pipeline: ~Copyable {
             if change.operation == .truncate, case let table = try relation(change.relation).oid,
                 schemas.isDeclared(table)
             {
-                truncated[table] = whole.offset + UInt64(entry.done)
+                findings.truncated[table] = whole.offset + UInt64(entry.done)
                 // Clients are told of the truncation before what follows.
                 budget.end()
             }
@@ -628,7 +557,7 @@ public struct Pipeline: ~Copyable {
         // Remembered rows may differ by now.
         router.forgetRows()
         let table = try relation(fingerprint).oid
-        if schemas.isDeclared(table) { forgotten[table] = offset }
+        if schemas.isDeclared(table) { findings.forgotten[table] = offset }
     }
 
     /// Notes an update without its whole old row. The table's replica identity may have been another for a while, of
@@ -714,7 +643,7 @@ public struct Pipeline: ~Copyable {
         while !request.isFull, let change = try part.next() {
             try request.add(change, schemas.foreignColumns(change.relation))
         }
-        let ticket = nextTicket()
+        let ticket = questions.nextTicket()
         wait(.converting(ticket: ticket, request))
         sources.asking.filterEvaluator.convert(request.questions) { [post] values in
             post(.converted(ticket: ticket, values))
@@ -742,7 +671,7 @@ public struct Pipeline: ~Copyable {
         request.reading = schemas.lookback(request.relations.values.map(\.oid))
         self.entry.recalledAt = self.entry.done
         self.entry.recallEra = router.recall.era
-        let ticket = nextTicket()
+        let ticket = questions.nextTicket()
         wait(.recalling(ticket: ticket, request))
         sources.asking.recall.find(request) { [post] answers in post(.recalled(ticket: ticket, answers)) }
     }
@@ -874,7 +803,7 @@ public struct Pipeline: ~Copyable {
     }
 
     private mutating func compute(_ batch: GeneratedColumns.Batch, for recalled: DeliveryStage.Recalled?) {
-        let ticket = nextTicket()
+        let ticket = questions.nextTicket()
         wait(.computing(ticket: ticket, batch, for: recalled))
         sources.asking.policyEvaluator.compute(generation.requests(batch)) { [post] values in
             post(.computed(ticket: ticket, values))
@@ -931,10 +860,8 @@ public struct Pipeline: ~Copyable {
 
     /// Records that the log can be read again: the earlier trouble is over.
     private mutating func hasRead() {
-        unreadable = nil
-        guard let pause = pause.take() else { return }
-        let lasted = sources.time.monotonicNanoseconds() - pause.began
-        Log.shared.info("the event log is read again", [.duration(.nanoseconds(Int64(clamping: lasted)))])
+        guard let lasted = health.hasRead(at: sources.time.monotonicNanoseconds()) else { return }
+        Log.shared.info("the event log is read again", [.duration(lasted)])
     }
 
     /// Gives up as little as possible after an error: nothing if the kernel refuses only for now, the deleted part if
@@ -949,37 +876,32 @@ public struct Pipeline: ~Copyable {
         case .segment(let damaged):
             Log.shared.error(
                 "a part of the event log cannot be read", [.segment(damaged ?? segment), .reason("\(error)")])
-            if start != nil { return hasLostPast = true }
-            unreadable = LostPlace.segment(segment).reason
+            if place.isOfPast { return health.losePast() }
+            health.loseSegment(LostPlace.segment(segment).reason)
             lose(.segment(max(segment, damaged ?? segment)))
         case .log:
             Log.shared.error("the event log cannot be read", [.reason("\(error)")])
-            if start != nil { return hasLostPast = true }
+            if place.isOfPast { return health.losePast() }
             isRefused(error)
         }
     }
 
-    private mutating func lose(_ place: LostPlace) {
-        lostPlace = place
+    private mutating func lose(_ lost: LostPlace) {
+        place.lose(lost)
         memberships.discardAll()
         router.forgetRows()
     }
 
     private mutating func isRefused(_ error: any Error) {
         let now = sources.time.monotonicNanoseconds()
-        guard let known = pause else {
+        switch health.isRefused(Self.words(for: error), ofPast: place.isOfPast, at: now) {
+        case .first:
             Log.shared.warning("the event log cannot be read for now; it is tried again", [.reason("\(error)")])
-            pause = ReadingPause(at: now)
-            unreadable = Self.words(for: error)
-            return
-        }
+        case .again: break
         // A client that catches up must not wait forever.
-        if start != nil, now - known.began > Limits.pastReadingPatience.wholeNanoseconds {
+        case .givenUp:
             Log.shared.error("a part of the event log cannot be read for long", [.reason("\(error)")])
-            hasLostPast = true
         }
-        pause?.lengthen(at: now)
-        unreadable = Self.words(for: error)
     }
 
     /// Returns a text without a path, because everyone who can reach the port sees the text.
@@ -1027,7 +949,7 @@ public struct Pipeline: ~Copyable {
         guard case .awaitingCatalog(let xid?, _) = stage, let since = entry.waitingSince, sources.catalog.isCurrent,
             sources.time.monotonicNanoseconds() - since > Limits.heldTablePatience.wholeNanoseconds,
             // The server may not know a transaction from before a gap.
-            epoch == sources.log.end()?.state.position.epoch
+            place.epoch == sources.log.end()?.state.position.epoch
         else { return passedTables }
         return passedTables + entry.heldTables.sorted().map { HeldTable(table: $0, xid: xid) }
     }
@@ -1077,7 +999,7 @@ public struct Pipeline: ~Copyable {
     /// checks matters: news of a snapshot may still be on its way to the loop.
     public func hasSeen(_ xid: UInt32) -> Bool {
         let catalog = sources.catalog
-        return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
+        return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == catalogQuestion.heardOf
     }
 
     private mutating func pause(_ xid: UInt32?) -> Bool {
@@ -1089,20 +1011,14 @@ public struct Pipeline: ~Copyable {
     }
 
     private mutating func refresh(seeing xid: UInt32?) {
-        lastRefresh += 1
-        isRefreshing = true
-        let ticket = lastRefresh
+        let ticket = catalogQuestion.ask()
         sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(ticket: ticket, snapshot != nil)) }
     }
 
     /// Continues reading if the catalog has answered. Without a snapshot the pipeline stays, and the loop asks again
     /// later.
     private mutating func catalogRefreshed(_ ticket: UInt64, _ isKnown: Bool) {
-        // An answer to a question for an earlier entry says nothing about this entry.
-        guard ticket == lastRefresh else { return }
-        assert(isRefreshing, "each question has one answer")
-        isRefreshing = false
-        guard isKnown, case .awaitingCatalog = stage else { return }
+        guard catalogQuestion.takeAnswer(ticket), isKnown, case .awaitingCatalog = stage else { return }
         stage = .reading
         entry.hasCatalog = true
         entry.waitingSince = nil
@@ -1121,12 +1037,12 @@ public struct Pipeline: ~Copyable {
     }
 
     public mutating func askAgain() {
-        guard case .awaitingCatalog(let xid, var unseen) = stage, !isRefreshing else { return }
+        guard case .awaitingCatalog(let xid, var unseen) = stage, !catalogQuestion.isUnderWay else { return }
         if sources.catalog.isCurrent { unseen += 1 }
         guard unseen < Limits.maximumVisibilityWaits else {
             // The server does not know a transaction of the log: the server went back in time, or waits for its
             // standby.
-            gaps.append("the catalog does not show what was committed")
+            findings.gaps.append("the catalog does not show what was committed")
             stage = .awaitingCatalog(seeing: nil, unseen: 0)
             return refresh(seeing: nil)
         }
@@ -1137,7 +1053,7 @@ public struct Pipeline: ~Copyable {
     /// Takes a new snapshot. Tables that differ in it match nothing until they are declared again.
     public mutating func take(_ snapshot: CatalogSnapshot) {
         sources.watcher?(stage.name, "new catalog")
-        heardOf = snapshot.version
+        catalogQuestion.hear(snapshot.version)
         // Converted values have the types of the earlier catalog, and so have those that are under way.
         switch stage {
         case .heldByPolicies, .converting: stage = .reading
@@ -1166,8 +1082,7 @@ public struct Pipeline: ~Copyable {
         guard router.hasQuestions else { return }
         let asked = router.takeQuestions()
         if !asked.ofFilters.isEmpty {
-            let ticket = nextTicket()
-            batches[ticket] = asked.ofFilters.map(\.pending)
+            let ticket = questions.add(ofFilters: asked.ofFilters.map(\.pending))
             sources.asking.filterEvaluator.ask(asked.ofFilters.map(\.question)) { [post] answers in
                 post(.judged(ticket: ticket, answers))
             }
@@ -1177,22 +1092,21 @@ public struct Pipeline: ~Copyable {
             }
         }
         if !asked.ofPolicies.isEmpty {
-            let ticket = nextTicket()
-            policyBatches[ticket] = asked.ofPolicies.map(\.pending)
-            let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
-            sources.asking.policyEvaluator.ask(questions, seeing: xid) { [post] answers in
+            let ticket = questions.add(ofPolicies: asked.ofPolicies.map(\.pending))
+            let asking = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
+            sources.asking.policyEvaluator.ask(asking, seeing: xid) { [post] answers in
                 post(.judgedByPolicy(ticket: ticket, answers))
             }
         }
     }
 
     /// Takes the answer to a question of the pipeline.
-    public mutating func take(_ event: DeliveryEvent, on loop: SocketLoop) {
+    public mutating func take(_ event: DeliveryEvent, on sink: any FrameSink) {
         sources.watcher?(stage.name, event.name)
         switch event {
         case .refreshed(let ticket, let isKnown): catalogRefreshed(ticket, isKnown)
-        case .judged(let ticket, let answers): judged(ticket, answers, on: loop)
-        case .judgedByPolicy(let ticket, let answers): judged(ticket, answers, on: loop)
+        case .judged(let ticket, let answers): judged(ticket, answers, on: sink)
+        case .judgedByPolicy(let ticket, let answers): judged(ticket, answers, on: sink)
         case .looked(let ticket, let seen): router.opinions.take(ticket, seen)
         case .recalled(let ticket, let answers): recalled(ticket, answers)
         case .computed(let ticket, let values): computed(ticket, values)
@@ -1200,32 +1114,26 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    private mutating func nextTicket() -> UInt64 {
-        lastBatch += 1
-        assert(batches[lastBatch] == nil && policyBatches[lastBatch] == nil, "a ticket is given once")
-        return lastBatch
-    }
-
-    private mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on loop: SocketLoop) {
-        guard let pending = batches.removeValue(forKey: ticket) else { return }
+    private mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on sink: any FrameSink) {
+        guard let pending = questions.takeFilters(ticket) else { return }
         var answers = answers
         if answers.count != pending.count {
             Impossible.happened("each question about a filter has its answer", in: .delivery)
             answers = pending.map { _ in nil }
         }
         var delivered = 0
-        for (question, answer) in zip(pending, answers) { delivered += router.settle(question, answer, on: loop) }
+        for (question, answer) in zip(pending, answers) { delivered += router.settle(question, answer, on: sink) }
         count(delivered)
     }
 
-    private mutating func judged(_ ticket: UInt64, _ answers: [PolicyAnswers], on loop: SocketLoop) {
-        guard let pending = policyBatches.removeValue(forKey: ticket) else { return }
+    private mutating func judged(_ ticket: UInt64, _ answers: [PolicyAnswers], on sink: any FrameSink) {
+        guard let pending = questions.takePolicies(ticket) else { return }
         precondition(answers.count == pending.count, "each question about a policy has its answers")
         var delivered = 0
         for (questions, answers) in zip(pending, answers) {
             for (place, question) in questions.enumerated() {
                 delivered += router.settle(
-                    question, answers[0, place], hasFailed: answers.hasFailed(0, place), on: loop)
+                    question, answers[0, place], hasFailed: answers.hasFailed(0, place), on: sink)
             }
         }
         count(delivered)
@@ -1252,9 +1160,9 @@ struct TurnBudget {
     /// True if the tokens of all channels are still valid.
     func isBeforeExpiry(_ now: Int64) -> Bool { now < expiry }
 
-    func isLeft(on loop: SocketLoop) -> Bool {
-        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes
-            && !loop.hasQueuedEnough
+    func isLeft(on sink: any FrameSink) -> Bool {
+        bytes > 0 && deliveries > 0 && sink.turnPieceBytes < Limits.turnPieceBytes
+            && !sink.hasQueuedEnough
     }
 
     mutating func spend(entry size: Int) { bytes -= size + 64 }

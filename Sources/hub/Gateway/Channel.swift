@@ -17,7 +17,7 @@ final class Channel {
     struct Binding {
         let id: UInt32
         /// Parameters from the join; nil if they were invalid. The client receives an error about that.
-        var parameters: BindingParameters?
+        let parameters: BindingParameters?
         /// True if the client wants events for rows that an update moves out of its view.
         var wantsMoves = false
         /// True if the client wants the existing rows before changes.
@@ -38,64 +38,32 @@ final class Channel {
 
     let id: ChannelID
     let session: Session
-    /// Machine that decides where the channel stands in the log.
-    var position: ChannelPosition
     /// Index of the channel in `ProjectLoop.channels`.
     var place: UInt32 = 0
-    /// Token from the join request; emptied when the join is answered.
-    var joinToken: [UInt8] = []
-    /// Monotonic time of the join request, in nanoseconds.
-    let begun: UInt64
-    /// Progress of the join.
-    var join: Join
-    let firstOfJoin: [Join.Action]
     let topic: [UInt8]
     let joinRef: [UInt8]
     var claims: Claims
     let isLegacy: Bool
+    /// Machine that decides where the channel stands in the log.
+    var position: ChannelPosition
+    /// Machine that decides on the progress of the join.
+    var join: Join
+    var joining: JoiningPart
     var bindings: [Binding]
-    /// Number of conditions and list values in the channel's filters, which the filter budget counts.
-    let filterParts: Int
-    /// Bindings from the join request, repeated in the reply; nil once the reply is sent.
-    var reply: [ChangeBinding]?
+    /// Number of the current question to the catalog about the bindings; 0 for none. Answers to older questions are
+    /// ignored.
+    var ticket: UInt64 = 0
+    var delivery = DeliveryPart()
+    var told = ToldPart()
     /// State of the channel's broadcasts, presence and options.
     var conversation: Conversation
-    /// Request for past messages; `none` once they were looked up.
-    var replay: ReplayDemand
-    /// True if a binding wants events for rows that updates move out of its view.
-    let wantsMoves: Bool
-    /// Follower that delivers the channel's changes; nil while the channel is parked or waits for a catch-up.
-    var follower: Follower?
     /// Snapshot that the client receives; nil if none is under way.
     var snapshot: RunningSnapshot?
     /// Data kept for the client's return; nil if the hub could not recognize the client.
     var resumeEntry: ResumeEntry?
-    /// Holder (role and claims) for the live follower, prepared before the channel moves there.
-    var nextHolder: Holder?
-    /// Holder (role and claims) whose policies apply to the bindings; nil until a binding needs policies.
-    var holder: Holder?
-    var listener: UInt32?
-    /// Tables for which the channel is parked, until PostgreSQL shows their transactions.
-    var heldBy: Set<UInt32> = []
-    /// Errors in the join's parameters, sent after the reply.
-    var complaints: [ClientText] = []
-    /// Advice about parts of the join that the hub does not understand, sent after the errors.
-    var advice: [ClientText] = []
-    /// Number of the current question to the catalog; 0 for none. Answers to older questions are ignored.
-    var ticket: UInt64 = 0
     /// State of the channel in the ledger.
     var ledger = ChannelLedgerEntry()
-    /// True while the channel receives no changes because of its session's filter pause.
-    var isResting = false
-    /// Offset up to which the client knows about changes that were lost while tables were outside the publication.
-    var knowsRepublishedUpTo: UInt64 = 0
-    /// Messages already sent about generated columns that could not be computed. Each is sent once.
-    var toldOfUncomputed: Set<ClientText> = []
-    /// Messages not sent yet about truncated or removed rows, with their offsets.
-    var untoldTruncations: [(at: UInt64, text: ClientText)] = []
     var timers = ChannelTimers()
-    /// Report that records lacked values, with its pause.
-    var lackReport = PacedReport<Void>()
 
     init(
         _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest,
@@ -103,7 +71,6 @@ final class Channel {
     ) {
         assert(topic.starts(with: "realtime:".utf8), "a channel's topic has the prefix that subTopic drops")
         self.id = id
-        begun = now
         self.session = session
         self.topic = topic
         self.joinRef = joinRef
@@ -111,10 +78,10 @@ final class Channel {
         isLegacy = join.isLegacy
         conversation = Conversation(Conversation.Options(join))
         // A channel that resumes from a position receives all messages since then. A replay by time would repeat them.
-        replay = join.replay == .ignored || join.resumption != .none ? .none : join.replay
-        (self.join, firstOfJoin) = Join.begin(
-            isPrivate: join.isPrivate, wantsPast: replay != .none)
-        reply = join.bindings
+        let replay = join.replay == .ignored || join.resumption != .none ? .none : join.replay
+        let first: [Join.Action]
+        (self.join, first) = Join.begin(isPrivate: join.isPrivate, wantsPast: replay != .none)
+        joining = JoiningPart(begun: now, first: first, reply: join.bindings, replay: replay, advice: join.advice)
         let movesOfAll = join.options[.moves] ?? false
         let snapshotOfAll = join.options[.snapshot] ?? false
         bindings = join.bindings.map { binding in
@@ -130,16 +97,19 @@ final class Channel {
             ChannelPosition.Wishes(
                 isFeed: session.feed != nil, wantsRows: isSnapshotWanted,
                 rowsAreEverything: isSnapshotWanted && !join.isPrivate))
-        filterParts = bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) }
-        wantsMoves = bindings.contains(where: \.wantsMoves)
-        advice = join.advice
         for binding in join.bindings {
             if case .failure(let error) = binding.parameters {
-                complaints.append(ClientText(.invalidBinding, error.message))
+                joining.complaints.append(ClientText(.invalidBinding, error.message))
             }
         }
         if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
     }
+
+    /// Number of conditions and list values in the channel's filters, which the filter budget counts.
+    var filterParts: Int { bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) } }
+
+    /// True if a binding wants events for rows that updates move out of its view.
+    var wantsMoves: Bool { bindings.contains(where: \.wantsMoves) }
 
     /// True if the filters take long to prepare.
     var isHeavy: Bool { filterParts > Limits.filterPartsAtOnce }
@@ -151,7 +121,7 @@ final class Channel {
     var wantsSnapshot: Bool { bindings.contains(where: \.wantsSnapshot) }
 
     /// True if each database message to the topic must be checked against the channel's position.
-    var wantsReplay: Bool { replay != .none || position.resumption != .none }
+    var wantsReplay: Bool { joining.replay != .none || position.resumption != .none }
 
     /// Form in which the channel's changes are sent.
     var manner: Recipient.Manner {
@@ -161,7 +131,7 @@ final class Channel {
 
     /// True if the given follower's events are for this channel.
     func isServed(by other: Follower) -> Bool {
-        if let follower { return follower === other }
+        if let follower = delivery.follower { return follower === other }
         return other.isAtEnd && !position.isResumed
     }
 
@@ -178,6 +148,52 @@ final class Channel {
             guard let parameters = bindings[index].parameters else { return nil }
             return (index, BindingRequest(role: role, parameters))
         }
+    }
+}
+
+extension Channel {
+    /// Parts of the join request that count until the join is answered, and what follows the answer at once.
+    struct JoiningPart {
+        /// Monotonic time of the join request, in nanoseconds.
+        let begun: UInt64
+        let first: [Join.Action]
+        /// Bindings from the join request, repeated in the reply; nil once the reply is sent.
+        var reply: [ChangeBinding]?
+        /// Request for past messages; `none` once they were looked up.
+        var replay: ReplayDemand
+        /// Token from the join request; emptied when the join is answered.
+        var token: [UInt8] = []
+        /// Errors in the join's parameters, sent after the reply.
+        var complaints: [ClientText] = []
+        /// Advice about parts of the join that the hub does not understand, sent after the errors.
+        var advice: [ClientText]
+    }
+
+    /// Follower and listener that deliver the channel's changes, and the rights by which they are judged.
+    struct DeliveryPart {
+        /// Follower that delivers the channel's changes; nil while the channel is parked or waits for a catch-up.
+        var follower: Follower?
+        var listener: UInt32?
+        /// Holder (role and claims) whose policies apply to the bindings; nil until a binding needs policies.
+        var holder: Holder?
+        /// Holder for the live follower, prepared before the channel moves there.
+        var nextHolder: Holder?
+        /// Tables for which the channel is parked, until PostgreSQL shows their transactions.
+        var heldBy: Set<UInt32> = []
+        /// True while the channel receives no changes because of its session's filter pause.
+        var isResting = false
+    }
+
+    /// Reports about rows and values that did not come: those that the client was sent, and those that are due.
+    struct ToldPart {
+        /// Offset up to which the client knows about changes that were lost while tables were outside the publication.
+        var republishedUpTo: UInt64 = 0
+        /// Messages already sent about generated columns that could not be computed. Each is sent once.
+        var uncomputed: Set<ClientText> = []
+        /// Messages not sent yet about truncated or removed rows, with their offsets.
+        var truncationsDue: [(at: UInt64, text: ClientText)] = []
+        /// Report that records lacked values, with its pause.
+        var lacks = PacedReport<Void>()
     }
 }
 

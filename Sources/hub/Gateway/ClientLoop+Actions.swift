@@ -60,7 +60,7 @@ extension ClientLoop {
         // No frame may follow a close frame.
         guard case .client = session.stage else { return }
         writer.removeAll()
-        write(MessageEncoder(session.version), &writer)
+        write(MessageEncoder(session.terms.version), &writer)
         let isWritten = !writer.isEmpty
         assert(isWritten, "a message has bytes")
         frame.removeAll()

@@ -20,13 +20,13 @@ extension ClientLoop {
         var asked: ProjectLoop?
         do throws(FeedRefusal) {
             let project = try admit(request)
-            session.claims = try claims(of: request, project)
+            session.terms.claims = try claims(of: request, project)
             asked = project
             let feed = try FeedRequest(request)
             try checkRoom(project)
             if request.isHead { return answerHead(session, feed.form) }
             session.project = project
-            session.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
+            session.terms.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
             session.machine = ChannelMachine(project.limits.channelLimits, closesReplaced: false)
             do throws(FeedRefusal) {
                 try project.begin(feed, session)
@@ -35,7 +35,7 @@ extension ClientLoop {
             }
         } catch {
             metrics.refusals[error.refusal].add()
-            if let claims = session.claims { asked?.noteRefusal(of: session, claims, error.said) }
+            if let claims = session.terms.claims { asked?.noteRefusal(of: session, claims, error.said) }
             answer(session, error.response)
         }
     }
@@ -90,7 +90,7 @@ extension ClientLoop {
 
     private func answerHead(_ session: Session, _ form: FeedForm) {
         let keepAlive = writeHead(session, form)
-        session.incoming = nil
+        session.request.incoming = nil
         Self.send(writer, to: session, on: loop)
         goOn(session, keepAlive: keepAlive)
     }
@@ -129,7 +129,7 @@ extension ClientLoop {
         let isFirst = if case .joining = feed.stage { true } else { false }
         assert(isFirst, "an answer begins once")
         project.metrics.feedEvents[.begun].add()
-        session.hasJoined = true
+        session.use.hasJoined = true
         feed.stage = .telling
         _ = writeHead(session, feed.form)
         Self.send(writer, to: session, on: loop)
@@ -143,19 +143,19 @@ extension ClientLoop {
 
     /// Writes the head of the answer. Returns true if the connection stays open after the answer.
     private func writeHead(_ session: Session, _ form: FeedForm) -> Bool {
-        assert(session.incoming != nil, "a head answers the request at hand")
+        assert(session.request.incoming != nil, "a head answers the request at hand")
         let keepAlive = stays(session, form)
         var head = HTTPResponse(.ok, contentType: form.format.contentType, body: [])
         // Proxies must neither cache nor buffer the answer.
         head.headers += [HTTPHeader("cache-control", "no-store"), HTTPHeader("x-accel-buffering", "no")]
-        if let incoming = session.incoming { head.headers += incoming.headers }
+        if let incoming = session.request.incoming { head.headers += incoming.headers }
         writer.removeAll()
         head.appendStreamHead(to: &writer, keepAlive: keepAlive, inChunks: form.framing == .chunks)
         return keepAlive
     }
 
     private func stays(_ session: Session, _ form: FeedForm) -> Bool {
-        form.framing == .chunks && session.incoming?.request.keepAlive == true && !isDraining
+        form.framing == .chunks && session.request.incoming?.request.keepAlive == true && !isDraining
     }
 
     /// Sends one piece of the answer.
@@ -242,7 +242,7 @@ extension ClientLoop {
         feed.isAnswered = true
         let keepAlive = stays(session, feed.form)
         let next = release(session)
-        next.incoming = nil
+        next.request.incoming = nil
         goOn(next, keepAlive: keepAlive)
     }
 
@@ -256,7 +256,7 @@ extension ClientLoop {
     }
 
     private func refuse(_ session: Session, _ refusal: FeedRefusal) {
-        if let claims = session.claims { session.project?.noteRefusal(of: session, claims, refusal.said) }
+        if let claims = session.terms.claims { session.project?.noteRefusal(of: session, claims, refusal.said) }
         if case .mustFetchAgain = refusal {
             session.metrics?.feedEvents[.behind].add()
         } else {
@@ -284,8 +284,8 @@ extension ClientLoop {
         assert(sessions[Int(session.connection.seat)] === session, "a session is replaced in its own seat")
         forget(session)
         let next = Session(session.connection, from: session.peer)
-        next.incoming = session.incoming
-        session.incoming = nil
+        next.request.incoming = session.request.incoming
+        session.request.incoming = nil
         session.stage = .ending
         sessions[Int(session.connection.seat)] = next
         return next
@@ -296,7 +296,8 @@ extension ClientLoop {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = nil
         leaveAll(session)
-        assert(session.channels.isEmpty && session.filterParts == 0, "a request that ended leaves no channel behind")
+        assert(
+            session.channels.isEmpty && session.use.filterParts == 0, "a request that ended leaves no channel behind")
         session.machine = nil
         session.project?.project.hasEnded(session)
     }

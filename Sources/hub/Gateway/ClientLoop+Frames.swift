@@ -71,7 +71,7 @@ extension ClientLoop {
 
     private func echo(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
         writer.removeAll()
-        if session.wantsCompression, let deflater {
+        if session.terms.wantsCompression, let deflater {
             FrameEncoder.append(kind, bytes, compressedBy: deflater, above: 0, to: &writer)
         } else {
             FrameEncoder.append(kind, bytes, to: &writer)
@@ -90,9 +90,9 @@ extension ClientLoop {
             ?? MessageDecoder(maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
         do throws(MessageError) {
             if isBinary {
-                handle(try decoder.decodeBinary(bytes, session.version), bytes, isBinary, session)
+                handle(try decoder.decodeBinary(bytes, session.terms.version), bytes, isBinary, session)
             } else {
-                handle(try decoder.decodeText(bytes, session.version), bytes, isBinary, session)
+                handle(try decoder.decodeText(bytes, session.terms.version), bytes, isBinary, session)
             }
         } catch {
             // The reference drops the message and keeps the socket. So does the hub, and counts the message.
@@ -109,9 +109,9 @@ extension ClientLoop {
         let bytes = frame.bytes.rawBytes
         do throws(MessageError) {
             if frame.isBinary {
-                body(try decoder.decodeBinary(bytes, session.version))
+                body(try decoder.decodeBinary(bytes, session.terms.version))
             } else {
-                body(try decoder.decodeText(bytes, session.version))
+                body(try decoder.decodeText(bytes, session.terms.version))
             }
         } catch {
             session.metrics?.messagesMalformed.add()
@@ -119,7 +119,7 @@ extension ClientLoop {
     }
 
     private func handle(_ message: borrowing ClientMessage, _ whole: RawSpan, _ isBinary: Bool, _ session: Session) {
-        session.note(ref: message.ref)
+        session.refs.note(message.ref)
         let token = message.event == .accessToken ? AccessToken(message.payload) : nil
         let request: ChannelRequest =
             switch message.event {

@@ -17,17 +17,17 @@ extension ClientLoop {
     }
 
     private func isAmongTheFirst(of session: Session) -> Bool {
-        guard session.promptRefusals < Limits.promptRefusalsPerSocket else { return false }
-        session.promptRefusals += 1
+        guard session.use.promptRefusals < Limits.promptRefusalsPerSocket else { return false }
+        session.use.promptRefusals += 1
         return true
     }
 
     func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
         session.metrics?.channelEvents[.refused].add()
-        guard session.surplusJoins < Limits.maximumSurplusJoins else {
+        guard session.use.surplusJoins < Limits.maximumSurplusJoins else {
             return say(.policyViolation, "too many joins beyond the number of channels", to: session)
         }
-        session.surplusJoins += 1
+        session.use.surplusJoins += 1
         let refusal = Refusal.surplus(session.connection, address, reason)
         if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session) }
     }
@@ -61,8 +61,8 @@ extension ClientLoop {
             perform(actions, for: session)
         case .surplus(let connection, let address, let reason):
             guard let session = session(connection) else { return }
-            assert(session.surplusJoins > 0, "a refusal is sent once for each surplus join")
-            session.surplusJoins -= 1
+            assert(session.use.surplusJoins > 0, "a refusal is sent once for each surplus join")
+            session.use.surplusJoins -= 1
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         }
     }

@@ -14,7 +14,7 @@ import WebSocket
 extension ClientLoop {
     func receiveRequest(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard case .request(let scanned) = session.stage else { return bytes.byteCount }
-        assert(session.incoming == nil, "a session serves one request at a time")
+        assert(session.request.incoming == nil, "a session serves one request at a time")
         switch HTTPRequestParser.parse(bytes.bytes, scanned: scanned, limits: shared.settings.requestLimits) {
         case .needMore(let searched):
             assert(searched >= scanned, "a search for the head goes on where it stopped")
@@ -27,7 +27,7 @@ extension ClientLoop {
         case .request(let request, let headBytes):
             session.stage = .request(scanned: 0)
             let incoming = IncomingRequest(request, echoes: shared.settings.echoes)
-            session.incoming = incoming
+            session.request.incoming = incoming
             if request.body == .none {
                 serve(incoming, session)
             } else {
@@ -52,7 +52,7 @@ extension ClientLoop {
         let refusal = incoming.route == .tenants ? shared.operators?.refusal(request, at: now) : refusal(incoming)
         if let refusal { return answer(session, refusal, keepAlive: false) }
         do throws(HTTPRefusal) {
-            session.body = try HTTPBodyReader(request.body, limits: shared.settings.requestLimits)
+            session.request.body = try HTTPBodyReader(request.body, limits: shared.settings.requestLimits)
         } catch {
             metrics.refusals[.badRequest].add()
             return answer(session, error.response, keepAlive: false)
@@ -65,12 +65,14 @@ extension ClientLoop {
     }
 
     func receiveBody(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
-        guard var reader = session.body.take(), let incoming = session.incoming else { return bytes.byteCount }
+        guard var reader = session.request.body.take(), let incoming = session.request.incoming else {
+            return bytes.byteCount
+        }
         do throws(HTTPRefusal) {
             let count = try reader.read(bytes.bytes)
             guard reader.isComplete else {
                 loop.hold(reader.bytes.byteCount, for: session.connection, restarting: false)
-                session.body = consume reader
+                session.request.body = consume reader
                 return count
             }
             loop.hold(0, for: session.connection, restarting: true)
@@ -110,7 +112,7 @@ extension ClientLoop {
 
     /// Answers the request at hand. The connection stays open if the client wants that.
     func answer(_ session: Session, _ response: HTTPResponse) {
-        let request = session.incoming?.request
+        let request = session.request.incoming?.request
         answer(session, response, keepAlive: request?.keepAlive ?? false, toHead: request?.isHead ?? false)
     }
 
@@ -120,8 +122,8 @@ extension ClientLoop {
         if response.status == .serviceUnavailable, !response.headers.contains(where: { $0.name == "retry-after" }) {
             response.headers.append(.retryAfter)
         }
-        if let incoming = session.incoming { response.headers += incoming.headers }
-        session.incoming = nil
+        if let incoming = session.request.incoming { response.headers += incoming.headers }
+        session.request.incoming = nil
         writer.removeAll()
         response.append(to: &writer, keepAlive: keepAlive && !isDraining, toHead: toHead)
         Self.send(writer, to: session, on: loop)
@@ -186,7 +188,7 @@ extension ClientLoop {
         let response = operators.answer(
             incoming.request, body: incoming.body, for: client, at: now
         ) { [mailbox] response in mailbox.post(.answered(connection, response)) }
-        session.waiting = client
+        session.request.waiting = client
         if let response { return answer(session, response) }
         awaitAnswer(session)
         // A long operation has a longer time limit.
@@ -355,7 +357,7 @@ extension ClientLoop {
             return refuse(session, .error(.unauthorized, "API key is missing"))
         }
         do throws(TokenError) {
-            session.claims = try project.verify(Array(key.utf8))
+            session.terms.claims = try project.verify(Array(key.utf8))
         } catch {
             metrics.refusals[.token].add()
             return refuse(
@@ -372,9 +374,9 @@ extension ClientLoop {
             return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
         }
         assert(session.project == nil, "a session belongs to one project")
-        session.version = version
-        session.options = ExtensionOptions(parameters: request.queryItems.lazy.map { ($0.name, $0.value) })
-        session.clientID = request.query("client_id").flatMap { $0.utf8.count <= Limits.clientIDBytes ? $0 : nil }
+        session.terms.version = version
+        session.terms.options = ExtensionOptions(parameters: request.queryItems.lazy.map { ($0.name, $0.value) })
+        session.terms.clientID = request.query("client_id").flatMap { $0.utf8.count <= Limits.clientIDBytes ? $0 : nil }
         session.project = project
         upgrade(request, session, as: .client)
     }
@@ -397,11 +399,11 @@ extension ClientLoop {
             if let timer = session.timer { loop.cancel(timer) }
             session.timer = nil
             session.stage = stage
-            session.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
-            session.incoming = nil
+            session.terms.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
+            session.request.incoming = nil
             // Shared frames are compressed with a window of 32 KiB. A client with a smaller window receives
             // uncompressed frames.
-            session.wantsCompression = agreement?.serverWindowBits == 15
+            session.terms.wantsCompression = agreement?.serverWindowBits == 15
             if case .echo = stage {
                 session.frames = FrameDecoder(.ofEcho(compressed: agreement != nil))
             } else {
@@ -412,7 +414,7 @@ extension ClientLoop {
                 let isFirst = session.machine == nil
                 assert(isFirst, "a connection becomes a WebSocket once")
                 if let project = session.project?.project { loop.bill(session.connection, to: project.budgets.input) }
-                session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
+                session.machine = ChannelMachine(limits, closesReplaced: session.terms.version == .v2)
                 metrics.sessions.add(1)
             }
             loop.send(response.rawBytes, to: session.connection)

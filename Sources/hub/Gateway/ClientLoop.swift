@@ -68,11 +68,7 @@ final class ClientLoop: SocketApplication {
     var largeInput = LargeInput()
     var isDraining = false
     private var farewells: DrainQueue?
-    /// Clients to ping at the next check. Most were sent more after the ping that they have answered.
-    var pingsDue: [ConnectionID] = []
-    var watchesReceipts = false
-    /// Number of times that clients are still asked for receipts at the shorter interval.
-    var earlyReceipts = Limits.earlyReceipts
+    var receiptWatch = ReceiptWatch()
     let deflater: Deflater?
 
     init(_ shared: GatewayShared, _ mailbox: Mailbox<LoopMail>, number: Int) {
@@ -121,7 +117,7 @@ final class ClientLoop: SocketApplication {
         case .answering, .feed: return 0
         case .client:
             let held = bytes.byteCount + (session.frames?.unfinishedBytes ?? 0)
-            if largeInput.mustWait(connection, holding: held, mayGrow: session.wantsCompression) {
+            if largeInput.mustWait(connection, holding: held, mayGrow: session.terms.wantsCompression) {
                 loop.pauseReading(connection)
                 return 0
             }
@@ -138,7 +134,7 @@ final class ClientLoop: SocketApplication {
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
         guard let session = session(connection) else { return }
-        session.waiting?.leave()
+        session.request.waiting?.leave()
         sessions[Int(connection.seat)] = nil
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
@@ -146,7 +142,7 @@ final class ClientLoop: SocketApplication {
         metrics.sessions.add(-1)
         leaveAll(session)
         assert(session.channels.isEmpty, "a session that has gone has no channels")
-        assert(session.filterParts == 0 && session.presenceBytes == 0, "a session that has gone holds no room")
+        assert(session.use.filterParts == 0 && session.use.presenceBytes == 0, "a session that has gone holds no room")
         session.machine = nil
         session.project?.project.hasEnded(session)
     }
@@ -220,7 +216,7 @@ final class ClientLoop: SocketApplication {
     }
 
     func leaveAll(_ session: Session) {
-        session.hasGone = true
+        session.past.hasGone = true
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
         perform(actions, for: session)

@@ -69,6 +69,6 @@ extension Session {
 
     /// Form of the envelopes of the session's changes.
     var envelopeForm: EnvelopeForm {
-        if case .feed(let feed) = stage { .records(feed.form) } else { .messages(version) }
+        if case .feed(let feed) = stage { .records(feed.form) } else { .messages(terms.version) }
     }
 }

@@ -23,14 +23,15 @@ extension Follower {
     /// Binds the channel. Returns true if its bindings are in place or have failed for good, false if the catalog has
     /// to be asked first.
     func bind(_ place: UInt32, _ channel: Channel) -> Bool {
-        assert(channel.follower === self && channel.place == place, "a channel is bound where it follows the log")
-        assert(channel.heldBy.isEmpty, "a channel that waits for a commit is not bound")
+        assert(
+            channel.delivery.follower === self && channel.place == place, "a channel is bound where it follows the log")
+        assert(channel.delivery.heldBy.isEmpty, "a channel that waits for a commit is not bound")
         // Answers to earlier questions are ignored, because they may be about another role.
         channel.ticket = 0
-        if channel.isResting {
+        if channel.delivery.isResting {
             // The channel is bound when its filter pause is over.
-            if channel.session.rest.secondsLeft(loop.now) != nil { return true }
-            channel.isResting = false
+            if channel.session.use.rest.secondsLeft(loop.now) != nil { return true }
+            channel.delivery.isResting = false
         }
         let requests = channel.requests()
         guard !requests.isEmpty else { return true }
@@ -80,7 +81,7 @@ extension Follower {
 
     /// Tells the client the outcome of its bindings, in the join's reply or after it.
     func tellThatBound(_ channel: Channel) {
-        if channel.isResting { return }
+        if channel.delivery.isResting { return }
         defer {
             // Changes since the last such message are missing, too.
             if channel.position.owedLoss != nil {
@@ -121,7 +122,7 @@ extension Follower {
     /// Pauses the channel's changes for a while.
     func rest(_ channel: Channel, for time: Duration) {
         clearBindings(of: channel)
-        channel.isResting = true
+        channel.delivery.isResting = true
         // Changes during the pause are missing, too.
         channel.position.owe(.filtersRested)
         rebinding?.finished(channel.place)
@@ -168,8 +169,8 @@ extension Follower {
     /// change is missed.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
         // Answers for claims that both holders share are found once.
-        let former = channel.holder
-        channel.holder = nil
+        let former = channel.delivery.holder
+        channel.delivery.holder = nil
         defer { if let former { release(former, of: channel) } }
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         if bind(place, channel) { return tellThatBound(channel) }
@@ -259,7 +260,7 @@ extension Follower {
     }
 
     private func listener(of channel: Channel) -> UInt32 {
-        if let known = channel.listener { return known }
+        if let known = channel.delivery.listener { return known }
         let end = project.delivery.log.end()?.state.position.offset ?? 0
         let listener = pipeline.add(
             Listener(
@@ -267,31 +268,31 @@ extension Follower {
                 ids: channel.bindings.map(\.id)),
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
-                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
+                wantsCompression: channel.session.terms.wantsCompression, wantsMoves: channel.wantsMoves,
                 since: channel.position.start(end: end), manner: channel.manner, toldAt: channel.position.toldAt,
                 seat: home.seat(of: channel)),
             channel.session.feed?.share)
-        channel.listener = listener
+        channel.delivery.listener = listener
         home.take(.bound(end: end), channel)
         if let seen = channel.position.seen { pipeline.leaveOut(seen, for: listener) }
         return listener
     }
 
     func unbind(_ channel: Channel) {
-        assert(channel.follower === self, "a channel is unbound where it was bound")
+        assert(channel.delivery.follower === self, "a channel is unbound where it was bound")
         channel.ticket = 0
         rebinding?.finished(channel.place)
         for index in channel.bindings.indices {
             for placed in channel.bindings[index].tables { remove(placed, channel) }
             channel.bindings[index].tables = []
         }
-        if let listener = channel.listener {
+        if let listener = channel.delivery.listener {
             if let share = pipeline.share(listener) { channel.session.feed?.share = share }
             pipeline.forget(listener)
         }
-        channel.listener = nil
-        if let holder = channel.holder { release(holder, of: channel) }
-        channel.holder = nil
+        channel.delivery.listener = nil
+        if let holder = channel.delivery.holder { release(holder, of: channel) }
+        channel.delivery.holder = nil
         catchUpChannels.remove(channel.place)
     }
 
@@ -304,11 +305,11 @@ extension Follower {
         let outcomes = channel.requests().map { project.catalog.resolved($0.request) }
         // Unknown bindings are resolved later.
         guard outcomes.allSatisfy({ $0 != nil }) else { return true }
-        let former = channel.holder
-        channel.holder = channel.nextHolder
+        let former = channel.delivery.holder
+        channel.delivery.holder = channel.delivery.nextHolder
         defer {
-            channel.nextHolder = channel.holder
-            channel.holder = former
+            channel.delivery.nextHolder = channel.delivery.holder
+            channel.delivery.holder = former
         }
         if case .waiting = hold(outcomes.compactMap(\.self), channel.place, channel) { return false }
         return true
@@ -360,9 +361,6 @@ extension Follower {
     /// Tells channels about changes that could not be delivered to them.
     func tell(of losses: DeliveryLosses) {
         for listener in losses.lacking { if let channel = channel(ofListener: listener) { home.lacksValues(channel) } }
-        for listener in losses.overfull {
-            if let channel = channel(ofListener: listener) { home.goBack(channel) }
-        }
         for listener in losses.unanswered {
             if let channel = channel(ofListener: listener) { home.missed(channel, .undecided) }
         }
@@ -374,7 +372,13 @@ extension Follower {
         }
         // These channels share a filter with a stopped session.
         for listener in losses.skipped {
-            if let channel = channel(ofListener: listener), !channel.isResting { home.missed(channel, .undecided) }
+            if let channel = channel(ofListener: listener), !channel.delivery.isResting {
+                home.missed(channel, .undecided)
+            }
+        }
+        // Last, because a channel that goes back has no listener here any more, by which its losses are told.
+        for listener in losses.overfull {
+            if let channel = channel(ofListener: listener) { home.goBack(channel) }
         }
     }
 
@@ -394,7 +398,7 @@ extension Follower {
         let isTold = binding.delivered.contains(slot)
         guard isTold || binding.isJudged(by: slot) else { return }
         let message = BindingMessages.couldNotCompute(isTold ? column : nil, of: binding.table)
-        if channel.toldOfUncomputed.insert(message).inserted { home.tell(channel, .ok, message) }
+        if channel.told.uncomputed.insert(message).inserted { home.tell(channel, .ok, message) }
     }
 
     /// Tells channels about truncations in a message, if they listen to deletes. Truncations have no event of their
@@ -404,7 +408,7 @@ extension Follower {
             for place in places { if let channel = channel(at: place) { noteTruncations(truncated, channel) } }
         }
         for place in truncationsUntold.sorted() { if let channel = channel(at: place) { tellOfTruncations(channel) } }
-        truncationsUntold = truncationsUntold.filter { channel(at: $0)?.untoldTruncations.isEmpty == false }
+        truncationsUntold = truncationsUntold.filter { channel(at: $0)?.told.truncationsDue.isEmpty == false }
     }
 
     /// Tells channels that read this part of the log about entries removed from it on demand. The hub cannot know any
@@ -418,7 +422,7 @@ extension Follower {
                 continue
             }
             if messages, !isAtEnd { tellLater(BindingMessages.hasForgottenMessages, at: 0, channel) }
-            if let listener = channel.listener, pipeline.hasMissedNothing(listener) { continue }
+            if let listener = channel.delivery.listener, pipeline.hasMissedNothing(listener) { continue }
             for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.mayHearOfRows {
                 guard let offset = forgotten[binding.table.oid] else { continue }
                 tellLater(BindingMessages.hasForgotten(binding.table), at: offset, channel)
@@ -428,14 +432,14 @@ extension Follower {
 
     private func tellLater(_ message: ClientText, at offset: UInt64, _ channel: Channel) {
         // Several bindings may share a table, and a table may be truncated again before the message is sent.
-        channel.untoldTruncations.removeAll { $0.text == message }
-        channel.untoldTruncations.append((offset, message))
+        channel.told.truncationsDue.removeAll { $0.text == message }
+        channel.told.truncationsDue.append((offset, message))
         truncationsUntold.insert(channel.place)
     }
 
     private func noteTruncations(_ truncated: [UInt32: UInt64], _ channel: Channel) {
         // The table was truncated before the channel's changes begin.
-        if let listener = channel.listener, pipeline.hasMissedNothing(listener) { return }
+        if let listener = channel.delivery.listener, pipeline.hasMissedNothing(listener) { return }
         for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.hearsOfTruncation {
             guard let offset = truncated[binding.table.oid] else { continue }
             tellLater(BindingMessages.isTruncated(binding.table), at: offset, channel)
@@ -445,19 +449,21 @@ extension Follower {
     /// Sends pending messages about truncations. A message waits for the changes before it: rows fetched again must not
     /// be followed by older changes.
     func tellOfTruncations(_ channel: Channel) {
-        guard channel.isOpen, !channel.untoldTruncations.isEmpty else { return }
+        guard channel.isOpen, !channel.told.truncationsDue.isEmpty else { return }
         var reached = UInt64.max
-        if let listener = channel.listener, pipeline.isHeld(listener) { reached = pipeline.firstHeld(listener) ?? 0 }
-        for truncation in channel.untoldTruncations where truncation.at < reached {
+        if let listener = channel.delivery.listener, pipeline.isHeld(listener) {
+            reached = pipeline.firstHeld(listener) ?? 0
+        }
+        for truncation in channel.told.truncationsDue where truncation.at < reached {
             home.tell(channel, .ok, truncation.text)
         }
-        channel.untoldTruncations.removeAll { $0.at < reached }
+        channel.told.truncationsDue.removeAll { $0.at < reached }
     }
 
     /// Discards the changes that wait for the former holder, because the channel now has another holder. The new holder
     /// is told that changes may be missing.
     func dropWaiting(_ channel: Channel) {
-        guard let listener = channel.listener, pipeline.dropWaiting(listener) else { return }
+        guard let listener = channel.delivery.listener, pipeline.dropWaiting(listener) else { return }
         home.missed(channel, .tokenChanged)
     }
 
@@ -477,8 +483,8 @@ extension Follower {
                 continue
             }
             // Waiting changes are older than the gap. Clients must not receive them after a fetch.
-            if let listener = channel.listener { _ = pipeline.dropWaiting(listener) }
-            channel.untoldTruncations = []
+            if let listener = channel.delivery.listener { _ = pipeline.dropWaiting(listener) }
+            channel.told.truncationsDue = []
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
             if let feed = channel.session.feed {
                 home.cut(feed, channel, TextCode.changesMissing.rawValue, text)

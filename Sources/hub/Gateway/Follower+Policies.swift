@@ -48,12 +48,12 @@ extension Follower {
     }
 
     private func holder(of channel: Channel) -> Holder {
-        if let known = channel.holder { return known }
+        if let known = channel.delivery.holder { return known }
         let claims = channel.claims
         let holder = holders.take(claims) { number in
             PolicySubject(role: claims.role.text, claims: claims.json.text, identity: number)
         }
-        channel.holder = holder
+        channel.delivery.holder = holder
         return holder
     }
 

@@ -52,7 +52,7 @@ final class Follower {
 
     /// Returns the channel at that place if this follower serves it.
     func channel(at place: UInt32) -> Channel? {
-        home.channels[place].flatMap { $0.follower === self ? $0 : nil }
+        home.channels[place].flatMap { $0.delivery.follower === self ? $0 : nil }
     }
 
     /// True for the live follower, which serves channels that have missed nothing for as long as the loop lives.
@@ -61,7 +61,7 @@ final class Follower {
     /// Binds a channel that continues here. The channel was promised changes from its position on, so the log is not
     /// read before its bindings are in place.
     func take(aboard channel: Channel) -> Bool {
-        assert(channel.follower === self, "a channel is placed where it follows the log")
+        assert(channel.delivery.follower === self, "a channel is placed where it follows the log")
         assert(isAtEnd || catchUpChannels.contains(channel.place), "who is behind is waited for")
         if bind(channel.place, channel) { return true }
         if !isAtEnd { holdUpChanges(for: channel.place) }
@@ -86,9 +86,9 @@ final class Follower {
         tellOfUncomputed(report.uncomputed)
         for listener in report.fed { if let channel = channel(ofListener: listener) { home.isFed(channel) } }
         tell(of: report.losses)
-        noteForgotten(report.forgotten, messages: report.hasForgottenMessages)
-        tellOfTruncations(report.truncated)
-        for gap in report.gaps { tellOfGap(gap) }
+        noteForgotten(report.findings.forgotten, messages: report.findings.hasForgottenMessages)
+        tellOfTruncations(report.findings.truncated)
+        for gap in report.findings.gaps { tellOfGap(gap) }
         home.hold(report.held)
         if report.isTiredOfWaiting { sendAway() }
     }
@@ -102,7 +102,7 @@ final class Follower {
 
     /// Runs one turn. Returns true if there is more to do at once.
     func turn() -> Bool {
-        pipeline.openIfBegun(on: loop)
+        pipeline.openIfBegun(ringing: loop.bell)
         // The report of a log that begins goes to channels that were answered before, and to none that joins later.
         act(on: pipeline.report())
         if !pipeline.isOpen || pipeline.unreadable != nil { home.lookAgainLater() }
@@ -113,7 +113,7 @@ final class Follower {
         if isCrowded() { return false }
         guard home.holdsAllConcerned() else { return false }
         let more = pipeline.run(
-            on: loop, until: home.nextExpiry, hears: { home.topics.find($0, isPrivate: $1) != nil },
+            on: loop, until: home.rights.nextExpiry, hears: { home.talk.topics.find($0, isPrivate: $1) != nil },
             tell: { home.heardOfDatabase($0, from: self) })
         home.tellOfDroppedMessages()
         if pipeline.isHeldByPolicies || pipeline.isHeldByTables { home.lookAgainLater() }

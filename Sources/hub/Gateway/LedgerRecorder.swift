@@ -15,6 +15,8 @@ struct LedgerRecorder: ~Copyable {
     private(set) var missed = MissedNotes()
     /// Highest offset noted as sent to all channels.
     private var reachNoted: UInt64 = 0
+    /// True while a timer runs, at whose end the deliveries are handed over.
+    private var isTimed = false
 
     init(loop: Int) { numbers = LedgerNumbers(loop: loop) }
 
@@ -63,6 +65,15 @@ struct LedgerRecorder: ~Copyable {
     }
 
     // MARK: Deliveries
+
+    /// Begins to wait for more deliveries. Returns true if the caller must start the timer.
+    mutating func beginWait() -> Bool {
+        guard !isHandedOver, !isTimed else { return false }
+        isTimed = true
+        return true
+    }
+
+    mutating func waitIsOver() { isTimed = false }
 
     /// True if no delivery waits to be handed to the log.
     var isHandedOver: Bool { deliveries.isEmpty }

@@ -208,25 +208,25 @@ public final class Project: Sendable {
     /// Counts the session as a user. The caller reserves before the join is decided, because the decision takes a while
     /// and many clients may ask meanwhile. Returns false if there is no room.
     func reserve(for session: Session) -> Bool {
-        guard !session.isCounted else { return true }
+        guard !session.use.isCounted else { return true }
         let count = users.wrappingAdd(1, ordering: .relaxed).newValue
         if let most = limits.maximumConcurrentUsers, count > most {
             users.wrappingSubtract(1, ordering: .relaxed)
             return false
         }
-        session.isCounted = true
+        session.use.isCounted = true
         return true
     }
 
     /// Releases the reservation after a failed join. A session that never joined a channel, and is joining none, is no
     /// user.
     func giveBack(_ session: Session) {
-        if !session.hasJoined, session.channels.isEmpty { hasEnded(session) }
+        if !session.use.hasJoined, session.channels.isEmpty { hasEnded(session) }
     }
 
     func hasEnded(_ session: Session) {
-        guard session.isCounted else { return }
-        session.isCounted = false
+        guard session.use.isCounted else { return }
+        session.use.isCounted = false
         let left = users.wrappingSubtract(1, ordering: .relaxed).newValue
         assert(left >= 0, "only a user that was counted ends")
     }

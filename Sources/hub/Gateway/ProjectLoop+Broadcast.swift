@@ -39,7 +39,7 @@ extension ProjectLoop {
         guard let topic = channel.conversation.topic else { return }
         countSaying()
         let speaker = channel.conversation.options.contains(.hearsItself) ? nil : channel.place
-        let name = topics.name(of: topic)
+        let name = talk.topics.name(of: topic)
         deliver(broadcast, topic, name, except: speaker)
         passOnLater(broadcast, name.subTopic, isPrivate: name.isPrivate)
     }
@@ -108,7 +108,7 @@ extension ProjectLoop {
 
     /// Queues the broadcast for the other loops until the end of the turn.
     private func passOnLater(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool) {
-        if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
+        if project.mailboxes.count > 1 { talk.gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
     /// Origin of a database message: its offset in the log, and the follower that read the message.
@@ -118,8 +118,8 @@ extension ProjectLoop {
         _ broadcast: borrowing Broadcast, _ subTopic: RawSpan, isPrivate: Bool, except speaker: UInt32?,
         origin: Origin? = nil
     ) {
-        guard let topic = topics.find(subTopic, isPrivate: isPrivate) else { return }
-        deliver(broadcast, topic, topics.name(of: topic), except: speaker, origin: origin)
+        guard let topic = talk.topics.find(subTopic, isPrivate: isPrivate) else { return }
+        deliver(broadcast, topic, talk.topics.name(of: topic), except: speaker, origin: origin)
     }
 
     private func deliver(
@@ -132,11 +132,11 @@ extension ProjectLoop {
         let full = unsafe name.full.span.bytes
         var count = 0
         if origin?.follower.isAtEnd ?? true {
-            count += desk.deliver(
-                broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: origin != nil,
+            count += talk.frames.deliver(
+                broadcast, to: talk.topics.members(of: topic), of: full, except: speaker, isOfDatabase: origin != nil,
                 on: loop)
             if let origin, recordsEach {
-                recordSent(message: origin.offset, to: Self.unreplayed(among: topics.members(of: topic)))
+                recordSent(message: origin.offset, to: Self.unreplayed(among: talk.topics.members(of: topic)))
             }
         }
         if let origin { count += deliverToReplayed(broadcast, topic, full, origin) }
@@ -151,17 +151,17 @@ extension ProjectLoop {
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ full: RawSpan, _ origin: Origin
     ) -> Int {
         var count = 0
-        for place in Self.replayed(among: topics.members(of: topic)) {
+        for place in Self.replayed(among: talk.topics.members(of: topic)) {
             guard let channel = channels[place], let at = channel.conversation.place,
                 channel.isServed(by: origin.follower)
             else { continue }
             assert(channel.conversation.topic == topic, "a member gets the messages of its own topic")
-            if topics[at].isCatchingUp {
+            if talk.topics[at].isCatchingUp {
                 channel.conversation.detailed().keep(broadcast, at: origin.offset)
                 continue
             }
             guard origin.offset >= channel.position.messagesSince else { continue }
-            if desk.deliver(broadcast, to: topics[at], of: full, joinRef: RawSpan(), on: loop) {
+            if talk.frames.deliver(broadcast, to: talk.topics[at], of: full, joinRef: RawSpan(), on: loop) {
                 count += 1
                 recordSent(message: origin.offset, to: CollectionOfOne(place))
             }
@@ -213,19 +213,19 @@ extension ProjectLoop {
     /// has ended its turn.
     private func noteDropped(_ entry: TurnBroadcasts.Entry, of batch: TurnBroadcasts, _ follower: Follower) {
         batch.read(entry) { name, _ in
-            guard let topic = topics.find(name, isPrivate: entry.isPrivate) else { return }
-            for member in topics.members(of: topic) where member.member.hearsBroadcasts {
+            guard let topic = talk.topics.find(name, isPrivate: entry.isPrivate) else { return }
+            for member in talk.topics.members(of: topic) where member.member.hearsBroadcasts {
                 guard let channel = channels[member.member.channel], channel.isServed(by: follower) else { continue }
-                channelsWithDroppedMessages.insert(channel.place)
+                talk.channelsWithDroppedMessages.insert(channel.place)
             }
         }
     }
 
     func tellOfDroppedMessages() {
-        for place in channelsWithDroppedMessages.sorted() {
+        for place in talk.channelsWithDroppedMessages.sorted() {
             if let channel = channels[place] { missed(channel, .messageDropped) }
         }
-        channelsWithDroppedMessages = []
+        talk.channelsWithDroppedMessages = []
     }
 
     private func admits(_ entry: TurnBroadcasts.Entry) -> Bool {
@@ -265,7 +265,7 @@ extension ProjectLoop {
 
     /// Sends this turn's broadcasts and presence changes to the other loops.
     func passOn() {
-        if let batch = gathering.take() { project.post(batch, from: clients.number) }
+        if let batch = talk.gathering.take() { project.post(batch, from: clients.number) }
         let changes = presence.takeChanges()
         guard !changes.isEmpty else { return }
         assert(project.mailboxes.count > 1, "changes are gathered only for other loops")

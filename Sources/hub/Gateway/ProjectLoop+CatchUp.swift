@@ -42,7 +42,7 @@ extension ProjectLoop {
     private func startPass(from position: EventLogPosition) -> Follower {
         let follower = Follower(of: self, number: catchUps.nextNumber(), from: position)
         follower.pipeline.unheardTables = heldTables.unheard
-        follower.pipeline.openIfBegun(on: loop)
+        follower.pipeline.openIfBegun(ringing: loop.bell)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         catchUps.add(follower)
         watchStandings()
@@ -85,7 +85,7 @@ extension ProjectLoop {
             }
             if let feed = channel.session.feed, case .cut = feed.stage { continue }
             placeInReader(channel)
-            guard let follower = channel.follower else { continue }
+            guard let follower = channel.delivery.follower else { continue }
             hasBoarded = true
             if follower.take(aboard: channel) { follower.tellThatBound(channel) }
         }
@@ -96,7 +96,7 @@ extension ProjectLoop {
     private func giveUp(_ follower: Follower) {
         for place in follower.catchUpChannels.sorted() {
             guard let channel = channels[place] else { continue }
-            channel.untoldTruncations = []
+            channel.told.truncationsDue = []
             take(.pastUnreadable(end: project.logEnd), channel)
         }
         assert(follower.catchUpChannels.isEmpty, "nobody stays where nothing is told")
@@ -115,10 +115,10 @@ extension ProjectLoop {
         else { return }
         // All channels move at once, so that the questions about their bindings run in parallel.
         for place in follower.catchUpChannels.sorted() {
-            guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.isResting else {
+            guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.delivery.isResting else {
                 continue
             }
-            if let listener = channel.listener, follower.pipeline.isHeld(listener) { continue }
+            if let listener = channel.delivery.listener, follower.pipeline.isHeld(listener) { continue }
             if let feed = channel.session.feed, feed.isOver || feed.endsAtSeam {
                 isAtSeam(feed, channel, follower)
                 continue
@@ -130,10 +130,12 @@ extension ProjectLoop {
     /// Tells the client that everything before its position has been sent. A pending loss is reported first.
     func sayCaughtUp(_ channel: Channel) {
         if let feed = channel.session.feed {
-            if channel.isOpen, channel.follower === live, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
+            if channel.isOpen, channel.delivery.follower === live, !channel.position.awaitsRows {
+                hasCaughtUp(feed, channel)
+            }
             return
         }
-        guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.follower === live,
+        guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.delivery.follower === live,
             channel.position.owedLoss == nil, !channel.position.awaitsRows, let position = position(of: channel)
         else { return }
         tellWhatIsUntold(channel)

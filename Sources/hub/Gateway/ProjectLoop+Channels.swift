@@ -25,7 +25,7 @@ extension ProjectLoop {
         defer { if let began { clients.largeInput.note(join: loop.time.monotonicNanoseconds() - began) } }
         let subTopic = address.topic.rawBytes.extracting(droppingFirst: 9)
         var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
-        join.inherit(session.options)
+        join.inherit(session.terms.options)
         for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
         do throws(JoinRefusal) {
             if subTopic.isEmpty { throw .reason("TopicNameRequired: You must provide a topic name") }
@@ -55,7 +55,7 @@ extension ProjectLoop {
                 id, session, topic: address.topic, joinRef: address.joinRef, claims: claims, join,
                 at: loop.now)
             if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
-            if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
+            if case .given(let text) = join.token { channel.joining.token = Array(text.utf8) }
             try checkReplay(join)
             if let position = try position(asked: join) { take(.asked(position), channel) }
             try takeFilterParts(of: channel)
@@ -82,15 +82,15 @@ extension ProjectLoop {
     }
 
     func takeFilterParts(of channel: Channel) throws(JoinRefusal) {
-        if channel.hasFilters, let seconds = channel.session.rest.secondsLeft(loop.now) {
+        if channel.hasFilters, let seconds = channel.session.use.rest.secondsLeft(loop.now) {
             throw .reason("TooMuchFilterWork: \(FilterRest.message(seconds))")
         }
         do throws(HolderBudget.Refusal) {
-            try project.budgets.filters.take(channel.filterParts, of: channel.session.filterParts)
+            try project.budgets.filters.take(channel.filterParts, of: channel.session.use.filterParts)
         } catch {
             throw .reason(error.messageOfFilters)
         }
-        channel.session.filterParts += channel.filterParts
+        channel.session.use.filterParts += channel.filterParts
     }
 
     private func checkReplay(_ join: JoinRequest) throws(JoinRefusal) {
@@ -117,7 +117,7 @@ extension ProjectLoop {
             switch token {
             case .given(let text): return try verify(Array(text.utf8))
             case .ofSocket:
-                guard let claims = session.claims else { preconditionFailure("a socket without a key") }
+                guard let claims = session.terms.claims else { preconditionFailure("a socket without a key") }
                 return try stillGood(claims)
             }
         } catch {
@@ -132,18 +132,18 @@ extension ProjectLoop {
         channel.session.set(place, for: channel.id)
         clients.isInUse(channel.session)
         channel.place = place
-        channel.knowsRepublishedUpTo = project.latestRepublication
+        channel.told.republishedUpTo = project.latestRepublication
         if channel.session.feed != nil {
             metrics.feeds.add(1)
         } else {
             let topic = channel.topic
-            channel.conversation.topic = topics.join(
+            channel.conversation.topic = talk.topics.join(
                 topic.rawBytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
             metrics.channels.add(1)
         }
         // While a private channel exists, a change of its rules matters.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
-        for action in channel.firstOfJoin { perform(action, channel) }
+        for action in channel.joining.first { perform(action, channel) }
     }
 
     /// Passes an event to the channel's join, and performs the actions that follow.
@@ -164,7 +164,7 @@ extension ProjectLoop {
             channel.timers.join = loop.after(
                 nanoseconds: Limits.joinPatience.wholeNanoseconds,
                 token: token(channel) { .join(channel: $0, generation: $1) })
-        case .promiseBindings: channel.follower?.promise(channel)
+        case .promiseBindings: channel.delivery.follower?.promise(channel)
         case .reply: reply(to: channel)
         case .sayWhatBindingsCameTo:
             sayWhatBindingsCameTo(channel)
@@ -181,7 +181,7 @@ extension ProjectLoop {
         if session.feed == nil { noteRefusal(channel, reason) }
         stop(id, session)
         if let feed = session.feed { return clients.refuse(feed, session, reason) }
-        clients.refuse(id, reason, session, waited: loop.now - channel.begun)
+        clients.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
     }
 
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
@@ -196,30 +196,30 @@ extension ProjectLoop {
     }
 
     private func startBinding(_ channel: Channel) {
-        if channel.position.isResumed { channel.knowsRepublishedUpTo = 0 }
+        if channel.position.isResumed { channel.told.republishedUpTo = 0 }
         resumeFromKnownPosition(channel)
         placeInReader(channel)
-        guard let follower = channel.follower, follower.take(aboard: channel) else {
+        guard let follower = channel.delivery.follower, follower.take(aboard: channel) else {
             return join(.bindingsAwaited, channel)
         }
         follower.tellThatBound(channel)
     }
 
     func letGo(of channel: Channel) {
-        channel.follower?.unbind(channel)
+        channel.delivery.follower?.unbind(channel)
         catchUps.cancel(channel.place)
         letGoOfNextHolder(channel)
     }
 
     private func letGoOfNextHolder(_ channel: Channel) {
-        if let holder = channel.nextHolder { live.release(holder, of: channel) }
-        channel.nextHolder = nil
+        if let holder = channel.delivery.nextHolder { live.release(holder, of: channel) }
+        channel.delivery.nextHolder = nil
     }
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.timers.bind = nil
-        channel.follower?.bindAgain(place, channel)
+        channel.delivery.follower?.bindAgain(place, channel)
     }
 
     private func reply(to channel: Channel) {
@@ -228,17 +228,19 @@ extension ProjectLoop {
         channel.timers.join = nil
         var actions: [ChannelAction] = []
         let session = channel.session
-        let token = channel.joinToken
-        channel.joinToken = []
+        let token = channel.joining.token
+        channel.joining.token = []
         session.machine?.joinSucceeded(channel.id, token: token.rawBytes, into: &actions)
         clients.perform(actions, for: session)
     }
 
     func acceptJoin(_ id: ChannelID, _ address: ChannelAddress, _ session: Session) {
-        guard let channel = session.channel(id).flatMap({ channels[$0] }), let bindings = channel.reply else { return }
-        channel.reply = nil
+        guard let channel = session.channel(id).flatMap({ channels[$0] }), let bindings = channel.joining.reply else {
+            return
+        }
+        channel.joining.reply = nil
         metrics.channelEvents[.joined].add()
-        session.hasJoined = true
+        session.use.hasJoined = true
         let standing = standing(of: channel)
         clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, standing, address, to: &writer) }
     }
@@ -253,10 +255,10 @@ extension ProjectLoop {
         watchExpiry(channel)
         listen(channel)
         sendReplay(channel)
-        for complaint in channel.complaints { tell(channel, .error, complaint) }
-        channel.complaints = []
-        for advice in channel.advice { tell(channel, .ok, advice) }
-        channel.advice = []
+        for complaint in channel.joining.complaints { tell(channel, .error, complaint) }
+        channel.joining.complaints = []
+        for advice in channel.joining.advice { tell(channel, .ok, advice) }
+        channel.joining.advice = []
         sayWhatBindingsCameTo(channel)
         sayCaughtUp(channel)
         sayWhetherReplicationIsReady(channel)
@@ -275,9 +277,9 @@ extension ProjectLoop {
         let isPrivate = channel.conversation.isPrivate
         let place = channel.conversation.place ?? wait(channel)
         guard let place else { return }
-        topics[place].isCatchingUp = false
-        topics[place].hearsBroadcasts = !isPrivate || details?.readsBroadcasts == true
-        topics[place].hearsPresence = !isPrivate || details?.readsPresence == true
+        talk.topics[place].isCatchingUp = false
+        talk.topics[place].hearsBroadcasts = !isPrivate || details?.readsBroadcasts == true
+        talk.topics[place].hearsPresence = !isPrivate || details?.readsPresence == true
     }
 
     /// Adds the channel to the topic's members. The channel does not receive messages yet.
@@ -285,10 +287,11 @@ extension ProjectLoop {
     func wait(_ channel: Channel) -> TopicPlace? {
         guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
         let hearer = TopicListener(
-            connection: channel.session.connection, channel: channel.place, speaksV2: channel.session.version == .v2,
-            wantsCompression: channel.session.wantsCompression, hearsBroadcasts: false, hearsPresence: false,
+            connection: channel.session.connection, channel: channel.place,
+            speaksV2: channel.session.terms.version == .v2,
+            wantsCompression: channel.session.terms.wantsCompression, hearsBroadcasts: false, hearsPresence: false,
             hasReplayed: channel.wantsReplay, isCatchingUp: channel.wantsReplay)
-        let place = topics.add(hearer, to: topic)
+        let place = talk.topics.add(hearer, to: topic)
         channel.conversation.place = place
         return place
     }
@@ -305,15 +308,16 @@ extension ProjectLoop {
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         for timer in channel.timers.running { loop.cancel(timer) }
         letGo(of: channel)
-        assert(channel.listener == nil && channel.holder == nil, "a channel that ended is bound nowhere")
+        assert(
+            channel.delivery.listener == nil && channel.delivery.holder == nil, "a channel that ended is bound nowhere")
         untrack(channel)
-        project.budgets.filters.give(back: channel.filterParts, of: session.filterParts)
-        session.filterParts -= channel.filterParts
+        project.budgets.filters.give(back: channel.filterParts, of: session.use.filterParts)
+        session.use.filterParts -= channel.filterParts
         // Held messages refer to the channel, so they are released here.
         channel.conversation.details?.writes = .unknown
-        if let place = channel.conversation.place { topics.remove(place) }
+        if let place = channel.conversation.place { talk.topics.remove(place) }
         channel.conversation.place = nil
-        if let topic = channel.conversation.topic { topics.leave(topic) }
+        if let topic = channel.conversation.topic { talk.topics.leave(topic) }
         channel.conversation.topic = nil
         take(.ended, channel)
         project.giveBack(session)
@@ -376,7 +380,7 @@ extension ProjectLoop {
     /// Verifies a token. A refusal is counted and logged.
     func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
         do throws(TokenError) {
-            let claims = try tokens.verify(token.rawBytes, at: now)
+            let claims = try rights.tokens.verify(token.rawBytes, at: now)
             try checkRole(of: claims)
             return claims
         } catch {
@@ -404,11 +408,11 @@ extension ProjectLoop {
     /// Closes channels whose role clients may not use any more. The loop calls this after the list of privileged roles
     /// has changed.
     func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
-        guard snapshot.privilegedRoles != privilegedRoles else { return }
-        privilegedRoles = snapshot.privilegedRoles
+        guard snapshot.privilegedRoles != rights.privilegedRoles else { return }
+        rights.privilegedRoles = snapshot.privilegedRoles
         for place in channels.indices {
             guard let channel = channels[place] else { continue }
-            guard !project.settings.roles.permits(channel.claims.role.text, privilegedRoles) else { continue }
+            guard !project.settings.roles.permits(channel.claims.role.text, rights.privilegedRoles) else { continue }
             if channel.join.isAnswered {
                 expel(channel, TokenError.roleRefused.clientText)
             } else {
@@ -445,19 +449,23 @@ extension ProjectLoop {
         if !isSame { noteRenewal(channel) }
         knowAgain(channel)
         watchExpiry(channel)
-        if isSomebodyElse { channel.follower?.dropWaiting(channel) }
+        if isSomebodyElse { channel.delivery.follower?.dropWaiting(channel) }
         if isSomebodyElse { failSnapshot(of: channel, .tokenChanged) }
         // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
         if isSomebodyElse { take(.holderReplaced, channel) }
         // Answers prepared for the former claims do not apply to the new ones.
         letGoOfNextHolder(channel)
         // Policies may read any claim, so all claims must be equal where policies apply.
-        let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
-        if isJudgedAsBefore { sayAgain(channel) } else { channel.follower?.resubscribe(channel.place, channel) }
+        let isJudgedAsBefore = isSame || isSameRole && channel.delivery.holder == nil
+        if isJudgedAsBefore {
+            sayAgain(channel)
+        } else {
+            channel.delivery.follower?.resubscribe(channel.place, channel)
+        }
     }
 
     func watchExpiry(_ channel: Channel) {
-        nextExpiry = min(nextExpiry, channel.claims.expiry)
+        rights.noteExpiry(channel.claims.expiry)
         if let timer = channel.timers.expiry { loop.cancel(timer) }
         let left = max(0, channel.claims.expiry - now)
         let wait = min(left, Limits.tokenCheckInterval.components.seconds)
@@ -469,12 +477,11 @@ extension ProjectLoop {
     /// loop checks all channels at most once a second.
     func closeExpired() {
         let now = now
-        guard now >= nextExpiry else { return }
-        nextExpiry = .max
+        guard rights.beginExpiryCheck(at: now) else { return }
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen else { continue }
             if channel.claims.expiry > now {
-                nextExpiry = min(nextExpiry, channel.claims.expiry)
+                rights.noteExpiry(channel.claims.expiry)
             } else {
                 tokenIsDue(place, TimerToken.cut(channel.id.incarnation))
             }
@@ -484,14 +491,14 @@ extension ProjectLoop {
     /// True if a newer token of the same user has arrived in time, and PostgreSQL is still being asked for its rights.
     private func isBeingRenewed(_ channel: Channel) -> Bool {
         guard let ticket = channel.conversation.details?.readTicket,
-            case .read(_, .refresh(let newer))? = rightsWaiting[ticket],
+            case .read(_, .refresh(let newer))? = rights.waiting[ticket],
             newer.role.equals(channel.claims.role), newer.subject.equals(channel.claims.subject)
         else { return false }
         return newer.expiry > now
     }
 
     private func watchRenewal(_ channel: Channel) {
-        nextExpiry = min(nextExpiry, now + 1)
+        rights.noteExpiry(now + 1)
         channel.timers.expiry = loop.after(
             nanoseconds: 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
     }

@@ -11,7 +11,7 @@ import Protocol
 extension ProjectLoop {
     /// Begins a feed request. The hub finds the start in the log as for a channel that resumes.
     func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
-        guard let claims = session.claims else { preconditionFailure("a feed of nobody") }
+        guard let claims = session.terms.claims else { preconditionFailure("a feed of nobody") }
         assert(session.feed == nil, "a session answers one request for changes at a time")
         assert(!request.bindings.isEmpty, "a request for changes names a table")
         guard project.reserve(for: session) else { throw .tooMany("Too many connected users") }
@@ -56,7 +56,7 @@ extension ProjectLoop {
             case .subscribed: continue
             case .failed(let texts): if let text = texts.first { return .binding(text) }
             // A channel that waits for a catch-up resolves its bindings when that begins.
-            case .nothing where channel.follower == nil: continue
+            case .nothing where channel.delivery.follower == nil: continue
             case .nothing: return .unavailable("The database cannot be asked what the tables are: try again")
             }
         }
@@ -70,8 +70,8 @@ extension ProjectLoop {
         // A page is noted at its end, with its result.
         if !feed.isPage { noteJoin(channel) }
         watchExpiry(channel)
-        for advice in channel.advice { tell(channel, .ok, advice) }
-        channel.advice = []
+        for advice in channel.joining.advice { tell(channel, .ok, advice) }
+        channel.joining.advice = []
         sayWhatBindingsCameTo(channel)
         beginSnapshot(channel)
         if !channel.position.isResumed, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
@@ -88,9 +88,9 @@ extension ProjectLoop {
 
     /// Returns the offset before which everything was sent, or is not for the feed.
     func feedOffset(of channel: Channel) -> UInt64 {
-        guard let follower = channel.follower else { return offset(parked: channel) }
+        guard let follower = channel.delivery.follower else { return offset(parked: channel) }
         let begins = channel.position.since ?? 0
-        guard let listener = channel.listener else { return max(begins, follower.pipeline.frontier) }
+        guard let listener = channel.delivery.listener else { return max(begins, follower.pipeline.frontier) }
         // A full feed was not sent anything behind its last change.
         if follower.pipeline.share(listener)?.isFull == true {
             return follower.pipeline.toldAt(listener) ?? begins
@@ -121,8 +121,8 @@ extension ProjectLoop {
 
     /// Updates the feed's share after its channel received changes.
     func isFed(_ channel: Channel) {
-        guard let feed = channel.session.feed, let listener = channel.listener else { return }
-        if let share = channel.follower?.pipeline.share(listener) {
+        guard let feed = channel.session.feed, let listener = channel.delivery.listener else { return }
+        if let share = channel.delivery.follower?.pipeline.share(listener) {
             assert(share.told >= feed.share.told, "a change that was sent stays sent")
             feed.share = share
         }
@@ -168,7 +168,7 @@ extension ProjectLoop {
         for place in due {
             guard let channel = channels[place], channel.isOpen, let feed = channel.session.feed else { continue }
             // A page that waited at the log's end has received changes now.
-            if channel.follower === live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
+            if channel.delivery.follower === live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
             guard feed.isOver else { continue }
             clients.finish(feed, channel.session)
         }
@@ -180,7 +180,7 @@ extension ProjectLoop {
         tellWhatIsUntold(channel)
         guard let position = feedStanding(channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
-        let isAtEnd = if case .finished = feed.stage { true } else { channel.follower === live }
+        let isAtEnd = if case .finished = feed.stage { true } else { channel.delivery.follower === live }
         return FeedEnding(at: position, hasMore: feed.share.isFull || !isAtEnd)
     }
 }

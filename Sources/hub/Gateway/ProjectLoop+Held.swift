@@ -51,7 +51,7 @@ extension ProjectLoop {
             if channel.position.isServed {
                 heldTables.isComplete = false
             } else {
-                channel.heldBy = concerned
+                channel.delivery.heldBy = concerned
             }
         }
         for follower in followers {
@@ -73,10 +73,12 @@ extension ProjectLoop {
         for follower in followers { follower.pipeline.unheardTables = heldTables.unheard }
         let tables = Set(heldTables.transactions.keys)
         for place in channels.indices {
-            guard let channel = channels[place], !channel.heldBy.isEmpty, channel.heldBy.isDisjoint(with: tables) else {
+            guard let channel = channels[place], !channel.delivery.heldBy.isEmpty,
+                channel.delivery.heldBy.isDisjoint(with: tables)
+            else {
                 continue
             }
-            channel.heldBy = []
+            channel.delivery.heldBy = []
             take(.commitShown, channel)
         }
         guard !heldTables.isEmpty else { return }

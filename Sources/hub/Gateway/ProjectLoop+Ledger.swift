@@ -130,7 +130,7 @@ extension ProjectLoop {
 
     private static func end(of channel: Channel) -> String {
         guard let feed = channel.session.feed else {
-            return channel.session.hasGone ? "its socket ended" : "it left, or was closed"
+            return channel.session.past.hasGone ? "its socket ended" : "it left, or was closed"
         }
         return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
     }

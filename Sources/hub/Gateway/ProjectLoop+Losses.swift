@@ -54,11 +54,11 @@ extension ProjectLoop {
     func rest(_ session: Session) {
         let places = session.channels.compactMap(\.self)
         let resting = places.compactMap { channels[$0] }.filter(\.hasFilters)
-        guard !resting.isEmpty, session.rest.secondsLeft(loop.now) == nil else { return }
-        let time = session.rest.begin(loop.now)
+        guard !resting.isEmpty, session.use.rest.secondsLeft(loop.now) == nil else { return }
+        let time = session.use.rest.begin(loop.now)
         metrics.filtersRested.add()
         for channel in resting {
-            channel.follower?.rest(channel, for: time)
+            channel.delivery.follower?.rest(channel, for: time)
             tell(channel, .error, ClientText(.filtersRest, FilterRest.message(Int(time.components.seconds))))
         }
     }
@@ -70,9 +70,9 @@ extension ProjectLoop {
         let breaks = tables.map { (table: $0, wholeFrom: project.wholeFrom($0.oid)) }
         guard let since = channel.position.since,
             let (table, wholeFrom) = breaks.max(by: { $0.wholeFrom < $1.wholeFrom }),
-            wholeFrom > max(since, channel.knowsRepublishedUpTo)
+            wholeFrom > max(since, channel.told.republishedUpTo)
         else { return }
-        channel.knowsRepublishedUpTo = wholeFrom
+        channel.told.republishedUpTo = wholeFrom
         metrics.drops[.unanswered].add()
         // The message follows the join's reply, if that is still to come.
         guard channel.isOpen else { return channel.position.owe(.unpublished) }
@@ -86,12 +86,12 @@ extension ProjectLoop {
     /// Reports pending losses now, because the channel is about to hear that everything before this point was sent.
     func tellWhatIsUntold(_ channel: Channel) {
         take(.reportsDue, channel)
-        if channel.lackReport.tellNow() != nil { tellOfLackingValues(channel) }
+        if channel.told.lacks.tellNow() != nil { tellOfLackingValues(channel) }
     }
 
     /// Tells the channel that records lack values. The delivered values are right, and such a table may lack values
     /// often. The client is told at once, and again after a while if more records lacked values.
-    func lacksValues(_ channel: Channel) { if channel.lackReport.take(()) != nil { tellOfLackingValues(channel) } }
+    func lacksValues(_ channel: Channel) { if channel.told.lacks.take(()) != nil { tellOfLackingValues(channel) } }
 
     private func tellOfLackingValues(_ channel: Channel) {
         tell(
@@ -110,7 +110,7 @@ extension ProjectLoop {
     func lackIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.timers.lack = nil
-        if channel.lackReport.pauseHasEnded() != nil { tellOfLackingValues(channel) }
+        if channel.told.lacks.pauseHasEnded() != nil { tellOfLackingValues(channel) }
     }
 
     /// Reports a loss. The next report comes at most as often as clients can sensibly fetch.

@@ -20,7 +20,7 @@ extension ProjectLoop {
         case .count(let resumption): count(resumption, channel)
         case .forgetReplay: channel.conversation.details?.forgetReplay()
         case .passOverMessages: passOverMessages(channel)
-        case .boardLive: channel.follower = live
+        case .boardLive: channel.delivery.follower = live
         case .board(let position): board(channel, at: position)
         case .awaitPass: catchUps.await(channel.place)
         case .goOn(let position): goOn(channel, at: position)
@@ -41,17 +41,19 @@ extension ProjectLoop {
     // MARK: What the machine is told
 
     /// Returns the progress of the channel's reader; nil if no reader serves the channel.
-    private func progress(of channel: Channel) -> ReaderProgress? { channel.follower?.progress(for: channel) }
+    private func progress(of channel: Channel) -> ReaderProgress? { channel.delivery.follower?.progress(for: channel) }
 
     /// Returns the progress of a reader from which the channel can be parked; nil if it cannot be parked now.
     func parkingProgress(of channel: Channel) -> ReaderProgress? {
-        channel.isResting ? nil : progress(of: channel)
+        channel.delivery.isResting ? nil : progress(of: channel)
     }
 
     /// Returns the state of the log by which the channel's position is computed.
     func view(of channel: Channel) -> LogView {
         let reader = progress(of: channel)
-        let epoch = (channel.follower ?? live).pipeline.epochReached ?? project.delivery.log.end()?.state.position.epoch
+        let epoch =
+            (channel.delivery.follower ?? live).pipeline.epochReached
+            ?? project.delivery.log.end()?.state.position.epoch
         return LogView(reader: reader, liveFrontier: live.pipeline.frontier, epoch: epoch)
     }
 
@@ -87,7 +89,7 @@ extension ProjectLoop {
         take(.boarded, channel)
         assert(pass.pipeline.frontier <= position.offset, "a channel that comes aboard has missed nothing")
         pass.catchUpChannels.insert(channel.place)
-        channel.follower = pass
+        channel.delivery.follower = pass
     }
 
     // MARK: Parking
@@ -112,10 +114,10 @@ extension ProjectLoop {
     func park(_ channel: Channel, _ reason: Counter, _ event: (ReaderProgress?) -> ChannelPosition.Event) {
         let progress = parkingProgress(of: channel)
         if progress?.epoch != nil, channel.isOpen {
-            channel.follower?.tellOfTruncations(channel)
+            channel.delivery.follower?.tellOfTruncations(channel)
             // The channel reads the waiting changes from the log again, and the truncations behind them.
-            if progress?.firstHeld != nil { channel.untoldTruncations = [] }
-            assert(channel.untoldTruncations.isEmpty, "a truncation with no change before it is told")
+            if progress?.firstHeld != nil { channel.told.truncationsDue = [] }
+            assert(channel.told.truncationsDue.isEmpty, "a truncation with no change before it is told")
             trackIndividually(channel)
             reason.add()
         }
@@ -125,7 +127,8 @@ extension ProjectLoop {
     private func park(_ channel: Channel, at position: EventLogPosition) {
         keepMessages(of: channel)
         leaveReader(channel)
-        assert(channel.listener == nil && channel.nextHolder == nil, "a parked channel is bound nowhere")
+        assert(
+            channel.delivery.listener == nil && channel.delivery.nextHolder == nil, "a parked channel is bound nowhere")
         watchStandings()
         if isTooFarBehind(position) { sendAway(channel, at: position) }
     }
@@ -134,7 +137,7 @@ extension ProjectLoop {
         if let timer = channel.timers.bind { loop.cancel(timer) }
         channel.timers.bind = nil
         letGo(of: channel)
-        channel.follower = nil
+        channel.delivery.follower = nil
     }
 
     private func goOn(_ channel: Channel, at position: EventLogPosition) {
@@ -159,20 +162,22 @@ extension ProjectLoop {
 
     /// Leaves the channel's database messages in the log, too. The channel receives them when it catches up.
     private func keepMessages(of channel: Channel) {
-        guard let place = channel.conversation.place, topics[place].hearsBroadcasts else { return }
-        topics[place].hasReplayed = true
+        guard let place = channel.conversation.place, talk.topics[place].hearsBroadcasts else { return }
+        talk.topics[place].hasReplayed = true
     }
 
     // MARK: At the seam
 
     /// Moves the channel from its reader to the live one, which has delivered no change that the channel lacks.
     private func moveToLive(_ channel: Channel) {
-        assert(channel.listener.map { channel.follower?.pipeline.isHeld($0) == false } ?? true, "nothing waits for it")
-        assert(channel.untoldTruncations.isEmpty, "a truncation is told where it was met")
-        channel.follower?.unbind(channel)
-        channel.holder = channel.nextHolder
-        channel.nextHolder = nil
-        channel.follower = live
+        assert(
+            channel.delivery.listener.map { channel.delivery.follower?.pipeline.isHeld($0) == false } ?? true,
+            "nothing waits for it")
+        assert(channel.told.truncationsDue.isEmpty, "a truncation is told where it was met")
+        channel.delivery.follower?.unbind(channel)
+        channel.delivery.holder = channel.delivery.nextHolder
+        channel.delivery.nextHolder = nil
+        channel.delivery.follower = live
         if !live.bind(channel.place, channel) { live.promise(channel) }
         metrics.catchUps.add()
     }
@@ -184,7 +189,7 @@ extension Follower {
         var progress = ReaderProgress(
             isLive: isAtEnd, epoch: pipeline.isOpen ? pipeline.epoch : nil, frontier: pipeline.frontier,
             messageFrontier: pipeline.messageFrontier)
-        guard let listener = channel.listener else { return progress }
+        guard let listener = channel.delivery.listener else { return progress }
         progress.isHeld = pipeline.isHeld(listener)
         if progress.isHeld { progress.firstHeld = pipeline.firstHeld(listener) }
         progress.toldAt = pipeline.toldAt(listener)

@@ -14,7 +14,7 @@ extension ProjectLoop {
         post.asks(topics.count)
         for topic in topics {
             let ticket = nextTicket()
-            rightsWaiting[ticket] = .post(post, topic: topic)
+            rights.waiting[ticket] = .post(post, topic: topic)
             let question = ChannelQuestion(
                 topic: topic, role: post.claims.role.text, subject: post.claims.subject.text,
                 claims: post.claims.json.text, headers: post.headers, probe: .write)

@@ -83,7 +83,7 @@ extension ProjectLoop {
         let ref = presence.nextRef(at: UInt64(loop.time.unixMicroseconds() / 1000))
         do throws(PresenceRefusal) {
             let change = try presence.book.track(
-                tracker, in: topics.name(of: topic), key: details.presenceKey.rawBytes, payload: payload,
+                tracker, in: talk.topics.name(of: topic), key: details.presenceKey.rawBytes, payload: payload,
                 ref: ref)
             if let change { note(change) }
             let isTracked = presence.book.isTracking(tracker)
@@ -101,18 +101,18 @@ extension ProjectLoop {
     /// Reserves bytes for this channel, replacing its earlier reservation.
     private func takeRoom(_ bytes: Int, _ details: ConversationDetails, _ session: Session) throws(HolderBudget.Refusal)
     {
-        try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.presenceBytes)
-        session.presenceBytes += max(0, bytes - details.presenceBytes)
+        try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.use.presenceBytes)
+        session.use.presenceBytes += max(0, bytes - details.presenceBytes)
         details.presenceBytes = max(bytes, details.presenceBytes)
-        assert(session.presenceBytes >= details.presenceBytes, "a session counts the presence of all its channels")
+        assert(session.use.presenceBytes >= details.presenceBytes, "a session counts the presence of all its channels")
     }
 
     private func giveRoomBack(_ bytes: Int, _ details: ConversationDetails, _ session: Session) {
-        project.budgets.presence.give(back: bytes, of: session.presenceBytes)
-        session.presenceBytes -= bytes
+        project.budgets.presence.give(back: bytes, of: session.use.presenceBytes)
+        session.use.presenceBytes -= bytes
         details.presenceBytes -= bytes
         assert(
-            details.presenceBytes >= 0 && details.presenceBytes <= session.presenceBytes,
+            details.presenceBytes >= 0 && details.presenceBytes <= session.use.presenceBytes,
             "a channel gives back only what it has")
     }
 
@@ -132,7 +132,7 @@ extension ProjectLoop {
     /// Returns true if the message must wait until the channel may see presence. A channel that tracks is shown the
     /// others and itself, as far as its rights allow. If these rights were never asked for, they are asked for first.
     private func learnsFirst(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Bool {
-        guard channel.conversation.isPrivate, let place = channel.conversation.place, !topics[place].hearsPresence
+        guard channel.conversation.isPrivate, let place = channel.conversation.place, !talk.topics[place].hearsPresence
         else { return false }
         let details = channel.conversation.detailed()
         guard details.readsPresence == nil, !details.saysWhatWasBefore else { return false }
@@ -188,7 +188,7 @@ extension ProjectLoop {
     func sendPresenceState(_ channel: Channel) {
         guard let topic = channel.conversation.topic else { return }
         var state = ByteWriter(capacity: 256)
-        presence.book.appendState(of: topics.name(of: topic), to: &state)
+        presence.book.appendState(of: talk.topics.name(of: topic), to: &state)
         let (name, joinRef) = (channel.topic, channel.joinRef)
         clients.send(channel.session) { encoder, writer in
             encoder.appendPresenceState(
@@ -210,8 +210,8 @@ extension ProjectLoop {
     func tellOfPresence() {
         guard presence.book.hasDiffs else { return }
         var difference = ByteWriter(capacity: 1024)
-        while let name = presence.book.takeDiff(into: &difference, isWanted: { topics.find($0) != nil }) {
-            if let topic = topics.find(name) { tell(difference.bytes, topic, name) }
+        while let name = presence.book.takeDiff(into: &difference, isWanted: { talk.topics.find($0) != nil }) {
+            if let topic = talk.topics.find(name) { tell(difference.bytes, topic, name) }
             difference.removeAll()
         }
     }
@@ -219,7 +219,7 @@ extension ProjectLoop {
     private func tell(_ difference: RawSpan, _ topic: TopicID, _ name: TopicName) {
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
-        let count = desk.deliver(difference: difference, to: topics.members(of: topic), of: full, on: loop)
+        let count = talk.frames.deliver(difference: difference, to: talk.topics.members(of: topic), of: full, on: loop)
         project.rates.presence.take(count, at: loop.now)
         metrics.presenceDeliveries.add(count)
     }

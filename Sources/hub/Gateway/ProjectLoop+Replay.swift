@@ -17,7 +17,7 @@ extension ProjectLoop {
     func askReplay(_ channel: Channel) {
         guard let start = start(of: channel) else { return join(.refused(Self.failed), channel) }
         let ticket = nextTicket()
-        replaysWaiting[ticket] = channel
+        talk.replaysWaiting[ticket] = channel
         // Messages from now on may be missing in the answer, so the channel collects them.
         wait(channel)
         let query = ReplayQuery(
@@ -27,16 +27,16 @@ extension ProjectLoop {
     }
 
     private func start(of channel: Channel) -> (since: Int64, limit: Int)? {
-        guard case .since(let request) = channel.replay else { return nil }
+        guard case .since(let request) = channel.joining.replay else { return nil }
         return (request.since, request.count(maximum: project.settings.maximumReplay))
     }
 
     func replayed(_ ticket: UInt64, _ answer: ReplayAnswer) {
-        guard let channel = replaysWaiting.removeValue(forKey: ticket), channels[channel.place] === channel else {
+        guard let channel = talk.replaysWaiting.removeValue(forKey: ticket), channels[channel.place] === channel else {
             return
         }
         assert(channel.join.stage == .readingPast, "a join waits for its past messages")
-        channel.replay = .none
+        channel.joining.replay = .none
         switch answer {
         case .failed: join(.refused(Self.failed), channel)
         case .messages(let messages, let upTo, _):
@@ -55,10 +55,10 @@ extension ProjectLoop {
             details.readsBroadcasts
         else { return }
         let (topic, joinRef) = (channel.topic, channel.joinRef)
-        for message in details.pastMessages { send(message, isReplayed: true, to: topics[place], topic, joinRef) }
+        for message in details.pastMessages { send(message, isReplayed: true, to: talk.topics[place], topic, joinRef) }
         details.pastMessages = []
         for message in details.takeMeanwhile(from: channel.position.messagesSince) {
-            send(message, isReplayed: false, to: topics[place], topic, [])
+            send(message, isReplayed: false, to: talk.topics[place], topic, [])
         }
     }
 
@@ -73,7 +73,7 @@ extension ProjectLoop {
             }
         let broadcast = Broadcast(
             form, event: event.rawBytes, payload: payload.rawBytes, id: id.rawBytes, isReplayed: isReplayed)
-        let isSent = desk.deliver(
+        let isSent = talk.frames.deliver(
             broadcast, to: hearer, of: topic.rawBytes, joinRef: joinRef.rawBytes, on: loop)
         guard isSent else { return }
         metrics.broadcastDeliveries.add()

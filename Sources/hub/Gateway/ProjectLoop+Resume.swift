@@ -48,26 +48,29 @@ extension ProjectLoop {
         let session = channel.session
         guard session.feed == nil else { return }
         let resumeStore = project.settings.resumeStore
-        let past = resumeStore.map { session.ended.take($0.socketKey(of: channel)) } ?? session.ended.ofAnything
+        let past =
+            resumeStore.map { session.past.ended.take($0.socketKey(of: channel)) } ?? session.past.ended.ofAnything
         if case .kept(let ended) = past { return goOn(channel, behind: ended) }
-        assert(channel.follower == nil && channel.resumeEntry == nil, "a channel resumes before it is bound, once")
+        assert(
+            channel.delivery.follower == nil && channel.resumeEntry == nil, "a channel resumes before it is bound, once"
+        )
         let key = resumeStore?.key(of: channel)
         channel.keep(key.map { Channel.ResumeEntry(key: $0) })
         if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
         let arrival =
             resumeStore?.arrival(
-                key, of: taker(channel), firstRef: session.firstRef, on: clients.number,
-                now: loop.time.monotonicNanoseconds()) ?? (session.firstRef > 1 ? .unknown : .begins)
+                key, of: taker(channel), firstRef: session.refs.first, on: clients.number,
+                now: loop.time.monotonicNanoseconds()) ?? (session.refs.first > 1 ? .unknown : .begins)
         switch arrival {
         case .begins: break
         case .goesOn(let claim):
-            session.joinedTopics.remember((), for: channel.topic)
+            session.past.joinedTopics.remember((), for: channel.topic)
             channel.resumeEntry?.place = claim.place
-            channel.knowsRepublishedUpTo = 0
+            channel.told.republishedUpTo = 0
             take(.recognised(claim.mark, owesLoss: claim.owesLoss), channel)
         case .unknown:
             // A client that left the topic on this socket begins anew when it joins again.
-            if case .kept = session.joinedTopics[channel.topic] { return }
+            if case .kept = session.past.joinedTopics[channel.topic] { return }
             tellThatPastIsUnknown(channel)
         }
     }
@@ -75,11 +78,11 @@ extension ProjectLoop {
     private func tellThatPastIsUnknown(_ channel: Channel) {
         metrics.returns[.unknown].add()
         let isRepeated: Bool
-        switch channel.session.joinedTopics[channel.topic] {
+        switch channel.session.past.joinedTopics[channel.topic] {
         case .never: isRepeated = false
         case .kept, .mayBeForgotten: isRepeated = true
         }
-        channel.session.joinedTopics.remember((), for: channel.topic)
+        channel.session.past.joinedTopics.remember((), for: channel.topic)
         take(.pastUnknown(isRepeated: isRepeated), channel)
     }
 
@@ -97,13 +100,13 @@ extension ProjectLoop {
         if let resumeStore = project.settings.resumeStore, let key = resumeStore.key(of: channel) {
             let place = resumeStore.comeBack(
                 to: ended.place, key, of: taker(channel), on: clients.number,
-                lastRef: channel.session.lastRef,
+                lastRef: channel.session.refs.last,
                 at: (ended.got, ended.owesLoss || ended.lossReport != .none), now: loop.time.monotonicNanoseconds())
             channel.keep(
                 Channel.ResumeEntry(key: key, place: place),
                 ChannelReceipt(own: ended.got.offset, lossReport: ended.lossReport))
         }
-        channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo
+        channel.told.republishedUpTo = ended.knowsRepublishedUpTo
         take(.recognised(ended.sent, owesLoss: ended.owesLoss), channel)
     }
 
@@ -139,7 +142,7 @@ extension ProjectLoop {
             let resumeStore = project.settings.resumeStore, let mark = logMark(own, channel)
         else { return }
         let place = resumeStore.arrive(
-            resumeEntry.key, of: taker(channel), on: clients.number, lastRef: channel.session.lastRef, at: mark,
+            resumeEntry.key, of: taker(channel), on: clients.number, lastRef: channel.session.refs.last, at: mark,
             owesLoss: channel.owesLoss,
             now: loop.time.monotonicNanoseconds())
         channel.resumeEntry?.place = place
@@ -155,9 +158,9 @@ extension ProjectLoop {
         assert(channels[channel.place] == nil, "a channel departs after it was removed")
         receipts.forget(channel.place)
         // The client was not told of the loss yet. The hub reports the loss when the client joins again.
-        if comesBack, channel.position.owedLoss != nil { channel.session.joinedTopics.take(channel.topic) }
+        if comesBack, channel.position.owedLoss != nil { channel.session.past.joinedTopics.take(channel.topic) }
         guard let resumeStore = project.settings.resumeStore else {
-            if comesBack, channel.isOpen { channel.session.ended.forget() }
+            if comesBack, channel.isOpen { channel.session.past.ended.forget() }
             return
         }
         guard comesBack else {
@@ -165,7 +168,7 @@ extension ProjectLoop {
             return
         }
         depart(channel, resumeStore)
-        if !channel.session.hasGone { remember(channel, resumeStore) }
+        if !channel.session.past.hasGone { remember(channel, resumeStore) }
     }
 
     /// Marks the channel as departed: its client may come back with another socket.
@@ -175,7 +178,7 @@ extension ProjectLoop {
         guard let kept = channel.position.kept(view(of: channel), acknowledged: acknowledgedOffset(of: channel)),
             let place = resumeEntry.place
                 ?? resumeStore.arrive(
-                    resumeEntry.key, of: taker(channel), on: clients.number, lastRef: session.lastRef, at: kept,
+                    resumeEntry.key, of: taker(channel), on: clients.number, lastRef: session.refs.last, at: kept,
                     owesLoss: channel.owesLoss,
                     now: loop.time.monotonicNanoseconds())
         else {
@@ -183,7 +186,7 @@ extension ProjectLoop {
             return
         }
         resumeStore.depart(
-            place, at: kept, lastRef: session.lastRef, owesLoss: channel.owesLoss,
+            place, at: kept, lastRef: session.refs.last, owesLoss: channel.owesLoss,
             heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
@@ -193,10 +196,10 @@ extension ProjectLoop {
         guard let left = channel.position.left(view(of: channel), acknowledged: acknowledgedOffset(of: channel)) else {
             return
         }
-        channel.session.ended.remember(
+        channel.session.past.ended.remember(
             Channel.Ended(
                 sent: left.sent, owesLoss: channel.owesReport, got: left.got,
-                knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
+                knowsRepublishedUpTo: channel.told.republishedUpTo,
                 place: channel.resumeEntry?.place, lossReport: channel.position.receipt?.lossReport ?? .none),
             for: resumeStore.socketKey(of: channel))
     }
@@ -234,7 +237,7 @@ extension ProjectLoop {
         guard project.settings.resumeStore != nil, live.pipeline.holdsAnybody else { return }
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen, let receipt = channel.position.receipt,
-                receipt.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
+                receipt.own == nil, let listener = channel.delivery.listener, live.pipeline.isHeld(listener)
             else { continue }
             trackIndividually(channel)
         }
@@ -272,7 +275,7 @@ extension ProjectLoop {
         switch session.receipt.answered(position.offset) {
         case .none: return
         case .quiet: break
-        case .more: clients.pingsDue.append(session.connection)
+        case .more: clients.receiptWatch.pingNext(session.connection)
         }
         for case let place? in session.channels {
             guard let channel = channels[place], channel.position.receipt != nil else { continue }
@@ -308,7 +311,7 @@ extension ProjectLoop {
             let own = channel.position.receipt?.own ?? channel.session.receipt.since
             stands.append(
                 ResumeStore.Stand(
-                    place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.lastRef,
+                    place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.refs.last,
                     owesLoss: channel.owesLoss, heard: loop.heardAfter(channel.session.connection)))
         }
         let doubted = resumeStore.update(
@@ -329,53 +332,10 @@ extension ProjectLoop {
     }
 }
 
-extension ClientLoop {
-    /// Starts the check of acknowledgements, once a second, when the first client that may resume has joined.
-    func watchReceipts() {
-        guard !watchesReceipts else { return }
-        watchesReceipts = true
-        _ = loop.takeSent()
-        awaitReceipts()
-    }
-
-    /// Asks sooner at first: a hub that dies again soon after its start would otherwise repeat the same changes each time.
-    private func awaitReceipts() {
-        let interval = earlyReceipts > 0 ? Limits.earlyReceiptInterval : Limits.receiptInterval
-        earlyReceipts = max(0, earlyReceipts - 1)
-        loop.after(nanoseconds: interval.wholeNanoseconds, token: TimerToken.receipts.rawValue)
-    }
-
-    func receiptsAreDue() {
-        for case let project? in projects { project.trackWaitingChannels() }
-        let due = pingsDue
-        pingsDue = []
-        for connection in loop.takeSent() + due {
-            guard let session = session(connection), case .client = session.stage else { continue }
-            session.project?.ping(session)
-        }
-        // The pings themselves need no acknowledgement.
-        _ = loop.takeSent()
-        for case let project? in projects { project.writeReceipts() }
-        awaitReceipts()
-    }
-
-    func ping(_ text: String, _ session: Session) {
-        let payload = Array(text.utf8)
-        writer.removeAll()
-        FrameEncoder.appendPing(payload.rawBytes, to: &writer)
-        Self.send(writer, to: session, on: loop)
-    }
-
-    func ponged(_ payload: RawSpan, _ session: Session) {
-        guard session.receipt.awaitsPong else { return }
-        session.project?.ponged(payload.text, session)
-    }
-}
-
 extension Channel {
     /// True if there is something that the client must be told and was not told yet.
     fileprivate var owesReport: Bool {
-        position.owesReport || lackReport.untold != nil || !untoldTruncations.isEmpty
+        position.owesReport || told.lacks.untold != nil || !told.truncationsDue.isEmpty
     }
 
     /// True if a loss was not reported, or if its report may not have arrived.

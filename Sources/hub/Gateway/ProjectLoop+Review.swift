@@ -10,25 +10,25 @@ extension ProjectLoop {
     /// Starts a review of all private channels if a new snapshot has other rules. The channels are asked about a few at
     /// a time.
     func reviewRights(_ snapshot: CatalogSnapshot) {
-        reasking.take(snapshot.messageRules)
+        rights.review.take(snapshot.messageRules)
     }
 
     /// Continues the review.
     func continueReview() {
-        while let place = reasking.takeNext(before: channels.indices.upperBound, now: loop.now) {
+        while let place = rights.review.takeNext(before: channels.indices.upperBound, now: loop.now) {
             if let channel = channels[place], channel.conversation.isPrivate { review(channel) }
         }
-        if reasking.isToGoOn { lookAgainLater() }
+        if rights.review.isToGoOn { lookAgainLater() }
     }
 
     /// Asks for the channel's rights. If a question is already under way, its answer may follow the old rules, so it is
     /// asked again.
     private func review(_ channel: Channel) {
         let ticket = channel.conversation.detailed().readTicket
-        if case .read(_, let occasion)? = rightsWaiting[ticket], !occasion.isReview {
+        if case .read(_, let occasion)? = rights.waiting[ticket], !occasion.isReview {
             return askReadRights(channel, occasion)
         }
-        reasking.isAsked()
+        rights.review.isAsked()
         askReadRights(channel, .review)
     }
 
@@ -50,7 +50,7 @@ extension ProjectLoop {
     /// Asks again later if the rights could not be determined, or closes the channel. Returns true if the hub will ask
     /// again.
     func isReviewedLater(_ channel: Channel, _ error: ChannelAuthorizationError) -> Bool {
-        if error.isPassing, reasking.tryAgain(channel.place, now: loop.now) { return true }
+        if error.isPassing, rights.review.tryAgain(channel.place, now: loop.now) { return true }
         expel(channel, error.systemMessage(topic: String(decoding: channel.subTopic, as: UTF8.self)))
         return false
     }

@@ -34,7 +34,7 @@ extension ProjectLoop {
         let ticket = nextTicket()
         let details = channel.conversation.detailed()
         details.readTicket = ticket
-        rightsWaiting[ticket] = .read(channel: channel.place, occasion)
+        rights.waiting[ticket] = .read(channel: channel.place, occasion)
         var claims = channel.claims
         if case .refresh(let newer) = occasion {
             claims = newer
@@ -57,16 +57,16 @@ extension ProjectLoop {
     private func ask(_ channel: Channel, _ claims: Claims, _ probe: ChannelQuestion.Probe, _ ticket: UInt64) {
         let question = ChannelQuestion(
             topic: Array(channel.subTopic), role: claims.role.text, subject: claims.subject.text,
-            claims: claims.json.text, headers: channel.session.headers, probe: probe)
+            claims: claims.json.text, headers: channel.session.terms.headers, probe: probe)
         project.authorizer.ask(question) { [mailbox] answer in
             mailbox.post(.authorized(ticket: ticket, answer))
         }
     }
 
     func authorized(_ ticket: UInt64, _ answer: ChannelAnswer) {
-        switch rightsWaiting.removeValue(forKey: ticket) {
+        switch rights.waiting.removeValue(forKey: ticket) {
         case .read(let place, let occasion):
-            if case .review = occasion { reasking.isAnswered() }
+            if case .review = occasion { rights.review.isAnswered() }
             guard let channel = channels[place], channel.conversation.details?.readTicket == ticket else { return }
             switch occasion {
             case .review: reviewed(channel, answer)
@@ -89,7 +89,7 @@ extension ProjectLoop {
             guard broadcast || presence == true else {
                 return join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
-            guard broadcast || channel.replay == .none else {
+            guard broadcast || channel.joining.replay == .none else {
                 return join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
             setReads(channel, broadcast: broadcast, presence: presence)
@@ -146,9 +146,9 @@ extension ProjectLoop {
         details.readsPresence = presence
         guard let place = channel.conversation.place else { return }
         // A channel that is still looking up its past hears nothing before its join's reply; then its rights count.
-        guard !topics[place].isCatchingUp else { return }
-        topics[place].hearsBroadcasts = broadcast
-        topics[place].hearsPresence = presence == true
+        guard !talk.topics[place].isCatchingUp else { return }
+        talk.topics[place].hearsBroadcasts = broadcast
+        talk.topics[place].hearsPresence = presence == true
     }
 
     // MARK: Writing
@@ -167,7 +167,7 @@ extension ProjectLoop {
         switch details.writes {
         case .known(let broadcast, let presence): return .known(broadcast: broadcast, presence: presence)
         case .asked(let ticket):
-            if case .write(let pending)? = rightsWaiting[ticket] { wait(pending, whole, isBinary, channel) }
+            if case .write(let pending)? = rights.waiting[ticket] { wait(pending, whole, isBinary, channel) }
         case .held(let pending): wait(pending, whole, isBinary, channel)
         case .unknown: wait(askWriteRights(channel, details), whole, isBinary, channel)
         }
@@ -195,7 +195,7 @@ extension ProjectLoop {
         let ticket = nextTicket()
         details.writes = .asked(ticket: ticket)
         let pending = PendingWrites(channel, ticket: ticket)
-        rightsWaiting[ticket] = .write(pending)
+        rights.waiting[ticket] = .write(pending)
         ask(channel, channel.claims, .write, ticket)
         return pending
     }

@@ -57,14 +57,13 @@ extension ProjectLoop {
 
     private func timeSentRecord() {
         if ledgerRecorder.isFull { handSentRecordOver() }
-        guard !ledgerRecorder.isHandedOver, !isSentRecordTimed else { return }
-        isSentRecordTimed = true
+        guard ledgerRecorder.beginWait() else { return }
         loop.after(
             nanoseconds: Limits.deliveryBlockInterval.wholeNanoseconds, token: TimerToken.sentRecord(place).rawValue)
     }
 
     func sentRecordIsDue() {
-        isSentRecordTimed = false
+        ledgerRecorder.waitIsOver()
         handSentRecordOver()
     }
 

@@ -47,7 +47,8 @@ extension ProjectLoop {
 
     /// Starts the channel's snapshot, once the channel is open and its bindings are in place.
     func beginSnapshot(_ channel: Channel) {
-        guard channel.position.snapshot == .wanted, channel.isOpen, channel.follower != nil, !channel.isResting,
+        guard channel.position.snapshot == .wanted, channel.isOpen, channel.delivery.follower != nil,
+            !channel.delivery.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
         else { return }
         isToldOfLoss(channel)
@@ -106,7 +107,7 @@ extension ProjectLoop {
 
     private func envelope(_ part: SnapshotPart, _ channel: Channel) -> ChangeEnvelope {
         if let feed = channel.session.feed { return ChangeEnvelope(feed.form).record() }
-        let (version, topic) = (channel.session.version, channel.topic)
+        let (version, topic) = (channel.session.terms.version, channel.topic)
         if channel.isLegacy { return ChangeEnvelope(version, topic: topic.rawBytes, legacy: .insert) }
         return ChangeEnvelope(version, topic: topic.rawBytes, ids: [channel.bindings[part.binding].id])
     }
@@ -210,7 +211,7 @@ extension ProjectLoop {
     /// Unparks the channel. The channel continues from the snapshot's position, or from where it was parked if no
     /// snapshot began.
     private func leave(_ channel: Channel, behind start: SnapshotStart?) {
-        assert(channel.follower == nil, "a channel is parked while it gets its rows")
+        assert(channel.delivery.follower == nil, "a channel is parked while it gets its rows")
         channel.snapshot = nil
         hasLeftLine(channel)
         take(.rowsEnded(at: start?.position, seen: start?.seen), channel)
@@ -241,14 +242,14 @@ extension ProjectLoop {
         guard let end = project.delivery.log.end()?.state.position.offset, live.pipeline.frontier >= end else { return }
         for place in snapshotExclusions.sorted() {
             // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
-            guard let channel = channels[place], channel.follower === live, let seen = channel.position.seen,
+            guard let channel = channels[place], channel.delivery.follower === live, let seen = channel.position.seen,
                 seen.isBehind(covered), live.pipeline.frontier >= channel.position.floor,
-                channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true
+                channel.delivery.listener.map({ !live.pipeline.isHeld($0) }) ?? true
             else { continue }
             take(.rowsPassed, channel)
             snapshotExclusions.remove(place)
             // From now on the client's acknowledgements apply to this channel.
-            if channel.resumeEntry != nil { clients.pingsDue.append(channel.session.connection) }
+            if channel.resumeEntry != nil { clients.receiptWatch.pingNext(channel.session.connection) }
         }
     }
 }

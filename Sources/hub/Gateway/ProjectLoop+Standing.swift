@@ -55,11 +55,11 @@ extension ProjectLoop {
     private func sayWhereQuietChannelStands(_ channel: Channel) {
         // Feeds send their positions themselves.
         guard channel.session.feed == nil, channel.conversation.options.contains(.hearsPosition),
-            channel.follower === live,
-            channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true, let position = position(of: channel)
+            channel.delivery.follower === live,
+            channel.delivery.listener.map({ !live.pipeline.isHeld($0) }) ?? true, let position = position(of: channel)
         else { return }
         // A position that came with a change counts as a marker.
-        let heard = channel.listener.flatMap { live.pipeline.toldAt($0) } ?? 0
+        let heard = channel.delivery.listener.flatMap { live.pipeline.toldAt($0) } ?? 0
         guard heard <= channel.position.markedAt else { return take(.marked(heard), channel) }
         if position.offset > channel.position.markedAt { sayCaughtUp(channel) }
     }

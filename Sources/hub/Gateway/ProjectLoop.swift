@@ -36,7 +36,6 @@ final class ProjectLoop {
     var snapshotExclusions: Set<UInt32> = []
     /// Channels of this loop, by place.
     var channels = Slots<Channel>()
-    var tokens: TokenCache
     private var isLookingAgain = false
     /// Reason last reported why the log does not read at its end.
     private var unreadable: String?
@@ -45,39 +44,21 @@ final class ProjectLoop {
     /// Last ticket issued. Answers of other threads carry the ticket of their question.
     private var lastTicket: UInt64 = 0
     var limits: ProjectLimits
-    /// Roles that clients may not have, as of the last check of all channels.
-    var privilegedRoles: PrivilegedRoles?
-    /// Lower bound of the next token expiry among the channels, in Unix seconds.
-    var nextExpiry = Int64.max
-    /// Progress of asking again for the rights of private channels.
-    var reasking = RightsReview()
-
-    // Messages between channels.
-    var topics = TopicTable<TopicListener>()
-    var desk: BroadcastFrames
-    /// Broadcasts of this turn, for the other loops.
-    var gathering = BroadcastGathering()
-    /// Channels that wait for past messages, by ticket.
-    var replaysWaiting: [UInt64: Channel] = [:]
-    /// Channels, by place, whose topics' messages of the database were dropped in the turn of a follower.
-    var channelsWithDroppedMessages: Set<UInt32> = []
-    /// Work that waits for an answer about rights, by ticket.
-    var rightsWaiting: [UInt64: RightsWaiting] = [:]
-
+    var rights: LoopRights
+    var talk: LoopTalk
     var presence: LoopPresence
     /// Place from which changes may have been judged by a catalog whose mail has not arrived yet.
     private var newerCatalog = NewerCatalog()
     /// Recorder of the loop's notes and deliveries for the ledger.
     var ledgerRecorder: LedgerRecorder
-    var isSentRecordTimed = false
 
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project
         self.clients = clients
         mailbox = project.mailboxes[clients.number]
-        tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+        rights = LoopRights(project)
         limits = project.limits
-        desk = BroadcastFrames(clients.deflater)
+        talk = LoopTalk(frames: BroadcastFrames(clients.deflater))
         presence = LoopPresence(loop: clients.number)
         ledgerRecorder = LedgerRecorder(loop: clients.number)
         mailbox.attach(clients.loop.bell)
@@ -93,7 +74,7 @@ final class ProjectLoop {
         for mail in mailbox.takeAll() {
             switch mail {
             case .resolved(let channel, let ticket, let outcomes):
-                channels[channel]?.follower?.resolved(channel, ticket, outcomes)
+                channels[channel]?.delivery.follower?.resolved(channel, ticket, outcomes)
             case .catalogMoved: catalogMoved()
             case .delivery(let number, let event): follower(number)?.take(event)
             case .evaluated(let number, let holder, let ticket, let answers):
@@ -107,7 +88,7 @@ final class ProjectLoop {
             case .replayed(let ticket, let answer): replayed(ticket, answer)
             case .snapshot(let channel, let ticket, let event): heard(event, ticket, at: channel)
             case .limits: takeLimits()
-            case .keys: tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+            case .keys: rights.takeKeys(of: project)
             case .census(let slip): count(on: slip)
             }
         }

@@ -110,7 +110,7 @@ public final class ResumeStore: Sendable {
     }
 
     private func identity(of channel: Channel) -> (kind: String, name: String)? {
-        if let name = channel.session.clientID { return ("client_id", name) }
+        if let name = channel.session.terms.clientID { return ("client_id", name) }
         guard scope == .sessions, let session = channel.claims.sessionID else { return nil }
         return ("session_id", session)
     }

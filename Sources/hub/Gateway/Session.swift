@@ -51,55 +51,22 @@ final class Session {
     /// Timer of the current stage: time limit of a request, delay of a refusal, heartbeat of a feed, or time limit for
     /// a client without channels.
     var timer: TimerID?
-    /// Request that is being served, from its parsed head until its answer.
-    var incoming: IncomingRequest?
-    var body: HTTPBodyReader?
-    /// Handle through which a waiting operator request learns that its client has gone.
-    var waiting: WaitingClient?
-    var version = SerializerVersion.v1
-    var wantsCompression = false
-    /// Claims of the key that opened the connection. Channels without a token of their own use these claims.
-    var claims: Claims?
-    /// Headers of the upgrade request that policies may read, as the text of a JSON object.
-    var headers = "{}"
-    /// Options from the socket's URL, which apply to all of its channels.
-    var options = ExtensionOptions()
-    /// True if the session counts as one of the project's users: it has joined a channel, or is about to.
-    var isCounted = false
-    var hasJoined = false
-    /// Sum of `filterParts` over the session's channels.
-    var filterParts = 0
-    /// Bytes of presence that the session's channels track.
-    var presenceBytes = 0
-    /// Pause of the session's filters after they took too much time. During it, channels with filters receive no
-    /// changes.
-    var rest = FilterRest()
+    /// Request that is being served.
+    var request = ServedRequest()
+    var terms = SocketTerms()
+    var use = SocketUse()
     var frames: FrameDecoder?
     var machine: ChannelMachine?
-    /// Number of refusals not sent yet for joins beyond the channel limit.
-    var surplusJoins = 0
-    /// Number of refused joins that were answered without a pause.
-    var promptRefusals: UInt8 = 0
     /// Part of the log that the client has acknowledged. The hub keeps it only for clients that may resume.
     var receipt = SocketReceipt()
-    /// Number of the client's first numbered message on this socket; 0 until then. `lastRef` is the highest number so
-    /// far.
-    private(set) var firstRef: UInt32 = 0
-    /// Topics joined on this socket by a client that was connected before.
-    var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
-    private(set) var lastRef: UInt32 = 0
-    /// Channels that ended on this socket without a leave from the client. Clients usually join such a channel again.
-    var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
+    var refs = MessageRefs()
+    var past = SocketPast()
     /// Number of this session in the ledger; 0 until the ledger first needs it.
     var ledgerNumber: UInt64 = 0
-    /// Name that the client gave itself in the socket's URL (`client_id`).
-    var clientID: String?
     /// True if the client reads more slowly than the hub sends. Its channels' changes then wait in the log.
     var isSlow = false
     /// Places of the channels that wait for a snapshot. The first one is being served, the others follow one by one.
     var snapshots: [UInt32] = []
-    /// True if the socket has closed, or is about to, without the client leaving its channels.
-    var hasGone = false
     /// Places of the channels in the project loop, indexed by the channel machine's slots.
     var channels: [UInt32?] = []
 
@@ -111,9 +78,69 @@ final class Session {
     /// Metrics of the session's project; nil for requests that need no project.
     var metrics: ProjectMetrics? { project?.metrics }
 
+    func channel(_ id: ChannelID) -> UInt32? {
+        Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil
+    }
+
+    func set(_ channel: UInt32?, for id: ChannelID) {
+        while channels.count <= Int(id.slot) { channels.append(nil) }
+        assert(channel == nil || channels[Int(id.slot)] == nil, "a slot has one channel at a time")
+        channels[Int(id.slot)] = channel
+        while let last = channels.last, last == nil { channels.removeLast() }
+    }
+}
+
+/// Request that a session serves, from its head until its answer.
+struct ServedRequest: ~Copyable {
+    /// The parsed head; nil while none is served.
+    var incoming: IncomingRequest?
+    var body: HTTPBodyReader?
+    /// Handle through which a waiting operator request learns that its client has gone.
+    var waiting: WaitingClient?
+}
+
+/// Terms that the request agreed on for everything that the connection carries afterwards.
+struct SocketTerms {
+    var version = SerializerVersion.v1
+    var wantsCompression = false
+    /// Claims of the key that opened the connection. Channels without a token of their own use these claims.
+    var claims: Claims?
+    /// Headers of the upgrade request that policies may read, as the text of a JSON object.
+    var headers = "{}"
+    /// Options from the socket's URL, which apply to all of its channels.
+    var options = ExtensionOptions()
+    /// Name that the client gave itself in the socket's URL (`client_id`).
+    var clientID: String?
+}
+
+/// Room and time that a socket's channels take together, for the limits per client.
+struct SocketUse {
+    /// True if the session counts as one of the project's users: it has joined a channel, or is about to.
+    var isCounted = false
+    var hasJoined = false
+    /// Sum of `filterParts` over the session's channels.
+    var filterParts = 0
+    /// Bytes of presence that the session's channels track.
+    var presenceBytes = 0
+    /// Pause of the session's filters after they took too much time. During it, channels with filters receive no
+    /// changes.
+    var rest = FilterRest()
+    /// Number of refusals not sent yet for joins beyond the channel limit.
+    var surplusJoins = 0
+    /// Number of refused joins that were answered without a pause.
+    var promptRefusals: UInt8 = 0
+}
+
+/// Numbers of a client's messages on one socket.
+struct MessageRefs {
+    /// Number of the first numbered message; 0 until then.
+    private(set) var first: UInt32 = 0
+    /// Highest number so far.
+    private(set) var last: UInt32 = 0
+
     /// Records the number of a client's message. A ref that is not a positive number is ignored. The bytes are as
     /// received, most often with quotes.
-    func note(ref: RawSpan) {
+    mutating func note(_ ref: RawSpan) {
         guard (1...11).contains(ref.byteCount) else { return }
         var number: UInt32 = 0
         for index in 0..<ref.byteCount {
@@ -125,19 +152,18 @@ final class Session {
             number = number * 10 + UInt32(digit)
         }
         guard number > 0 else { return }
-        if firstRef == 0 { firstRef = number }
-        lastRef = max(lastRef, number)
-        assert(firstRef <= lastRef, "the highest number is not below the first")
+        if first == 0 { first = number }
+        last = max(last, number)
+        assert(first <= last, "the highest number is not below the first")
     }
+}
 
-    func channel(_ id: ChannelID) -> UInt32? {
-        Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil
-    }
-
-    func set(_ channel: UInt32?, for id: ChannelID) {
-        while channels.count <= Int(id.slot) { channels.append(nil) }
-        assert(channel == nil || channels[Int(id.slot)] == nil, "a slot has one channel at a time")
-        channels[Int(id.slot)] = channel
-        while let last = channels.last, last == nil { channels.removeLast() }
-    }
+/// Channels that a socket had before, by which a client that goes on is recognized.
+struct SocketPast {
+    /// Topics joined on this socket by a client that was connected before.
+    var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
+    /// Channels that ended on this socket without a leave from the client. Clients usually join such a channel again.
+    var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
+    /// True if the socket has closed, or is about to, without the client leaving its channels.
+    var hasGone = false
 }

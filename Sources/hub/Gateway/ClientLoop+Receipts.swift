@@ -1,0 +1,72 @@
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import WebSocket
+
+extension ClientLoop {
+    /// Starts the check of acknowledgements, once a second, when the first client that may resume has joined.
+    func watchReceipts() {
+        guard receiptWatch.begin() else { return }
+        _ = loop.takeSent()
+        awaitReceipts()
+    }
+
+    /// Asks sooner at first: a hub that dies again soon after its start would otherwise repeat the same changes each time.
+    private func awaitReceipts() {
+        loop.after(nanoseconds: receiptWatch.nextInterval().wholeNanoseconds, token: TimerToken.receipts.rawValue)
+    }
+
+    func receiptsAreDue() {
+        for case let project? in projects { project.trackWaitingChannels() }
+        for connection in loop.takeSent() + receiptWatch.takePingsDue() {
+            guard let session = session(connection), case .client = session.stage else { continue }
+            session.project?.ping(session)
+        }
+        // The pings themselves need no acknowledgement.
+        _ = loop.takeSent()
+        for case let project? in projects { project.writeReceipts() }
+        awaitReceipts()
+    }
+
+    func ping(_ text: String, _ session: Session) {
+        let payload = Array(text.utf8)
+        writer.removeAll()
+        FrameEncoder.appendPing(payload.rawBytes, to: &writer)
+        Self.send(writer, to: session, on: loop)
+    }
+
+    func ponged(_ payload: RawSpan, _ session: Session) {
+        guard session.receipt.awaitsPong else { return }
+        session.project?.ponged(payload.text, session)
+    }
+}
+
+/// Progress of asking clients for what they have got: when the next check is due, and who is asked in it.
+struct ReceiptWatch {
+    /// Clients to ping at the next check. Most were sent more after the ping that they have answered.
+    private var pingsDue: [ConnectionID] = []
+    private var isRunning = false
+    /// Number of times that clients are still asked at the shorter interval.
+    private var early = Limits.earlyReceipts
+
+    /// Begins the checks. Returns false if they run already.
+    mutating func begin() -> Bool {
+        defer { isRunning = true }
+        return !isRunning
+    }
+
+    /// Takes the time until the next check.
+    mutating func nextInterval() -> Duration {
+        guard early > 0 else { return Limits.receiptInterval }
+        early -= 1
+        return Limits.earlyReceiptInterval
+    }
+
+    mutating func pingNext(_ connection: ConnectionID) { pingsDue.append(connection) }
+
+    mutating func takePingsDue() -> [ConnectionID] {
+        defer { pingsDue = [] }
+        return pingsDue
+    }
+}
