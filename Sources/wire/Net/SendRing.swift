@@ -137,7 +137,7 @@ extension SocketLoop {
             return
         }
         let count = Int(send.outcome)
-        sentBytes += count
+        counts.sentBytes += count
         if count < send.byteCount {
             block(seat, send.first, skipping: count)
         } else if send.next != 0 {

@@ -90,7 +90,7 @@ extension SocketLoop {
         while let number = fallen.popLast() {
             let seat = Int(number)
             guard table[seat].stage == .open, table[seat].flags.contains(.hasFallenBehind) else { continue }
-            let backlog = backlogs[Int(table[seat].backlog)]
+            let backlog = backlogs[table[seat].backlog]
             let bytes = backlog.byteCount
             if table[seat].backlog != 0 { backlog.dropWhatWasNotBegun(arena) }
             noteFreed(bytes)
@@ -102,7 +102,7 @@ extension SocketLoop {
 
     /// Drops the largest backlogs, if all blocked connections together hold too much.
     func dropMostBehind() {
-        let behind = backlogs.filter { $0.seat != nil }.sorted { $0.byteCount > $1.byteCount }
+        let behind = backlogs.inUse.sorted { $0.byteCount > $1.byteCount }
         for backlog in behind where arena.heldBytes > settings.outboxTotalBytes {
             guard let seat = backlog.seat, table[seat].stage == .open else { continue }
             fall(seat)
@@ -158,7 +158,7 @@ extension SocketLoop {
         sweepAt = .max
         var next = UInt64.max
         for seat in 0..<table.highWater where table[seat].isLive { next = min(next, sweep(seat)) }
-        for index in backlogs.indices { next = min(next, sweepBacklog(index)) }
+        for backlog in backlogs.inUse { next = min(next, sweep(backlog)) }
         giveBackIfMuch()
         if next < .max { needSweep(at: next) }
     }
@@ -198,9 +198,9 @@ extension SocketLoop {
         }
     }
 
-    private func sweepBacklog(_ index: Int) -> UInt64 {
-        guard let seat = backlogs[index].seat, table[seat].stage == .open else { return .max }
-        let (due, isNever) = backlogs[index].takenAt.addingReportingOverflow(settings.outboxAge.nanoseconds)
+    private func sweep(_ backlog: Backlog) -> UInt64 {
+        guard let seat = backlog.seat, table[seat].stage == .open else { return .max }
+        let (due, isNever) = backlog.takenAt.addingReportingOverflow(settings.outboxAge.nanoseconds)
         if isNever { return .max }
         if due > now { return due }
         fall(seat)

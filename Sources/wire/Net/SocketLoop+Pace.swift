@@ -6,7 +6,7 @@ extension SocketLoop {
     /// Size of a backlog above which a connection counts as filled. The more connections are blocked, the lower the
     /// size, so that together they hold little.
     var filledBytes: Int {
-        let share = settings.outboxTotalBytes / 4 / max(1, blockedCount)
+        let share = settings.outboxTotalBytes / 4 / max(1, backlogs.count)
         return min(settings.filledBytes, max(share, Limits.leastFilledBytes))
     }
 

@@ -80,7 +80,7 @@ extension SocketLoop {
             table[seat].lastReceived = now
             if !table[seat].mayHaveWaited { table[seat].heardAfter = lookedAt }
             table[seat].mayHaveWaited = count == room.count
-            receivedBytes += count
+            counts.receivedBytes += count
             return count
         case .wouldBlock: return nil
         case .finished:

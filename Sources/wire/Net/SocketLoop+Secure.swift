@@ -22,6 +22,30 @@ final class TLSSource: Sendable {
     }
 }
 
+/// TLS sessions of one loop's connections. Index 0 stands for none.
+struct SecureSessions {
+    private var all: [Secured?] = [nil]
+    private var free: [UInt32] = []
+
+    subscript(index: UInt32) -> Secured? { all[Int(index)] }
+
+    /// Adds a session. Returns its index.
+    mutating func add(_ session: Secured) -> UInt32 {
+        guard let index = free.popLast() else {
+            all.append(session)
+            return UInt32(all.count - 1)
+        }
+        all[Int(index)] = session
+        return index
+    }
+
+    mutating func remove(_ index: UInt32) {
+        assert(index != 0 && all[Int(index)] != nil, "a session ends once")
+        all[Int(index)] = nil
+        free.append(index)
+    }
+}
+
 /// TLS: a handshake before the application is told, and records instead of plain sends. All other code is shared.
 extension SocketLoop {
     // MARK: Handshake
@@ -29,10 +53,7 @@ extension SocketLoop {
     /// Starts a handshake. Returns false if there is no memory for a session.
     func startHandshake(_ seat: Int, _ peer: PeerAddress, _ source: TLSSource) -> Bool {
         guard let session = source.current.session(on: table[seat].descriptor) else { return false }
-        let index = freeSessions.popLast() ?? UInt32(sessions.count)
-        if index == sessions.count { sessions.append(nil) }
-        sessions[Int(index)] = Secured(session: session, peer: peer)
-        table[seat].session = index
+        table[seat].session = sessions.add(Secured(session: session, peer: peer))
         table[seat].stage = .handshaking
         table[seat].deadline = max(time(after: settings.handshakeLimit.nanoseconds), 1)
         needSweep(at: table[seat].deadline)
@@ -60,14 +81,13 @@ extension SocketLoop {
     }
 
     func secured(_ seat: Int) -> Secured? {
-        table[seat].session == 0 ? nil : sessions[Int(table[seat].session)]
+        table[seat].session == 0 ? nil : sessions[table[seat].session]
     }
 
     func releaseSession(_ seat: Int) {
         let index = table[seat].session
         guard index != 0 else { return }
-        sessions[Int(index)] = nil
-        freeSessions.append(index)
+        sessions.remove(index)
         table[seat].session = 0
     }
 
@@ -107,7 +127,7 @@ extension SocketLoop {
             let record = unsafe record(from: link, offset)
             switch unsafe session.write(record) {
             case .moved(let count):
-                sentBytes += count
+                counts.sentBytes += count
                 skip(&link, &offset, count)
             case .wantsRead, .wantsWrite: return block(seat, link, skipping: offset, committed: record.count)
             case .finished, .failed: return end(seat, .tlsFailed, byReset: true)
@@ -150,7 +170,7 @@ extension SocketLoop {
             let record = unsafe record(of: backlog)
             switch unsafe session.write(record) {
             case .moved(let count):
-                sentBytes += count
+                counts.sentBytes += count
                 backlog.advance(count, arena)
             case .wantsRead, .wantsWrite:
                 backlog.committed = max(backlog.committed, record.count)

@@ -38,7 +38,7 @@ extension SocketLoop {
         let bytes = table[seat].queuedBytes &+ arena.extent(of: piece).length
         table[seat].queuedBytes = bytes
         largestQueue = max(largestQueue, Int(bytes))
-        sentPieces &+= 1
+        counts.sentPieces &+= 1
         putInQueue(seat)
     }
 
@@ -74,7 +74,7 @@ extension SocketLoop {
     /// Returns the bytes that the connection has not taken yet, queued in this turn or blocked.
     public func queuedBytes(of connection: ConnectionID) -> Int {
         guard let seat = table.seat(of: connection) else { return 0 }
-        return Int(table[seat].queuedBytes) + backlogs[Int(table[seat].backlog)].byteCount
+        return Int(table[seat].queuedBytes) + backlogs[table[seat].backlog].byteCount
     }
 
     // MARK: Flushing
@@ -152,7 +152,7 @@ extension SocketLoop {
             let wanted = gather.byteCount
             switch sendBatch(seat) {
             case .moved(let count):
-                sentBytes += count
+                counts.sentBytes += count
                 if count < wanted { return block(seat, start, skipping: count) }
             case .wouldBlock: return block(seat, start, skipping: 0)
             case .finished: return
@@ -211,25 +211,15 @@ extension SocketLoop {
     /// Keeps the remaining output of a connection whose socket is full, until there is room.
     func block(_ seat: Int, _ first: UInt32, skipping sent: Int, committed: Int = 0) {
         precondition(table[seat].backlog == 0, "a blocked connection has a backlog already")
-        let index = freeBacklogs.popLast() ?? newBacklog()
-        backlogs[Int(index)].seat = seat
-        backlogs[Int(index)].committed = committed
-        backlogs[Int(index)].takenAt = now
-        table[seat].backlog = index
-        blockedCount += 1
+        table[seat].backlog = backlogs.take(seat: seat, committed: committed, at: now)
         enqueue(seat, first, skipping: sent)
         needSweep(at: time(after: settings.outboxAge.nanoseconds))
         watch(seat)
     }
 
-    private func newBacklog() -> UInt32 {
-        backlogs.append(Backlog())
-        return UInt32(backlogs.count - 1)
-    }
-
     /// Appends a list to the connection's backlog.
     private func enqueue(_ seat: Int, _ first: UInt32, skipping sent: Int) {
-        let backlog = backlogs[Int(table[seat].backlog)]
+        let backlog = backlogs[table[seat].backlog]
         var link = first
         var skip = sent
         while link != 0 {
@@ -256,7 +246,7 @@ extension SocketLoop {
 
     /// Sends more of the backlog after the socket has room again.
     func resume(_ seat: Int) {
-        let backlog = backlogs[Int(table[seat].backlog)]
+        let backlog = backlogs[table[seat].backlog]
         let before = backlog.byteCount
         if let secured = secured(seat) {
             resumeSecurely(seat, secured.session, backlog)
@@ -282,7 +272,7 @@ extension SocketLoop {
             let wanted = gather.byteCount
             switch sendBatch(seat) {
             case .moved(let count):
-                sentBytes += count
+                counts.sentBytes += count
                 backlog.advance(count, arena)
                 // The socket took less than offered, so it is full; or other connections want their turn.
                 if count < wanted || !backlog.isEmpty { return }
@@ -309,12 +299,8 @@ extension SocketLoop {
     func releaseBacklog(_ seat: Int) {
         let index = table[seat].backlog
         guard index != 0 else { return }
-        noteFreed(backlogs[Int(index)].byteCount)
-        backlogs[Int(index)].removeAll(arena)
-        backlogs[Int(index)].seat = nil
-        freeBacklogs.append(index)
+        noteFreed(backlogs.release(index, arena))
         table[seat].backlog = 0
-        blockedCount -= 1
     }
 
     /// Makes epoll watch for the events that matter in the connection's present stage.

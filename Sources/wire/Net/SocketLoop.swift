@@ -53,9 +53,7 @@ public final class SocketLoop {
     var gatheredList: UInt32 = 0
     /// Ring of io_uring; nil if sends are made one by one.
     let ring: SendRing?
-    var backlogs: [Backlog] = []
-    var freeBacklogs: [UInt32] = []
-    var blockedCount = 0
+    var backlogs = Backlogs()
     /// Bytes of backlogs freed since memory was last given back to the system.
     var freedBytes = 0
 
@@ -64,8 +62,7 @@ public final class SocketLoop {
 
     // TLS
     let tls: TLSSource?
-    var sessions: [Secured?] = [nil]
-    var freeSessions: [UInt32] = []
+    var sessions = SecureSessions()
     let recordArea = RecordArea()
 
     // Listening
@@ -85,14 +82,7 @@ public final class SocketLoop {
     var sweepAt = UInt64.max
     var lastSweep: UInt64 = 0
 
-    // Counted here and published once per turn, because an atomic counter shared by all loops would slow every
-    // delivery.
-    var receivedBytes = 0
-    var sentBytes = 0
-    var sentPieces = 0
-    var publishedOpen = 0
-    var publishedBlocked = 0
-    var publishedHeld = 0
+    var counts = SocketCounts()
 
     /// Makes a loop. Must be called on the loop's own thread, which then calls `run`.
     init(
@@ -113,7 +103,6 @@ public final class SocketLoop {
         readBuffer = ReadArea(byteCount: Limits.socketReadBytes)
         // Link 0 means "none".
         links.append(Link(piece: 0, next: 0, continues: false))
-        backlogs.append(Backlog())
         time = settings.time
         now = settings.time.monotonicNanoseconds()
         reserve = DescriptorTable.duplicate(control.bell.descriptor)
@@ -227,19 +216,8 @@ public final class SocketLoop {
     }
 
     private func publish() {
-        metrics.socketBytesReceived.add(receivedBytes)
-        metrics.socketBytesSent.add(sentBytes)
-        metrics.piecesSent.add(sentPieces)
-        receivedBytes = 0
-        sentBytes = 0
-        sentPieces = 0
-        metrics.connectionsOpen.add(Int64(table.count - publishedOpen))
-        metrics.connectionsBlocked.add(Int64(blockedCount - publishedBlocked))
-        let held = blockedCount == 0 ? 0 : arena.heldBytes
-        metrics.outboxBytes.add(Int64(held - publishedHeld))
-        publishedOpen = table.count
-        publishedBlocked = blockedCount
-        publishedHeld = held
+        counts.publish(
+            to: metrics, open: table.count, blocked: backlogs.count, held: backlogs.count == 0 ? 0 : arena.heldBytes)
     }
 
     func stop() {
