@@ -197,6 +197,9 @@ import Testing
         let request = join(#"{"config":{"postgres_changes":[{},{},{}]}}"#, maximumBindings: 2)
         #expect(request.hasTooManyBindings && request.bindings.count == 2)
         #expect(!join(#"{"config":{"postgres_changes":[{},{}]}}"#, maximumBindings: 2).hasTooManyBindings)
+        // Of two members of that name the last one counts.
+        let again = join(#"{"config":{"postgres_changes":[{},{},{}],"postgres_changes":[{}]}}"#, maximumBindings: 2)
+        #expect(!again.hasTooManyBindings && again.bindings.count == 1)
     }
 
     // MARK: Parameters

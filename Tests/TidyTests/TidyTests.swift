@@ -22,6 +22,17 @@ import Testing
         }
     }
 
+    /// Checks who closes descriptors by number: in another thread's table the number belongs to something else.
+    @Test func `no object closes a descriptor at its end but by its owner`() {
+        let owner = "Sources/base/System/DescriptorTable.swift"
+        for file in Self.house.sources where file.path != owner && !file.path.hasPrefix("Sources/app/") {
+            let text = file.lines.map(\.text).joined(separator: "\n")
+            for body in text.matches(of: /deinit \{(?:[^}]*?)\bclose\([a-z]/) {
+                Issue.record("\(file.path): keep the descriptor in an OwnedDescriptor (\(body.output.prefix(80)))")
+            }
+        }
+    }
+
     @Test func `every unsafe expression says why it is safe`() {
         for file in Self.house.sources {
             var lastReason = -1000

@@ -249,7 +249,7 @@ struct JoinReader: ~Copyable {
     /// Reads the bindings. One element that is neither an object nor null makes the list invalid. An invalid list
     /// counts as empty.
     private mutating func readBindings(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
-        request.bindings = []
+        (request.bindings, request.hasTooManyBindings) = ([], false)
         let token = try scanner.next()
         if token == .null { return }
         guard token == .beginArray else {
