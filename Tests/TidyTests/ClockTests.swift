@@ -17,12 +17,13 @@ import Testing
         "Sources/postgres/Replication/ReplicationSession.swift": "the replication protocol's own field",
         "Sources/postgres/Replication/Replicator.swift":
             "how long the process before this one has been gone, for a metric",
-        "Sources/hub/Gateway/ProjectLoop+CatchUp.swift": "the moment that a message names",
-        "Sources/hub/Gateway/ProjectLoop+Ledger.swift": "stamps notes in the log",
-        "Sources/hub/Gateway/ProjectLoop+Sent.swift": "stamps deliveries in the log",
-        "Sources/hub/Gateway/ProjectLoop+Standing.swift": "stamps a note in the log",
-        "Sources/hub/Gateway/ProjectLoop+Presence.swift": "references hold the time, and only grow; stamps the log",
-        "Sources/hub/Gateway/ChannelCensus.swift": "the age of commits, for people",
+        "Sources/hub/Gateway/Resume/ProjectLoop+CatchUp.swift": "the moment that a message names",
+        "Sources/hub/Gateway/Ledger/ProjectLoop+Ledger.swift": "stamps notes in the log",
+        "Sources/hub/Gateway/Ledger/ProjectLoop+Sent.swift": "stamps deliveries in the log",
+        "Sources/hub/Gateway/Resume/ProjectLoop+Standing.swift": "stamps a note in the log",
+        "Sources/hub/Gateway/Talk/ProjectLoop+Presence.swift":
+            "references hold the time, and only grow; stamps the log",
+        "Sources/hub/Gateway/Requests/ChannelCensus.swift": "the age of commits, for people",
         "Sources/evidence/History/Bundle/BundleMaker.swift": "the time of files in a bundle",
         "Sources/hub/Projects/OperatorSignal.swift": "the moment that an answer and the log name",
         "Sources/hub/Projects/ProjectDirector.swift": "when a project was made",
@@ -31,8 +32,8 @@ import Testing
         "Sources/hub/Projects/Questions/QuestionRun.swift": "the age of files that another process left",
         // Moments that tokens name.
         "Sources/hub/Delivery/Pipeline.swift": "nothing is delivered after a token's `exp`; latency since a commit",
-        "Sources/hub/Gateway/ClientLoop+Requests.swift": "tokens' `exp`",
-        "Sources/hub/Gateway/ProjectLoop+Channels.swift": "tokens' `exp`",
+        "Sources/hub/Gateway/Requests/ClientLoop+Requests.swift": "tokens' `exp`",
+        "Sources/hub/Gateway/Sessions/ProjectLoop+Channels.swift": "tokens' `exp`",
         "Sources/postgres/Embedded/Database/DatabaseCheck.swift": "compares this machine's clock with the server's",
         // Times of rows, which PostgreSQL wrote.
         "Sources/queries/Messages/ArchiveWorker.swift": "messages' `inserted_at`",
@@ -40,7 +41,7 @@ import Testing
         "Sources/queries/Messages/MessageLog.swift": "messages' `inserted_at`",
         "Sources/queries/Messages/MessageTableReader.swift": "messages' `inserted_at`",
         // The grace of clients that are away counts across restarts of the hub: read once, when it starts.
-        "Sources/hub/Gateway/ResumeStore.swift": "when clients left, as it is kept on the disk",
+        "Sources/hub/Gateway/Resume/ResumeStore.swift": "when clients left, as it is kept on the disk",
         // Commands: what people ask about the past.
         "Sources/evidence/Explaining/ExplainedRow.swift": "the moment that somebody asks about",
         "Sources/evidence/Explaining/PastCatalogs.swift": "the moment that somebody asks about",

@@ -10,7 +10,7 @@ DEPLOY = pathlib.Path("deploy")
 # Of the process, and of each project.
 PROCESS_METRICS = [pathlib.Path("Sources/base/Diagnostics") / name for name in ("ProcessMetrics.swift", "Impossible.swift")]
 PROJECT_METRICS = pathlib.Path("Sources/base/Diagnostics/ProjectMetrics.swift")
-REFERENCE_METRICS = pathlib.Path("Sources/hub/Gateway/ReferenceMetrics.swift")
+REFERENCE_METRICS = pathlib.Path("Sources/hub/Gateway/Requests/ReferenceMetrics.swift")
 CONFIGURATION = pathlib.Path("Sources/hub/Settings")
 
 # What Prometheus adds, and what we write ourselves.
