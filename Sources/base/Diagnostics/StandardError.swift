@@ -5,7 +5,8 @@ public enum StandardError {
     /// True if standard error is a terminal and its user has not asked for plain text
     /// (https://no-color.org: set and not empty).
     public static var wantsColour: Bool {
-        // SAFETY: getenv's string is read before anything else can change the environment; the hub never calls setenv.
+        // SAFETY: getenv's string is read at once. The environment changes only in `LocalTime.use`, at a command's start,
+        // before there are other threads.
         guard let noColour = unsafe getenv("NO_COLOR") else { return isatty(STDERR_FILENO) == 1 }
         // SAFETY: getenv returns a string that ends in a zero byte, so there is a first byte to read.
         return unsafe noColour.pointee == 0 && isatty(STDERR_FILENO) == 1
