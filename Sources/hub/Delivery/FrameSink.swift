@@ -1,9 +1,7 @@
 import Bytes
 import Net
 
-/// Receiver of frames for connections, for the turn of one thread.
-///
-/// The socket loop is one. A test can be another, which keeps the frames.
+/// Receiver of frames for connections, for the turn of one thread: in the hub, a socket loop.
 public protocol FrameSink: AnyObject {
     /// Monotonic time of the turn, in nanoseconds.
     var now: UInt64 { get }

@@ -35,6 +35,7 @@ extension GatewayHistories {
             #expect(run.shown > 0 && run.compared > run.shown)
             #expect(run.refused.isEmpty, "\(run.refused)")
             #expect(run.contradictions == 0)
+            #expect(try run.tellsOfAllLosses())
         }
     }
 }
@@ -81,6 +82,8 @@ private final class HistoryRun {
     /// The time until which a policy may rest because PostgreSQL's answer took too long on a busy machine.
     private var restsUntil = ContinuousClock.now
     private var unanswered = 0
+    /// Callers that missed an image which PostgreSQL did not judge in time, and were not told of a loss since.
+    private var untold: Set<Int> = []
     private(set) var refused: [String] = []
     private var classes: [CompiledPolicy.Classification: Int] = [:]
 
@@ -205,13 +208,28 @@ private final class HistoryRun {
 
     // MARK: Comparing
 
+    private static func tellsOfLoss(_ said: String) -> Bool { said.contains("could not be evaluated") }
+
+    /// True if each caller is told of what PostgreSQL did not judge in time: at once, or after a pause.
+    func tellsOfAllLosses() throws -> Bool {
+        for number in untold.sorted() {
+            let isTold = try eventually {
+                try callers[number].fence()
+                return callers[number].takeUnheard().compactMap(\.said).contains(where: Self.tellsOfLoss)
+            }
+            guard isTold else { return false }
+        }
+        return true
+    }
+
     private func compare(
         _ heard: [Message], _ trail: [TrailEntry], _ verdicts: [String: [Character]], _ number: Int
     ) throws {
         var rest = heard[...]
         var complaints: [String] = []
         let said = callers[number].takeUnheard().compactMap(\.said)
-        let isTold = said.contains { $0.contains("could not be evaluated") }
+        let isTold = said.contains(where: Self.tellsOfLoss)
+        if isTold { untold.remove(number) }
         for entry in trail {
             let was = entry.was.flatMap { verdicts[$0]?[number] } ?? "n"
             let judged = entry.became == nil ? was : entry.became.flatMap { verdicts[$0]?[number] } ?? "n"
@@ -223,7 +241,12 @@ private final class HistoryRun {
                     !history.keepsThePast && !history.ground.isRecalled
                     && (entry.operation == "DELETE" || entry.operation == "UPDATE" && isTold)
                 if judged == "y", !isHidden {
-                    if .now < restsUntil { unanswered += 1 } else { complaints.append("not told of \(entry)") }
+                    guard .now < restsUntil else {
+                        complaints.append("not told of \(entry)")
+                        continue
+                    }
+                    unanswered += 1
+                    if !isTold { untold.insert(number) }
                 }
                 continue
             }

@@ -5,14 +5,15 @@ import Net
 import WebSocket
 
 extension ClientLoop {
-    /// Starts the check of acknowledgements, once a second, when the first client that may resume has joined.
+    /// Starts the regular checks of acknowledgements, when the first client that may resume has joined.
     func watchReceipts() {
         guard receiptWatch.begin() else { return }
         _ = loop.takeSent()
         awaitReceipts()
     }
 
-    /// Asks sooner at first: a hub that dies again soon after its start would otherwise repeat the same changes each time.
+    /// Sets the timer of the next check. The first ones come sooner: a hub that dies again soon after its start would
+    /// otherwise repeat the same changes each time.
     private func awaitReceipts() {
         loop.after(nanoseconds: receiptWatch.nextInterval().wholeNanoseconds, token: TimerToken.receipts.rawValue)
     }
