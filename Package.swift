@@ -244,7 +244,8 @@ let proofs: [Target] = [
     tests(of: "Authorizing", "Authorizing", "Asking", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
     tests(of: "Snapshots", "Snapshots", "Catalog", "EventLog", "Change", "System", "Bytes"),
     tests(
-        of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
+        of: "Delivery", "Delivery", "Judging", "Catalog", "EventLog", "Matching", "Policy", "Protocol", "Net", "Change",
+        "Diagnostics", "System", "Bytes"),
     tests(of: "Positions", "Positions", "Catalog", "EventLog", "Protocol"),
     tests(
         of: "Gateway", "Gateway", "Catalog", "Channels", "Policy", "Settings", "Protocol", "WebSocket", "EventLog",
@@ -310,7 +311,7 @@ let isForFuzzingAlone = whoFuzzes == "libFuzzer"
 
 let package = Package(
     name: "tidewire",
-    platforms: [.macOS(.v15), .iOS(.v18)],
+    platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .visionOS(.v2)],
     products: isForFuzzingAlone
         ? []
         : ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) }

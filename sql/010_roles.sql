@@ -1,8 +1,8 @@
--- The three client roles a token may name: anon, authenticated, service_role.
+-- Creates the three client roles that a token may name: anon, authenticated, service_role.
 --
--- A role that already exists is never altered, and nothing is granted to it. A role made here carries a comment
--- ("Tidewire client role ..."), because roles belong to the whole cluster and privileges to one database: by the comment
--- the file knows, in a second database of the same cluster, that the role is ours to grant to.
+-- This file never alters a role that already exists, and grants privileges only to roles that it created. A role created
+-- here carries a comment ("Tidewire client role ..."). Roles belong to the whole cluster, but privileges to one database:
+-- in a second database of the same cluster, this file recognizes its own roles by the comment.
 
 DO $tidewire$
 DECLARE
@@ -21,10 +21,10 @@ BEGIN
             EXECUTE format('CREATE ROLE %I %s', wanted.name, wanted.attributes);
         EXCEPTION
             WHEN duplicate_object OR unique_violation THEN
-                CONTINUE;  -- made by another session in this moment
+                CONTINUE;  -- another session created it at the same moment
             WHEN insufficient_privilege THEN
-                -- Before version 16 only a superuser hands out BYPASSRLS, since then whoever has it.
-                -- Without it service_role sees less, never more; so go on and say so.
+                -- Before PostgreSQL 16 only a superuser can grant BYPASSRLS; since then, also a role that has it.
+                -- Without BYPASSRLS service_role sees fewer rows, never more. So this file continues, with a warning.
                 IF wanted.name <> 'service_role' THEN
                     RAISE;
                 END IF;
@@ -44,9 +44,9 @@ BEGIN
         RETURN;
     END IF;
 
-    -- What Supabase gives its own three roles in public. It reaches only what the role that runs this file creates
-    -- from now on; tables that are there already keep their privileges. Mind what it means: a new table in public
-    -- without Row Level Security is open to anyone who holds the anonymous key.
+    -- The privileges that Supabase gives its own three roles in public. The default privileges apply only to objects that
+    -- the role running this file creates from now on; existing tables keep their privileges. Caution: a new table in
+    -- public without Row Level Security is open to anyone who holds the anonymous key.
     EXECUTE format('GRANT USAGE ON SCHEMA public TO %s', mine);
     EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO %s', mine);
     EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON SEQUENCES TO %s', mine);

@@ -1,13 +1,13 @@
--- What policies ask about the caller: auth.uid(), auth.role(), auth.email(), auth.jwt().
+-- Functions that policies call to learn about the caller: auth.uid(), auth.role(), auth.email(), auth.jwt().
 --
--- Each is made only if it is missing; one that exists keeps its body, its owner and its privileges.
--- There is no auth.users: accounts are the business of whoever issues the tokens.
+-- This file creates a function only if it is missing. An existing function keeps its body, its owner and its privileges.
+-- This file creates no table auth.users: the issuer of the tokens manages accounts.
 --
--- Claims reach the session in one of two ways. `request.jwt.claims` holds the whole token as JSON (today's way);
--- `request.jwt.claim.<name>` holds one claim (older gateways) and wins where it is set. A setting that was set with
--- SET LOCAL reads as '' afterwards, not as NULL, so '' means "not set" throughout.
+-- A session has the claims in one of two forms. `request.jwt.claims` holds the whole token as JSON (the current form).
+-- `request.jwt.claim.<name>` holds one claim (older gateways) and takes precedence where it is set. A setting that was set
+-- with SET LOCAL reads as '' afterwards, not as NULL. So '' means "not set" in all functions.
 --
--- Bodies are strings in LANGUAGE sql without a SET clause: the planner inlines them, and the hub can read them.
+-- The bodies are strings in LANGUAGE sql without a SET clause: the planner inlines them, and the hub can read them.
 
 DO $tidewire$
 DECLARE
@@ -17,7 +17,7 @@ BEGIN
         CREATE SCHEMA auth;
         COMMENT ON SCHEMA auth IS 'Tidewire: the claims of the caller';
         GRANT USAGE ON SCHEMA auth TO anon, authenticated, service_role;
-        -- Whoever writes policies names these functions.
+        -- A role needs USAGE on the schema to write policies that name these functions.
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres') AND current_user <> 'postgres' THEN
             GRANT USAGE ON SCHEMA auth TO postgres;
         END IF;
@@ -56,7 +56,7 @@ $body$)
             EXECUTE format('CREATE FUNCTION auth.%I() RETURNS %s LANGUAGE sql STABLE AS %L',
                            wanted.name, wanted.result, wanted.body);
             EXECUTE format('COMMENT ON FUNCTION auth.%I() IS %L', wanted.name, wanted.purpose);
-            -- Every role may execute a new function, unless the database's default privileges took that away.
+            -- Every role may execute a new function, unless the database's default privileges revoke that.
             EXECUTE format('GRANT EXECUTE ON FUNCTION auth.%I() TO anon, authenticated, service_role', wanted.name);
         EXCEPTION WHEN insufficient_privilege THEN
             RAISE WARNING 'auth.%() is missing and % may not create it: %', wanted.name, current_user, SQLERRM;

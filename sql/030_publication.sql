@@ -1,12 +1,12 @@
--- The two publications that the hub follows. Each is created empty, and only if it is missing.
+-- The two publications that the hub follows. This file creates each one empty, and only if it is missing.
 --
---   supabase_realtime   tables whose changes are delivered to clients. Which tables are in it, and which operations it
---                       publishes, is the database owner's choice (ALTER PUBLICATION supabase_realtime ADD TABLE ...).
---   tidewire_internal   tables that policies look into and that clients do not listen to, such as memberships. Their
---                       changes go into the hub's log and to nobody. The hub's own role (040) may not create it.
+--   supabase_realtime   tables whose changes the hub delivers to clients. The database owner chooses the tables and the
+--                       published operations (ALTER PUBLICATION supabase_realtime ADD TABLE ...).
+--   tidewire_internal   tables that policies read and that clients do not listen to, such as memberships. The hub logs
+--                       their changes and delivers them to no client. The hub's own role (040) may not create it.
 --
--- Creating them needs CREATE on the database. On a server without wal_level = logical PostgreSQL warns here; the hub cannot
--- start before that setting is changed and the server restarted.
+-- Creating them needs CREATE on the database. On a server without wal_level = logical, PostgreSQL raises a warning here,
+-- and the hub cannot start until that setting is changed and the server is restarted.
 
 DO $tidewire$
 DECLARE
@@ -22,7 +22,7 @@ BEGIN
         CONTINUE WHEN EXISTS (SELECT FROM pg_publication WHERE pubname = wanted.name);
         EXECUTE format('CREATE PUBLICATION %I', wanted.name) || wanted.options;
         EXECUTE format('COMMENT ON PUBLICATION %I IS %L', wanted.name, wanted.purpose);
-        -- Where a superuser prepares a database that `postgres` works in: adding tables is part of its migrations.
+        -- If a superuser applies this and `postgres` has CREATE here, `postgres` owns it then: its migrations add tables.
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres')
             AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)
             AND has_database_privilege('postgres', current_database(), 'CREATE')

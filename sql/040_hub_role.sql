@@ -1,28 +1,28 @@
--- The role the hub logs in as. It has no password here: whoever applies this file sets one.
+-- The role that the hub logs in as. This file sets no password: set one after you apply it.
 --
 --   LOGIN         to connect.
---   REPLICATION   to create, read, advance and drop its replication slot. Decoding needs no privilege on the tables,
---                 so whoever can log in as this role can read every change of the database: keep its password as you
---                 keep a superuser's, and give it no `replication` line in pg_hba.conf. Logical replication comes in by
---                 the database's own line; a `replication` line would let it copy the whole cluster.
---   NOINHERIT     it holds none of the privileges of the roles it may become until it says SET ROLE. The rest of the
---                 time it reads the catalogs, which everybody may: pg_policy, pg_publication_tables, pg_class, pg_roles,
---                 and that is all the catalog side of the hub needs.
+--   REPLICATION   to create, read, advance and drop its replication slot. Decoding needs no privilege on the tables, so
+--                 anyone who can log in as this role can read every change of the database. Protect its password like a
+--                 superuser's, and give it no `replication` line in pg_hba.conf. Logical replication connects by the
+--                 line for the database; a `replication` line would let the role copy the whole cluster.
+--   NOINHERIT     so that it has the privileges of the roles it may become only after SET ROLE. Otherwise it only reads
+--                 catalogs, such as pg_policy, pg_publication_tables, pg_class and pg_roles. Every role may read them,
+--                 and the hub needs no other privilege for its catalog queries.
 --   anon, authenticated
---                 to ask PostgreSQL "may this subscriber see this row?" in the subscriber's own role, where policies
+--                 to ask PostgreSQL "may this subscriber see this row?" in the subscriber's own role, so that policies
 --                 apply as they do to the subscriber.
---   CONNECT, TEMP on this database; everybody has both unless they were revoked. TEMP is for the helper functions the
---                 hub makes in pg_temp for its own connection, so that nothing needs to be installed.
+--   CONNECT, TEMP on this database. Every role has both unless they were revoked. TEMP is for the helper functions that
+--                 the hub creates in pg_temp for its own connection, so that nothing needs to be installed.
 --
--- What it must not have: SUPERUSER, BYPASSRLS, membership in service_role or in a role that owns tables. A policy may call
--- any function, and a function that a policy calls runs in the hub's connection: what this role cannot become, such a
--- function cannot become either.
+-- The role must not have SUPERUSER, BYPASSRLS, or membership in service_role or in a role that owns tables. A policy may
+-- call any function, and the function runs in the hub's connection. The function cannot become a role that the hub's role
+-- cannot become.
 --
--- What it cannot do, on purpose: create publications or add tables to one (that takes CREATE on the database and
--- ownership of the tables), read or write rows in its own name, install anything. 010-030 did that before it.
+-- By design, the role cannot create publications or add tables to one (this takes CREATE on the database and ownership of
+-- the tables), read or write rows with privileges of its own, or install anything. Files 010-030 do the setup.
 --
--- A role of this name that exists is not altered; it gets the two memberships and CONNECT/TEMP if it lacks them, and
--- what is dangerous or missing about it is said as a warning.
+-- If a role of this name exists, this file does not alter it, but grants the two memberships and CONNECT/TEMP if they are
+-- missing. It raises a warning for what is dangerous or missing in the role.
 
 DO $tidewire$
 DECLARE
@@ -34,9 +34,9 @@ BEGIN
             CREATE ROLE tidewire LOGIN NOINHERIT REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS;
         EXCEPTION
             WHEN duplicate_object OR unique_violation THEN
-                NULL;  -- made by another session in this moment
+                NULL;  -- another session created it at the same moment
             WHEN insufficient_privilege THEN
-                -- Before version 16 only a superuser hands out REPLICATION, since then whoever has it.
+                -- Before PostgreSQL 16 only a superuser can grant REPLICATION; since then, also a role that has it.
                 CREATE ROLE tidewire LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE;
         END;
         COMMENT ON ROLE tidewire IS 'Tidewire hub: reads the change stream, becomes anon or authenticated to ask about rows';
@@ -51,7 +51,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- Only where it is needed: a GRANT would turn the database's default privileges into explicit ones.
+    -- Grants only if needed: a GRANT would turn the database's default privileges into explicit ones.
     IF NOT has_database_privilege('tidewire', current_database(), 'CONNECT') THEN
         EXECUTE format('GRANT CONNECT ON DATABASE %I TO tidewire', current_database());
     END IF;

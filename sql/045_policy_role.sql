@@ -1,14 +1,15 @@
--- The role that row level security policies run as, where only PostgreSQL can decide them. It has no password here:
--- whoever applies this file sets one and gives the hub its address as policy_database_url.
+-- The login with which the hub runs row level security policies that only PostgreSQL can decide. This file sets no
+-- password: set one after you apply it, and give the hub the login's connection URL as policy_database_url.
 --
--- A policy may call any function, and a function runs in the session of whoever asks: it can say RESET ROLE and be that
--- login. So this one is nothing but a way to the client roles: no privilege of its own, none of others, and, unlike the
--- hub's role, no REPLICATION, with which such a function could make replication slots and read every change of the database.
+-- A policy may call any function, and the function runs in the session of the login: it can run RESET ROLE and act as that
+-- login. So this login is only a way to the client roles. It has no privileges of its own and none of other roles. Unlike
+-- the hub's role it has no REPLICATION. With REPLICATION such a function could create replication slots and read every
+-- change of the database.
 --
 --   LOGIN, NOINHERIT, CONNECT, TEMP and membership in anon and authenticated: as for the hub's role (040).
 --
--- A role of this name that exists is not altered; it gets the two memberships and CONNECT/TEMP if it lacks them. The hub
--- looks at what it is when it connects, and runs no policy as a login that is more than this.
+-- If a role of this name exists, this file does not alter it, but grants the two memberships and CONNECT/TEMP if they are
+-- missing. The hub checks the login when it connects, and runs no policy with a login that may do more than this one.
 
 DO $tidewire$
 DECLARE
@@ -18,7 +19,7 @@ BEGIN
         BEGIN
             CREATE ROLE tidewire_policies LOGIN NOINHERIT NOCREATEDB NOCREATEROLE;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;  -- made by another session in this moment
+            NULL;  -- another session created it at the same moment
         END;
         COMMENT ON ROLE tidewire_policies IS 'Tidewire: becomes anon or authenticated to run policies for the hub';
     END IF;

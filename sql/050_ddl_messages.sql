@@ -1,14 +1,13 @@
--- Optional: tells the hub of changed definitions in the change stream itself, in the order in which they were committed.
+-- Optional: reports changed definitions to the hub in the change stream itself, in commit order.
 --
--- Without it the hub knows of tables, their policies and their rights by the stream as well (PostgreSQL announces a table
--- again before its next change), and notices the rest by asking the catalogs twice a second: functions that policies
--- call, types, schemas and rights on them. With this file these are in order, too: a row that is committed after such a
--- change is never judged by what was before it. Roles, their memberships and their settings fire no event triggers; they
--- are noticed by asking.
+-- Without this file, the hub still learns of changed tables, policies and table privileges from the stream: PostgreSQL
+-- announces a table again before its next change. The hub finds other changes by polling the catalogs twice a second:
+-- functions that policies call, types, schemas, and privileges on them. With this file, the hub learns of these in commit
+-- order too: it never judges a row by a definition that changed before the row was committed. Roles, their memberships and
+-- their settings fire no event triggers; the hub finds their changes by polling.
 --
--- The triggers write one small message into the WAL for each transaction that changes a definition, and nothing else.
--- Temporary objects are left out. Only a superuser may make event triggers: for anybody else this file does nothing and
--- says so.
+-- The triggers write small messages into the WAL in each transaction that changes a definition, and nothing else. They
+-- ignore temporary objects. Only a superuser may create event triggers: for other roles this file only raises a warning.
 
 DO $tidewire$
 BEGIN
@@ -36,7 +35,7 @@ BEGIN
         PERFORM pg_logical_emit_message(true, 'rt:ddl', TG_TAG);
     END
     $body$;
-    -- It is called by whoever changes a definition, superusers too: nobody else may give it another body.
+    -- The function runs as any role that changes a definition, superusers too. So no other role may replace its body.
     EXECUTE format('ALTER FUNCTION tidewire.tell_of_definitions() OWNER TO %I', current_user);
 
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'tidewire_definitions_made') THEN

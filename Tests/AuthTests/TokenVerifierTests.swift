@@ -16,6 +16,48 @@ import Testing
         #expect(claims.jsonText == Token.user)
     }
 
+    private func refused(_ token: String, _ verifier: TokenVerifier = TokenVerifier()) -> TokenHolder? {
+        let bytes = Array(token.utf8)
+        return verifier.holder(ofRefused: bytes.span.bytes)
+    }
+
+    @Test(arguments: [
+        #"{"role":"authenticated","sub":"ana","exp":1}"#,
+        #"{"role":"authenticated","sub":"ana","nbf":1900000000,"exp":1900000001}"#,
+        #"{"role":"authenticated","sub":"ana"}"#, #"{"sub":"ana","exp":1900000000}"#, #"{"exp":"soon","sub":"ana"}"#,
+        #"{"role":5,"sub":"ana","exp":1900000000}"#,
+    ])
+    func `the holder of a refused token is known if it is signed`(claims: String) throws {
+        let token = Token.signed(claims)
+        #expect(verifier.refusal(token) != nil)
+        let holder = try #require(refused(token))
+        #expect(String(decoding: holder.subject, as: UTF8.self) == "ana")
+        #expect(String(decoding: holder.json, as: UTF8.self) == claims)
+    }
+
+    @Test func `nobody is known by a token that is not signed, not whole or too long`() {
+        let expired = #"{"role":"authenticated","sub":"ana","exp":1}"#
+        let good = Token.signed(expired)
+        let parts = good.split(separator: ".")
+        let long = Token.signed(#"{"sub":"ana","exp":1,"x":"\#(String(repeating: "x", count: tokenLimit))"}"#)
+        let tokens = [
+            "", "..", "ana", parts[0] + "." + parts[1] + ".", Token.signed(expired, secret: Array("other".utf8)),
+            Token.signed(expired, header: #"{"alg":"none"}"#),
+            good.replacing("." + parts[1], with: "." + Token.encoded(Token.user)),
+            Token.signed("[1]"), long,
+        ]
+        for token in tokens { #expect(refused(token) == nil, "\(token.prefix(80))") }
+    }
+
+    @Test func `the holder of a refused token that stands for an opaque key is known`() throws {
+        let verifier = TokenVerifier(opaqueKeys: [
+            "sb_key": .token(Token.signed(#"{"role":"authenticated","sub":"ana","exp":1}"#)), "sb_role": .role("anon"),
+        ])
+        #expect(refused("sb_key", verifier).map { String(decoding: $0.subject, as: UTF8.self) } == "ana")
+        #expect(refused("sb_role", verifier).map { String(decoding: $0.role, as: UTF8.self) } == "anon")
+        #expect(refused("sb_other", verifier) == nil)
+    }
+
     @Test func `keeps the claims byte for byte as they were sent`() throws {
         let sent =
             "{ \"role\" : \"anon\",\n \"exp\":1.8000006e9, \"x\":[1,{\"y\":\"\\u00e9 é\"}], \"role\":\"a\\u006eon\" }"

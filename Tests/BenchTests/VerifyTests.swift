@@ -31,13 +31,13 @@ import Testing
         committed: Int64 = 0
     ) -> [Finding.Kind] {
         var ledger = ClientLedger(kind)
-        return notes.enumerated().flatMap { index, note in
+        let found = notes.enumerated().flatMap { index, note in
             ledger.take(
                 note, at: 10 * Self.second + UInt64(index) * Self.second / 10,
                 committed: index == 0 ? first : committed,
-                causes: causes, journal: Self.journal, seat: 0
-            ).map(\.kind)
+                causes: causes, journal: Self.journal, seat: 0)
         }
+        return (found + ledger.takeUntold()).map(\.kind)
     }
 
     private func heard(_ numbers: [Int]) -> [ClientLedger.Note] { numbers.map { .heard(Self.mark($0)) } }
@@ -60,7 +60,7 @@ import Testing
         }
         #expect(found { $0.remove(at: 7) } == [.missing])
         #expect(found { $0.insert($0[7], at: 8) } == [.twice])
-        #expect(found { $0.swapAt(7, 8) } == [.missing, .disorder])
+        #expect(found { $0.swapAt(7, 8) } == [.disorder, .missing])
         #expect(found { $0.insert(.heard(Self.mark(10)), at: 10) } == [.wronglyVisible])
         #expect(found { $0.insert(.heard(Self.mark(99)), at: 10) } == [.unknown])
         #expect(found { $0.insert(.garbled("x"), at: 10) } == [.wrongValue])
@@ -183,6 +183,43 @@ import Testing
         let notes = [.began(.joined)] + heard(1...3) + [.told("ChangesMissing"), .began(.joined)] + heard(7...9)
         #expect(findings(.real, notes, causes: [cause], committed: 6) == [])
         #expect(findings(.real, notes, causes: [cause], committed: 5) == [.missing])
+    }
+
+    @Test func `a client for Python may hear changes again before the reply to its join, if it was interrupted`() {
+        let notes = [.began(.joined)] + heard(1...3) + [.interrupted] + heard(2...4) + [.began(.joined)] + heard(3...5)
+        #expect(findings(.real, notes) == [])
+        #expect(findings(.real, notes.filter { $0 != .interrupted }) == [.disorder, .twice])
+        let missing = [.began(.joined)] + heard(1...3) + [.interrupted] + heard(5...5)
+        #expect(findings(.real, missing) == [.missing])
+    }
+
+    @Test func `a loss may be told up to three seconds after a later change`() {
+        let notes = [.began(.joined)] + heard(1...5) + heard(9...9) + [.told("ChangesMissing")]
+        #expect(findings(.catchUp, notes, causes: [cause], committed: 8) == [])
+        #expect(findings(.catchUp, notes, causes: [cause], committed: 7) == [.missing])
+        let late = [.began(.joined)] + heard(1...2) + heard(6...40) + [.told("ChangesMissing")]
+        #expect(findings(.catchUp, late, causes: [cause], committed: 40) == [.missing, .missing, .missing])
+        // The time begins anew when the client returns, and silence does not count.
+        let returning = [.began(.joined)] + heard(1...2) + heard(6...40) + [.began(.joined), .told("ChangesMissing")]
+        #expect(findings(.catchUp, returning, causes: [cause], committed: 40) == [])
+        let silence = ClientLedger.Cause(begin: 11 * Self.second, end: 12 * Self.second, effect: .silence)
+        #expect(findings(.catchUp, late, causes: [cause, silence], committed: 40) == [])
+        let short = ClientLedger.Cause(begin: 11 * Self.second, end: 11 * Self.second + 1, effect: .silence)
+        #expect(findings(.catchUp, late, causes: [cause, short], committed: 40) == [.missing, .missing, .missing])
+    }
+
+    @Test func `time with silence is counted once`() {
+        func audible(_ silences: [Range<UInt64>], from begin: UInt64 = 10, to end: UInt64 = 20) -> UInt64 {
+            let causes = silences.map { ClientLedger.Cause(begin: $0.lowerBound, end: $0.upperBound, effect: .silence) }
+            return ClientLedger.audible(from: begin, to: end, causes + [cause])
+        }
+        #expect(audible([]) == 10)
+        #expect(audible([12..<14]) == 8)
+        #expect(audible([13..<15, 12..<14]) == 7)
+        #expect(audible([0..<11, 19..<30]) == 8)
+        #expect(audible([0..<30]) == 0)
+        #expect(audible([0..<5, 25..<30]) == 10)
+        #expect(audible([12..<20, 13..<14]) == 2)
     }
 
     @Test func `a loss is accounted for where it is told and something forced it, and nowhere else`() {

@@ -15,6 +15,8 @@ final class CatalogStage {
     let service: CatalogService
     /// Client role of this stage alone, because roles belong to the whole cluster.
     let role: String
+    /// Version of the definitions that the service tells the database's sessions.
+    let definitions: DefinitionsVersion
     private var isStopped = false
 
     /// Makes a stage. `foundation` adds the objects of a Supabase database. With `asOwner`, a superuser reads the
@@ -36,6 +38,7 @@ final class CatalogStage {
         var settings = CatalogService.Settings(
             target: asOwner ? database.target : logins.hub, pollInterval: .milliseconds(20))
         settings.compiling = compiling
+        definitions = settings.target.definitions
         service = try CatalogService(settings)
         service.addBindings(1)
     }

@@ -51,6 +51,36 @@ import Testing
         #expect(stage.fresh()?.table(first.oid)?.identity == .full)
     }
 
+    /// Checks changes after which sessions of PostgreSQL may fail or answer by former definitions. All are undone at
+    /// once, so that the catalog reads as before.
+    @Test(arguments: [
+        "ALTER TABLE t RENAME a TO b; ALTER TABLE t RENAME b TO a",
+        "ALTER TYPE label RENAME TO b; ALTER TYPE b RENAME TO label",
+        "ALTER TYPE label RENAME VALUE 'x' TO 'z'; ALTER TYPE label RENAME VALUE 'z' TO 'x'",
+        "ALTER TYPE pair ADD ATTRIBUTE b int; ALTER TYPE pair DROP ATTRIBUTE b",
+        "ALTER FUNCTION f RENAME TO g; ALTER FUNCTION g RENAME TO f",
+        "ALTER DOMAIN short RENAME TO b; ALTER DOMAIN b RENAME TO short",
+        "ALTER TABLE t DROP c; ALTER TABLE t ADD c int",
+    ])
+    func `definitions that come and go make earlier readings old`(sql: String) throws {
+        let stage = try CatalogStage(
+            """
+            CREATE TYPE label AS ENUM ('x', 'y'); CREATE TYPE pair AS (a int); CREATE DOMAIN short AS text;
+            CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
+            CREATE TABLE t (id int PRIMARY KEY, a label, c int);
+            """, publication: "FOR TABLE t")
+        var before = stage.definitions.current
+        // The first readings find tables that later ones look at, too.
+        #expect(
+            eventually {
+                before = stage.definitions.current
+                return stage.fresh() != nil && before.isCurrent
+            })
+        try stage.run(sql)
+        _ = stage.fresh()
+        #expect(!before.isCurrent)
+    }
+
     @Test func `a table made a moment ago can be subscribed to`() throws {
         let stage = try CatalogStage(publication: "FOR ALL TABLES")
         for number in 1...5 {

@@ -31,10 +31,8 @@ final class Conversation {
         return actions
     }
 
-    func succeed(_ id: ChannelID, token: String = "token") -> [ChannelAction] {
-        var actions: [ChannelAction] = []
-        machine.joinSucceeded(id, token: Array(token.utf8).span.bytes, into: &actions)
-        return actions
+    func succeed(_ id: ChannelID, token: String = "token") -> AcceptedJoin? {
+        machine.joinSucceeded(id, token: Array(token.utf8).span.bytes)
     }
 
     func fail(_ id: ChannelID, _ reason: String = "no") -> [ChannelAction] {
@@ -153,7 +151,7 @@ func waiting(_ text: String) -> ChannelAction {
         let talk = Conversation()
         #expect(talk.say(.join, room, joinRef: "1", ref: "2") == [.startJoin(first)])
         #expect(!talk.isOpen(first))
-        #expect(talk.succeed(first) == [.acceptJoin(first, address(room, "1", "2")), .open(first)])
+        #expect(talk.succeed(first) == AcceptedJoin(address: address(room, "1", "2")))
         #expect(talk.isOpen(first))
         #expect(talk.address(of: first) == address(room, "1"))
         #expect(talk.say(.push, room, joinRef: "1", ref: "3") == [.push(first)])
@@ -162,7 +160,7 @@ func waiting(_ text: String) -> ChannelAction {
     @Test func `a join without a join_ref goes by its ref`() {
         let talk = Conversation()
         _ = talk.say(.join, room, ref: "5")
-        #expect(talk.succeed(first) == [.acceptJoin(first, address(room, "5", "5")), .open(first)])
+        #expect(talk.succeed(first) == AcceptedJoin(address: address(room, "5", "5")))
     }
 
     @Test func `a join that fails is answered and leaves nothing`() {
@@ -218,7 +216,7 @@ func waiting(_ text: String) -> ChannelAction {
         let talk = Conversation()
         let id = talk.joined(room, joinRef: "1")
         let told = address(room, "1", "9")
-        #expect(talk.say(.leave, room, joinRef: "1", ref: "9") == [.leave(id), .replyOK(told), .close(told)])
+        #expect(talk.say(.leave, room, joinRef: "1", ref: "9") == [.stop(id, .left), .replyOK(told), .close(told)])
         #expect(talk.channelCount == 0)
         #expect(talk.say(.leave, room, ref: "10") == [.replyOK(address(room, "", "10"))])
     }
@@ -229,7 +227,7 @@ func waiting(_ text: String) -> ChannelAction {
         #expect(talk.say(.leave, room, joinRef: "4", ref: "9").isEmpty)
         #expect(talk.isOpen(id))
         let told = address(room, "5", "9")
-        #expect(talk.say(.leave, room, ref: "9") == [.leave(id), .replyOK(told), .close(told)])
+        #expect(talk.say(.leave, room, ref: "9") == [.stop(id, .left), .replyOK(told), .close(told)])
     }
 
     // MARK: Replacement
@@ -237,11 +235,9 @@ func waiting(_ text: String) -> ChannelAction {
     @Test func `trap 7: a second join is answered before the first one is closed`() {
         let talk = Conversation()
         let old = talk.joined(room, joinRef: "1")
-        #expect(talk.say(.join, room, joinRef: "5", ref: "6") == [.stop(old), .startJoin(second)])
+        #expect(talk.say(.join, room, joinRef: "5", ref: "6") == [.stop(old, .replaced), .startJoin(second)])
         #expect(
-            talk.succeed(second) == [
-                .acceptJoin(second, address(room, "5", "6")), .close(address(room, "1")), .open(second),
-            ])
+            talk.succeed(second) == AcceptedJoin(address: address(room, "5", "6"), replaced: address(room, "1")))
         #expect(talk.say(.push, room) == [.push(second)])
         #expect(!talk.isOpen(old))
     }
@@ -250,7 +246,7 @@ func waiting(_ text: String) -> ChannelAction {
         let talk = Conversation(closesReplaced: false)
         _ = talk.joined(room, joinRef: "1")
         _ = talk.say(.join, room, joinRef: "5", ref: "5")
-        #expect(talk.succeed(second) == [.acceptJoin(second, address(room, "5", "5")), .open(second)])
+        #expect(talk.succeed(second) == AcceptedJoin(address: address(room, "5", "5")))
     }
 
     @Test func `a second join that fails has ended the first one too`() {
@@ -272,18 +268,17 @@ func waiting(_ text: String) -> ChannelAction {
         let other = talk.joined("realtime:b", joinRef: "2")
         #expect(talk.say(.push, "realtime:b") == [.push(other)])
         #expect(
-            talk.succeed(first) == [
-                .acceptJoin(first, address(room, "1", "1")), .open(first), waiting("a"), waiting("b"),
-            ])
+            talk.succeed(first)
+                == AcceptedJoin(address: address(room, "1", "1"), waiting: [waiting("a"), waiting("b")]))
     }
 
     @Test func `a leave during a join is heard after it`() {
         let talk = Conversation()
         _ = talk.say(.join, room, joinRef: "1", ref: "1")
         #expect(talk.say(.leave, room, joinRef: "1", ref: "2", whole: "leave").isEmpty)
-        #expect(talk.succeed(first).last == waiting("leave"))
+        #expect(talk.succeed(first)?.waiting.last == waiting("leave"))
         let told = address(room, "1", "2")
-        #expect(talk.say(.leave, room, joinRef: "1", ref: "2") == [.leave(first), .replyOK(told), .close(told)])
+        #expect(talk.say(.leave, room, joinRef: "1", ref: "2") == [.stop(first, .left), .replyOK(told), .close(told)])
     }
 
     @Test func `a leave during a join that fails is fine`() {
@@ -299,15 +294,17 @@ func waiting(_ text: String) -> ChannelAction {
         _ = talk.say(.join, room, joinRef: "1", ref: "1")
         #expect(talk.say(.join, room, joinRef: "2", ref: "2", whole: "again").isEmpty)
         #expect(talk.say(.push, room, whole: "push").isEmpty)
-        #expect(talk.succeed(first).suffix(2) == [waiting("again"), waiting("push")])
+        #expect(talk.succeed(first)?.waiting == [waiting("again"), waiting("push")])
         // Returned in this order, the second join makes the push wait once more.
-        #expect(talk.say(.join, room, joinRef: "2", ref: "2", whole: "again") == [.stop(first), .startJoin(second)])
+        #expect(
+            talk.say(.join, room, joinRef: "2", ref: "2", whole: "again") == [
+                .stop(first, .replaced), .startJoin(second),
+            ])
         #expect(talk.say(.push, room, whole: "push").isEmpty)
         #expect(
-            talk.succeed(second) == [
-                .acceptJoin(second, address(room, "2", "2")), .close(address(room, "1")), .open(second),
-                waiting("push"),
-            ])
+            talk.succeed(second)
+                == AcceptedJoin(
+                    address: address(room, "2", "2"), replaced: address(room, "1"), waiting: [waiting("push")]))
     }
 
     @Test func `no more frames wait than are kept, and the count goes down again`() {
@@ -316,7 +313,7 @@ func waiting(_ text: String) -> ChannelAction {
         #expect(talk.say(.push, room, whole: "a").isEmpty)
         #expect(talk.say(.push, room, whole: "b").isEmpty)
         #expect(talk.say(.push, room, whole: "c") == [.tooManyWaiting])
-        #expect(talk.succeed(first).count == 4)
+        #expect(talk.succeed(first)?.waiting.count == 2)
         _ = talk.say(.join, "realtime:b", joinRef: "2", ref: "2")
         #expect(talk.say(.push, "realtime:b", whole: "a").isEmpty)
     }
@@ -334,11 +331,11 @@ func waiting(_ text: String) -> ChannelAction {
         let talk = Conversation()
         _ = talk.say(.join, room, joinRef: "1", ref: "1")
         _ = talk.crash(first)
-        #expect(talk.succeed(first).isEmpty && talk.fail(first).isEmpty && talk.expel(first).isEmpty)
+        #expect(talk.succeed(first) == nil && talk.fail(first).isEmpty && talk.expel(first).isEmpty)
         #expect(talk.crash(first).isEmpty && talk.failRefresh(first, 0).isEmpty)
         #expect(talk.address(of: first) == nil)
         let id = talk.joined(room, joinRef: "2")
-        #expect(talk.succeed(id).isEmpty && talk.fail(id).isEmpty)
+        #expect(talk.succeed(id) == nil && talk.fail(id).isEmpty)
         #expect(talk.address(of: ChannelID(slot: 99, incarnation: 1)) == nil)
     }
 
@@ -369,7 +366,8 @@ func waiting(_ text: String) -> ChannelAction {
         _ = talk.say(.token, room, token: "bad")
         #expect(
             talk.failRefresh(id, 1) == [
-                .stop(id), .systemError(address(room, "1"), ChannelEnding(code: "Test", text: "bad token")),
+                .stop(id, .expelled(ChannelEnding(code: "Test", text: "bad token"))),
+                .systemError(address(room, "1"), ChannelEnding(code: "Test", text: "bad token")),
                 .close(address(room, "1")),
             ])
         #expect(talk.channels == [other])
@@ -393,7 +391,8 @@ func waiting(_ text: String) -> ChannelAction {
         let other = talk.joined("realtime:b", joinRef: "2")
         #expect(
             talk.expel(id) == [
-                .stop(id), .systemError(address(room, "1"), ChannelEnding(code: "Test", text: "over")),
+                .stop(id, .expelled(ChannelEnding(code: "Test", text: "over"))),
+                .systemError(address(room, "1"), ChannelEnding(code: "Test", text: "over")),
                 .close(address(room, "1")),
             ])
         #expect(talk.say(.push, "realtime:b") == [.push(other)])
@@ -402,10 +401,12 @@ func waiting(_ text: String) -> ChannelAction {
     @Test func `a crash is an error on an open channel and a refusal of a join`() {
         let talk = Conversation()
         let id = talk.joined(room)
-        #expect(talk.crash(id) == [.stop(id), .fail(address(room, "1"))])
+        #expect(talk.crash(id) == [.stop(id, .crashed), .fail(address(room, "1"))])
         _ = talk.say(.join, room, joinRef: "2", ref: "2")
         #expect(
-            talk.crash(second) == [.stop(second), .refuseJoin(address(room, "2", "2"), reason: "join crashed")])
+            talk.crash(second) == [
+                .stop(second, .crashed), .refuseJoin(address(room, "2", "2"), reason: "join crashed"),
+            ])
     }
 
     @Test func `a socket that goes takes its channels along, joined or not`() {
@@ -414,8 +415,8 @@ func waiting(_ text: String) -> ChannelAction {
         _ = talk.say(.join, "realtime:b", joinRef: "2", ref: "2")
         _ = talk.say(.push, "realtime:b", whole: "x")
         let two = ChannelID(slot: 1, incarnation: 2)
-        #expect(talk.goAway() == [.stop(one), .stop(two)])
+        #expect(talk.goAway() == [.stop(one, .socketGone), .stop(two, .socketGone)])
         #expect(talk.channelCount == 0)
-        #expect(talk.succeed(two).isEmpty)
+        #expect(talk.succeed(two) == nil)
     }
 }

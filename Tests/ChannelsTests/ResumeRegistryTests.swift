@@ -370,8 +370,11 @@ private final class Shelf {
 
     // MARK: Written down
 
+    private static let head = ResumeRegistry.Head(
+        secret: .init(first: 3, second: 4), boot: 5, bootSeconds: 1_700_000_000)
+
     private func written(_ book: Shelf, over file: [UInt8] = []) -> [UInt8] {
-        applying(book.takeChanges()[...], to: file.isEmpty ? ResumeRegistry.head(.init(first: 3, second: 4)) : file)
+        applying(book.takeChanges()[...], to: file.isEmpty ? Self.head.bytes : file)
     }
 
     private func applying(_ changes: ArraySlice<(bytes: [UInt8], at: UInt64)>, to file: [UInt8]) -> [UInt8] {
@@ -471,7 +474,7 @@ private final class Shelf {
         book.leave(left)
         file = written(book, over: file)
         #expect(book.takeChanges().isEmpty)
-        #expect(ResumeRegistry.secret(in: file.span.bytes) == .init(first: 3, second: 4))
+        #expect(ResumeRegistry.Head(of: file.span.bytes) == Self.head)
         let again = restored(file)
         #expect(again.goneCount == 2)
         #expect(again.claim(Self.key, firstRef: 8, now: 1) == nil)

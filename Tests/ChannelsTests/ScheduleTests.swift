@@ -14,10 +14,8 @@ import Testing
         mutating func see(_ action: ChannelAction) -> Bool {
             switch action {
             case .startJoin(let id): return joining.insert(id).inserted && !open.contains(id) && !ended.contains(id)
-            case .acceptJoin(let id, _): return joining.contains(id)
-            case .open(let id): return joining.remove(id) != nil && open.insert(id).inserted
             case .push(let id), .startRefresh(let id, _): return open.contains(id)
-            case .stop(let id), .leave(let id):
+            case .stop(let id, _):
                 let isKnown = joining.remove(id) != nil || open.remove(id) != nil
                 return isKnown && ended.insert(id).inserted
             default: return true
@@ -40,7 +38,14 @@ import Testing
                     request, "realtime:" + random.pick(["a", "b", "c", "d"]),
                     joinRef: random.pick(["", "\(step)", "1"]), ref: "\(step)", token: random.pick(["t", "u", "sb_x"]),
                     whole: "frame")
-            case 6, 7: actions = known.isEmpty ? [] : talk.succeed(random.pick(known))
+            case 6, 7:
+                let id = known.isEmpty ? nil : random.pick(known)
+                let accepted = id.flatMap { talk.succeed($0) }
+                if let id, accepted != nil {
+                    let isOpened = watch.joining.remove(id) != nil && watch.open.insert(id).inserted
+                    #expect(isOpened, "step \(step): \(id)")
+                }
+                actions = accepted?.waiting ?? []
             case 8:
                 // A failed join ends without a stop: only its checker has begun anything for it.
                 let id = known.isEmpty ? nil : random.pick(known)
@@ -55,6 +60,6 @@ import Testing
             #expect(talk.channelCount == watch.joining.count + watch.open.count)
             #expect(talk.channelCount <= 3)
         }
-        #expect(Set(talk.goAway()) == Set(watch.joining.union(watch.open).map { ChannelAction.stop($0) }))
+        #expect(Set(talk.goAway()) == Set(watch.joining.union(watch.open).map { ChannelAction.stop($0, .socketGone) }))
     }
 }

@@ -9,6 +9,7 @@ Exits with 0 when all passed, 1 when one failed, 2 when there was nothing to run
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import importlib
 import logging
@@ -31,8 +32,8 @@ from clients.stage import Stage  # noqa: E402
 from clients.wire import Closed  # noqa: E402
 
 GROUPS = ("realtime_py", "seeds", "conformance", "hostile", "chaos")
-#: No scenario takes this long; one that does hangs.
-SCENARIO_LIMIT = 300
+#: A scenario that hangs is given this long to clean up.
+CLEANING_LIMIT = 120
 #: A hub that needs longer, or that speaks no plain HTTP, is left to its scenario.
 READY_LIMIT = 5
 
@@ -83,7 +84,7 @@ async def run_alone(one: Scenario) -> str:
     try:
         if "TW_HUB" not in os.environ:
             raise NotHere("needs a hub of its own: set TW_HUB")
-        await one.run(None)
+        await limited(one, None)
         outcome, detail = "passed", ""
     except NotHere as reason:
         outcome, detail = "not run", f": {reason}"
@@ -93,6 +94,31 @@ async def run_alone(one: Scenario) -> str:
         outcome, detail = "failed", "\n" + traceback.format_exc()
     print(f"{outcome:8} {one.title} ({time.monotonic() - began:.1f} s){detail}", flush=True)
     return outcome
+
+
+async def limited(one: Scenario, stage):
+    """Runs the scenario. One that hangs fails with what each task waited for; if its cleaning hangs too, the program ends."""
+    running = asyncio.create_task(one.run(stage))
+    if (await asyncio.wait([running], timeout=one.limit))[0]:
+        return running.result()
+    stacks = waiting()
+    running.cancel()
+    if not (await asyncio.wait([running], timeout=CLEANING_LIMIT))[0]:
+        print(f"failed   {one.title}\n     expected an end within {one.limit:.0f} s\n     tasks wait:\n{stacks}\n     and in cleaning:\n{waiting()}", flush=True)
+        os._exit(1)
+    raise Failure(f"expected an end within {one.limit:.0f} s\n     tasks wait:\n{stacks}")
+
+
+def waiting() -> str:
+    """The lines at which the tasks wait, from the outermost call to the innermost."""
+    found = collections.Counter()
+    for task in asyncio.all_tasks():
+        lines, call = [], task.get_coro()
+        while frame := getattr(call, "cr_frame", None):
+            lines.append(f"{pathlib.Path(frame.f_code.co_filename).name}:{frame.f_lineno} {call.__name__}")
+            call = call.cr_await
+        found[" > ".join(lines)] += 1
+    return "\n".join(f"       {count} at {place}" for place, count in sorted(found.items()))
 
 
 async def ready(stage):
@@ -115,7 +141,7 @@ async def run_one(one: Scenario, hub, database) -> str:
         await hub.use(one.settings)
         if hub.is_own and not one.own_hub:
             await ready(stage)
-        await within(one.run(stage), SCENARIO_LIMIT)
+        await limited(one, stage)
         outcome, detail = "passed", ""
     except NotHere as reason:
         outcome, detail = "not run", f": {reason}"
@@ -123,8 +149,6 @@ async def run_one(one: Scenario, hub, database) -> str:
         outcome, detail = "failed", f"\n     {failure}{where(failure)}"
     except Closed as end:
         outcome, detail = "failed", f"\n     expected the connection to stay\n     came {end}{where(end)}"
-    except TimeoutError:
-        outcome, detail = "failed", f"\n     expected an end within {SCENARIO_LIMIT} s"
     except Exception:
         outcome, detail = "failed", "\n" + traceback.format_exc()
     finally:

@@ -56,7 +56,8 @@ import Testing
     /// Returns a router that has asked PostgreSQL about row 5.
     private func router(expecting expected: Bool) throws -> ChangeRouter {
         var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
-        let number = router.policies.add(PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
+        let number = router.bindings.policies.add(
+            PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
         let bytes = Self.part([5])
         var part = try TransactionPart(bytes.asBytes)
         var row: [UInt8] = []
@@ -81,7 +82,7 @@ import Testing
 
     private func contradictions(_ router: inout ChangeRouter, at position: UInt64) throws -> [UInt32] {
         try router.confirmContradictions(at: LSN(position))
-        return router.takeContradicted()
+        return router.opinions.takeConfirmed()
     }
 
     @Test
@@ -130,14 +131,14 @@ import Testing
         #expect(try contradictions(&unasked, at: 600).isEmpty)
         var other = try router(expecting: true)
         other.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
-        other.policies.remove(0)
+        other.bindings.policies.remove(0)
         #expect(try contradictions(&other, at: 600).isEmpty)
         // A verdict that would be different by now was right at its own time.
         var changed = try router(expecting: true)
         changed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
-        changed.policies.replace(.never, of: 0)
-        changed.declare(table: 7, columns: ["id"])
-        changed.noteRelation(9, Self.relation, foreign: [])
+        changed.bindings.policies.replace(.never, of: 0)
+        changed.bindings.declare(table: 7, columns: ["id"])
+        changed.bindings.noteRelation(9, Self.relation, foreign: [])
         #expect(try contradictions(&changed, at: 600).isEmpty)
     }
 

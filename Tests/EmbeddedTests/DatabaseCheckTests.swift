@@ -92,7 +92,7 @@ import Testing
         let found = try check()
         let open = try #require(found.first { $0.name == "public.open" })
         #expect(open.state == .ok && open.detail.hasPrefix("no row level security"))
-        #expect(open.hint == "for whole old rows: ALTER TABLE public.open REPLICA IDENTITY FULL;")
+        #expect(open.hint == "to get whole old rows: ALTER TABLE public.open REPLICA IDENTITY FULL;")
         #expect(found.first { $0.name == "public.full_rows" }?.detail == "row level security, full old rows")
     }
 

@@ -142,7 +142,7 @@ extension EndToEndPrograms {
                 try remind(hub, "of somebody else", ben)
                 var messages: [String] = []
                 while messages.count < 3, let batch = await batches.next() {
-                    #expect(batch.problems.isEmpty && batch.mustRefetch == nil)
+                    #expect(batch.problems.isEmpty && batch.refetchReason == nil)
                     for change in batch.changes {
                         messages.append(change.row?.message ?? "")
                         #expect(change.row?.amount == Decimal(string: "1.5"))
@@ -180,7 +180,7 @@ extension EndToEndPrograms {
                 try hub.letGo()
                 try hub.start()
                 var reason: RefetchReason?
-                while reason == nil { reason = await again.next()?.mustRefetch }
+                while reason == nil { reason = await again.next()?.refetchReason }
                 // A client that returns before the hub has seen its slot gets the gap; a later one gets the new epoch.
                 let isTold =
                     switch reason {
@@ -271,7 +271,7 @@ extension EndToEndPrograms {
                 let tables = tidewire.changes(of: [TableBinding(table: "reminders")]).makeAsyncIterator()
                 var codes: [String] = []
                 while codes.isEmpty, let batch = await batches.next() {
-                    #expect(batch.mustRefetch == nil && batch.rows == nil)
+                    #expect(batch.refetchReason == nil && batch.rows == nil)
                     codes += batch.problems.map(\.code)
                 }
                 #expect(codes == ["LogNotBegun"])
@@ -279,17 +279,17 @@ extension EndToEndPrograms {
                 _ = try hub.ask("SELECT pg_terminate_backend(\(busyProcess))")
                 var told: [String]?
                 while told == nil, let batch = await batches.next() {
-                    #expect(batch.mustRefetch == nil && batch.changes.isEmpty)
+                    #expect(batch.refetchReason == nil && batch.changes.isEmpty)
                     told = batch.rows?.map(\.message).sorted()
                 }
                 #expect(told == ["1", "2"])
                 // A subscriber that fetches its rows itself is told to fetch, and receives every change from then on.
-                var mustRefetch: RefetchReason?
+                var refetchReason: RefetchReason?
                 while let batch = await tables.next() {
-                    mustRefetch = batch.mustRefetch ?? mustRefetch
+                    refetchReason = batch.refetchReason ?? refetchReason
                     if batch.isCaughtUp { break }
                 }
-                if case .changesMissing = mustRefetch {} else { Issue.record("\(String(describing: mustRefetch))") }
+                if case .changesMissing = refetchReason {} else { Issue.record("\(String(describing: refetchReason))") }
                 try remind(hub, "3")
                 var came: [String] = []
                 while came.isEmpty { came += await batches.next()?.changes.compactMap(\.row?.message) ?? ["nothing"] }
@@ -311,16 +311,16 @@ extension EndToEndPrograms {
                 try remind(hub, "of somebody else", ben)
                 var came: [String] = []
                 while came.count < 5 {
-                    let page = try await tidewire.changes(after: position, of: Reminder.self, limit: 2)
-                    #expect(page.mustRefetch == nil && page.problems.isEmpty && page.unreadable.isEmpty)
+                    let page = try await tidewire.fetchChanges(after: position, of: Reminder.self, limit: 2)
+                    #expect(page.refetchReason == nil && page.problems.isEmpty && page.unreadableRows.isEmpty)
                     came += page.changes.compactMap(\.row?.message)
                     position = page.position
                 }
                 #expect(came == ["1", "2", "3", "4", "5"])
-                let lost = try await tidewire.changes(after: LogPosition("00000000000000aa.1"), of: Reminder.self)
-                #expect(lost.mustRefetch == .epochChanged && lost.position != nil)
+                let lost = try await tidewire.fetchChanges(after: LogPosition("00000000000000aa.1"), of: Reminder.self)
+                #expect(lost.refetchReason == .epochChanged && lost.position != nil)
                 let refusal = await #expect(throws: TidewireProblem.self) {
-                    try await tidewire.changes(
+                    try await tidewire.fetchChanges(
                         after: position, of: [TableBinding(table: "reminders", filter: "nothing=eq.1")])
                 }
                 #expect(refusal?.code == "InvalidFilter")

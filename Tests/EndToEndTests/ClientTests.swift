@@ -79,7 +79,10 @@ import Testing
             [python, Self.folder.appendingPathComponent("run.py").path, "\(file): \(scenario)"],
             output: directory + "/output", environment: try Self.environment(database, directory))
         let ending = ran.wait(milliseconds: 3_600_000)
-        if ending == nil { ran.signal(SIGTERM) }
+        if ending == nil {
+            ran.signal(SIGTERM)
+            _ = ran.wait(milliseconds: 60_000)
+        }
         let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
         print(output)
         // The cluster has few slots, so each must be dropped.

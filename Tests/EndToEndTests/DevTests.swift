@@ -51,7 +51,7 @@ extension EndToEndPrograms {
                     var batches = client.live(Order.self, window: .immediate).makeAsyncIterator()
                     // Before any rows, an anonymous visitor is told that no policy shows him any.
                     while let batch = await batches.next() {
-                        #expect(batch.mustRefetch == nil, "\(name): \(batch.problems)")
+                        #expect(batch.refetchReason == nil, "\(name): \(batch.problems)")
                         if let rows = batch.rows { return Set(rows.map(\.customer)).count }
                     }
                     return -1

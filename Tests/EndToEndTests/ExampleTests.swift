@@ -59,7 +59,7 @@ extension HubForApps {
         of person: UUID, isOnline: @escaping @Sendable () -> Bool = { true }
     ) -> OfflineWrites {
         // A writer that still sends after its test has ended no longer has a hub.
-        OfflineWrites(storage: MemoryStorage()) { [weak self] write in
+        OfflineWrites(storage: Tidewire.MemoryStorage()) { [weak self] write in
             guard let self, isOnline() else { return .later }
             return self.take(write, of: person)
         }
@@ -166,9 +166,9 @@ extension EndToEndPrograms {
                 // Rows that existed before the app began raise no toast.
                 #expect(await bens.toasts.isEmpty)
                 his.enterBackground()
-                his.networkChanged(isReachable: false)
+                his.updateNetwork(isReachable: false)
                 try request(hub, from: ana, to: ben)
-                his.networkChanged(isReachable: true)
+                his.updateNetwork(isReachable: true)
                 his.enterForeground()
                 #expect(await eventually { bens.badge == 2 })
                 #expect(await bens.toasts == [.request(from: ana)])

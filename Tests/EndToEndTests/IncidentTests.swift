@@ -21,7 +21,7 @@ private final class PlayedIncident {
         var text = ""
         try eventually("the incident", seconds: 600) {
             text = (try? String(contentsOfFile: output, encoding: .utf8)) ?? ""
-            if text.contains(#"{"kind":"place","#) || text.contains("\nThe hub goes on") { return true }
+            if text.contains(#"{"kind":"place","#) || text.contains("\nThe hub keeps running") { return true }
             guard process.isRunning else {
                 let errors = (try? String(contentsOfFile: output + ".errors", encoding: .utf8)) ?? ""
                 throw TookTooLong(description: "dev has ended: \(text)\(errors)")
@@ -337,7 +337,7 @@ extension EndToEndPrograms {
         /// around them.
         @Test func `the page about incidents has what the program says`() throws {
             let incident = try PlayedIncident(isJSON: false)
-            let story = incident.text.split(separator: "\n\nAll that is in the event log", maxSplits: 1)[0] + "\n"
+            let story = incident.text.split(separator: "\n\nThe event log has all of it now", maxSplits: 1)[0] + "\n"
             let questions = incident.text.split(separator: "\n").filter { $0.hasPrefix("  tidewire ") }
                 .map { $0.trimmingCharacters(in: .whitespaces) }
             var found = [IncidentPage.Exchange(command: "tidewire dev --incident", answer: String(story))]

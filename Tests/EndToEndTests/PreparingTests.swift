@@ -47,12 +47,14 @@ extension EndToEndPrograms {
             let connection = try cluster.connect(database: database.name)
             #expect(try hasWhatIsNeeded(connection))
             #expect(
-                try said(hub).contains { $0.contains("made in the database") && $0.contains("role tidewire_policies") })
+                try said(hub).contains {
+                    $0.contains("created in the database") && $0.contains("role tidewire_policies")
+                })
             hub.kill()
-            let made = try said(hub).count { $0.contains("made in the database") }
+            let made = try said(hub).count { $0.contains("created in the database") }
             try hub.start(environment: Self.seeding)
-            try hear("the database has all that is needed", hub)
-            #expect(try said(hub).count { $0.contains("made in the database") } == made)
+            try hear("the database has everything that the hub needs", hub)
+            #expect(try said(hub).count { $0.contains("created in the database") } == made)
         }
 
         @Test func `without being asked it makes nothing but the publications`() throws {
@@ -96,7 +98,7 @@ extension EndToEndPrograms {
             try hub.start(
                 ["--database-prepare", "on"], environment: ["TIDEWIRE_DATABASE_URL": url])
             try hear(" streaming ", hub)
-            let refusals = try said(hub).filter { $0.contains("nothing of this file was made") }
+            let refusals = try said(hub).filter { $0.contains("applied nothing of this file") }
             #expect(
                 !refusals.isEmpty
                     && refusals.allSatisfy { $0.contains("tidewire db apply") && $0.contains("sqlstate=42501") })

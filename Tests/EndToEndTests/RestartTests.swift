@@ -382,7 +382,7 @@ extension EndToEnd {
             let hub = try HubUnderTest(database)
             try hub.start(awaitingStream: false)
             try eventually("the complaint") { hub.service?.status.trouble?.reason == .slotBusy }
-            #expect(hub.service?.status.trouble?.message.contains("being made") == true)
+            #expect(hub.service?.status.trouble?.message.contains("being created") == true)
             #expect(try hub.history().entries == 0)
             try running.execute("COMMIT")
             maker.join()

@@ -44,6 +44,16 @@ import Testing
         #expect(kept == Array(damaged))
     }
 
+    @Test func `a policy that could not be written down is written later`() {
+        let first = DemotedPolicies(in: directory)
+        _ = first.add(policy("true"))
+        directory.beFull(for: 1)
+        #expect(first.flush() == false)
+        #expect(!DemotedPolicies(in: directory).contains(policy("true")))
+        #expect(first.flush() == true)
+        #expect(DemotedPolicies(in: directory).contains(policy("true")))
+    }
+
     @Test func `another version of the program judges anew`() throws {
         let first = DemotedPolicies(in: directory)
         _ = first.add(policy("true"))

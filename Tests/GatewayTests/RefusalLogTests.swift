@@ -32,7 +32,7 @@ import Testing
         #expect(lines.all.count == 3)
         #expect(
             lines.all[0].hasPrefix(
-                "warning tokens of clients are refused project=app reason=bad_signature count=1 hint="))
+                "warning the hub refuses tokens of clients project=app reason=bad_signature count=1 hint="))
         #expect(lines.all[1].contains("count=60") && lines.all[2].contains("count=60"))
     }
 
@@ -43,10 +43,12 @@ import Testing
             refusals.note(.token(reason), at: Self.seconds(1))
         }
         #expect(lines.all.count == ProjectMetrics.TokenRefusal.allCases.count)
-        #expect(lines.all.contains { $0.hasPrefix("info tokens of clients are refused project=app reason=expired ") })
+        #expect(
+            lines.all.contains { $0.hasPrefix("info the hub refuses tokens of clients project=app reason=expired ") })
         refusals.note(.tooManyUsers, at: Self.seconds(2))
         #expect(
-            lines.all.last?.hasPrefix("warning clients are refused, as the project has as many users as it may ")
+            lines.all.last?.hasPrefix(
+                "warning the hub refuses clients, because the project has reached its limit of users ")
                 == true)
     }
 

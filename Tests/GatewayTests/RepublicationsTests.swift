@@ -97,6 +97,32 @@ import Testing
         try Republications(encoded: bytes.span.bytes)
     }
 
+    @Test func `a record that cannot be read leaves every table's past unknown, also for the process after`() throws {
+        try directory.replace(PublicationRecord.fileName, with: [1, 2, 3].rawBytes)
+        let record = PublicationRecord(in: directory)
+        #expect(record.wholeFrom(1, at: 100) == 0 && record.latest(at: 100) == 0, "nobody has joined before a catalog")
+        record.take(snapshot(1, table(1, by: "10")), at: 100)
+        #expect(record.wholeFrom(1, at: 100) == 101 && record.wholeFrom(2, at: 100) == 101)
+        #expect(record.latest(at: 100) == 101)
+        record.take(snapshot(2, table(1, by: "10")), at: 200)
+        #expect(record.wholeFrom(1, at: 200) == 101, "from there on everything is known")
+        record.flush()
+        #expect(PublicationRecord(in: directory).wholeFrom(1, at: 200) == 101)
+    }
+
+    @Test func `a record of the version before is read`() throws {
+        var old = ByteWriter(capacity: 64)
+        old.append(UInt8(1))
+        old.append(little: UInt32(1))
+        old.append(little: UInt32(7))
+        old.append(little: UInt64(151))
+        old.append(little: UInt32(2))
+        old.append("10")
+        old.append(little: CRC32C.of(old.bytes))
+        let known = try read(old.copied())
+        #expect(known.wholeFrom(7) == 151 && known.wholeFrom(8) == 0 && known.latest == 151)
+    }
+
     @Test func `whatever the file holds, the hub begins`() throws {
         let record = PublicationRecord(in: directory)
         record.take(snapshot(1, table(1, by: "10"), table(2, by: "a mark of some length")), at: 100)
@@ -112,17 +138,32 @@ import Testing
             #expect(throws: ByteError.self) { try read(damaged) }
             let file = try directory.open(PublicationRecord.fileName, for: .creating)
             try file.write(spoiled.span.bytes, at: 0)
-            #expect(PublicationRecord(in: directory).wholeFrom(1, at: 100) == 0)
+            let begun = PublicationRecord(in: directory)
+            begun.take(snapshot(1, table(1, by: "11")), at: 200)
+            #expect(begun.wholeFrom(1, at: 200) == 201)
         }
     }
 
-    @Test func `a disk that is full is tried again with the next change`() throws {
+    @Test func `a record that cannot be written is written later`() throws {
         let record = PublicationRecord(in: directory)
         record.take(snapshot(1, table(1, by: "10")), at: 100)
         directory.beFull(for: 1)
-        record.flush()
+        #expect(record.flush() == false)
         #expect(try !directory.names().contains(PublicationRecord.fileName))
-        record.flush()
+        #expect(record.flush() == true)
         #expect(try directory.names().contains(PublicationRecord.fileName))
+    }
+
+    @Test func `a thread that writes tries again until it succeeds, without being told`() throws {
+        let writer = BackgroundWriter("test", retry: .milliseconds(1))
+        let tries = Pulse()
+        try writer.start {
+            tries.beat()
+            return tries.value == 3
+        }
+        writer.wake()
+        #expect(tries.wait(beyond: 2, untilMonotonic: Clock.monotonicNanoseconds() + 60_000_000_000) == 3)
+        writer.stop()
+        #expect((4...5).contains(tries.value), "it writes at its end, and not without a reason before")
     }
 }

@@ -63,6 +63,27 @@ import Testing
         #expect(!comesBack(to: store))
     }
 
+    @Test(arguments: [86_400, -86_400])
+    func `a step of the wall clock while the hub is away takes nobody's grace period`(seconds: Int64) throws {
+        let time = SteppedTime(boot: 7)
+        let former = try begin(time)
+        try leave(former, at: time)
+        former.flush()
+        time.unix += seconds
+        time.monotonic += 5
+        #expect(comesBack(to: try begin(time)))
+    }
+
+    @Test func `the grace period ends also while the hub is away and the wall clock goes back`() throws {
+        let time = SteppedTime(boot: 7)
+        let former = try begin(time)
+        try leave(former, at: time)
+        former.flush()
+        time.unix -= 86_400
+        time.monotonic += 121
+        #expect(!comesBack(to: try begin(time)))
+    }
+
     @Test func `a restart knows who was there, on a monotonic clock that begins anew`() throws {
         let time = SteppedTime()
         let former = try begin(time)
@@ -79,6 +100,9 @@ import Testing
 private final class SteppedTime: TimeSource, @unchecked Sendable {
     var unix: Int64 = 1_700_000_000
     var monotonic: UInt64 = 1000
+    let boot: UInt64
+
+    init(boot: UInt64 = 0) { self.boot = boot }
 
     func monotonicNanoseconds() -> UInt64 { monotonic * 1_000_000_000 }
     func unixMicroseconds() -> Int64 { unix * 1_000_000 }

@@ -161,7 +161,7 @@ private final class TwoClocks: TimeSource {
 
 @Suite(.within(minutes: 5)) struct LineageTests {
     private static let lineage = Lineage(
-        timeline: 7, database: 16384, publication: PublishedTables(number: 99, members: [3: 4, 16385: 16390]))
+        timeline: 7, database: 16384, publication: 99)
     private static var options: EventLogOptions {
         var options = EventLogOptions(source: 0)
         options.preparesSegments = false
@@ -177,6 +177,10 @@ private final class TwoClocks: TimeSource {
             try file.write(lineage)
             #expect(try file.read() == .whole(lineage))
         }
+        let listing = "timeline 7\ndatabase 16384\npublication 99\nmember 3 4\nmember 16385 16390\n"
+        let checksum = String(CRC32C.of(Array(listing.utf8).rawBytes), radix: 16)
+        storage.setBytes(Array("\(listing)checksum \(checksum)\n".utf8), of: LineageFile.name)
+        #expect(try file.read() == .whole(Self.lineage), "with tables, as it was written before")
         storage.setBytes(Array("3 16384\n".utf8), of: LineageFile.name)
         #expect(try file.read() == .whole(Lineage(timeline: 3, database: 16384)), "as it was written before")
     }

@@ -1,6 +1,7 @@
 import Asking
 import Change
 import Diagnostics
+import Policy
 import Synchronization
 import TestSupport
 import Testing
@@ -26,6 +27,11 @@ import Testing
 
     /// Returns each claimant's answers for three rows, if the statement about all claimants returned `found`.
     private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
+        let answers = try given(found)
+        return (0..<2).map { claimant in (0..<3).map { answers[$0, claimant] } }
+    }
+
+    private func given(_ found: [[String?]]) throws -> PolicyAnswers {
         let heard = Heard()
         let claimants = ["x", "y"].map { PolicySubject(role: "r", claims: $0, identity: 0) }
         let question = PolicyQuestion(policy, rows: [["1"], ["2"], ["3"]], claimants: claimants)
@@ -33,9 +39,8 @@ import Testing
         let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
         var table = try #require(PolicyTable.tables(of: [job]).first)
         table.take(found, rows: 0..<3, claims: 0..<2)
-        table.finish()
-        let answers = try #require(heard.all)
-        return claimants.indices.map { claimant in (0..<3).map { answers[$0, claimant] } }
+        table.finish(by: nil)
+        return try #require(heard.all)
     }
 
     /// Checks which rows are asked about if a policy reads some columns only, and which row gets which answer.
@@ -55,10 +60,34 @@ import Testing
         var table = try #require(PolicyTable.tables(of: [job]).first)
         #expect(table.rows == Array(rows[..<asked]))
         table.take([["1", nil, nil, "1"]], rows: 0..<asked, claims: 0..<1)
-        table.finish()
+        table.finish(by: nil)
         let answers = try #require(heard.all)
         let isTheFirst = rows.map { row in zip(needed, zip(row, rows[0])).allSatisfy { !$0 || $1.0 == $1.1 } }
         #expect(rows.indices.map { answers[$0, 0] } == isTheFirst)
+    }
+
+    /// Checks that a failure counts only if the policy, its table and all definitions are as the session knew them.
+    @Test(arguments: [true, false], [true, false])
+    func `a failure counts only under the same definitions`(isCurrent: Bool, isOfTheTable: Bool) {
+        let definitions = DefinitionsVersion()
+        let question = PolicyQuestion(
+            policy, rows: [["1"]], claimants: [PolicySubject(role: "r", claims: "x", identity: 0)])
+        var answers = PolicyAnswers(question, by: definitions.current)
+        answers.fail(0, 0)
+        if !isCurrent { definitions.advance() }
+        #expect(answers.areOutdated == !isCurrent)
+        let name = isOfTheTable ? "a" : "b"
+        let column = CatalogColumn(
+            facts: ColumnFacts(name: name, type: TypeFacts(oid: 25, name: "text")), number: 1, typeOID: 25,
+            typeName: "text", declaredType: "text", rendering: .scalar(oid: 25))
+        let table = CatalogTable(
+            oid: 1, schema: "s", name: "t", columns: [column], primaryKey: [], identity: .full, hasRowSecurity: true,
+            forcesRowSecurity: false, hasPolicies: true, operations: .all)
+        let snapshot = CatalogSnapshot(
+            version: 1, publication: "p", tables: [table], text: .plainUTF8,
+            policies: PolicyBook(policies: [:], tables: [], version: 1))
+        answers.forgetFailures(of: policy, unlessSameIn: snapshot)
+        #expect(answers.hasFailures == (isCurrent && isOfTheTable) && answers[0, 0] == nil)
     }
 
     @Test func `who has no row may read nothing, and what is left out is no`() throws {
@@ -70,6 +99,14 @@ import Testing
             ["1", nil, "22P02", nil], ["1", "1", nil, "1"], ["1", "2", "22P02", nil], ["2", "0", "22P02", nil],
         ])
         #expect(answers == [[true, nil, false], [nil, nil, nil]])
+    }
+
+    @Test func `errors that pass, and rows that cannot be made, are no failures of the policy`() throws {
+        func failures(_ state: String) throws -> [Bool] {
+            try [["1", nil, state, nil], ["1", "1", state, nil]].map { try given([$0]).hasFailed(0, 0) }
+        }
+        for state in ["22P02", "P0001", "42501"] { #expect(try failures(state) == [false, true]) }
+        for state in ["55P03", "53200", ClaimsScript.unmade] { #expect(try failures(state) == [false, false]) }
     }
 
     @Test func `an answer about somebody else is nobody's`() throws {

@@ -14,6 +14,7 @@ final class JudgingStage {
     /// Client role of this stage alone, because roles belong to the whole cluster.
     let role: String
     let logins: DocumentedLogins
+    private let hub: ConnectionTarget
     private var judges: [PolicyEvaluator] = []
 
     init(on cluster: PrivateCluster? = nil, _ sql: String = "") throws {
@@ -21,6 +22,7 @@ final class JudgingStage {
         role = "reader_" + database.name
         try database.run("CREATE ROLE \(role) NOLOGIN NOINHERIT")
         logins = try database.documentedLogins(becoming: [role])
+        hub = logins.hub
         try database.run(
             """
             CREATE SCHEMA auth;
@@ -42,12 +44,15 @@ final class JudgingStage {
     var login: String { logins.policyName }
 
     func judge(policies: ConnectionTarget? = nil) throws -> PolicyEvaluator {
-        var settings = PolicyEvaluator.Settings(database: logins.hub, policies: policies ?? logins.policies)
+        var settings = PolicyEvaluator.Settings(database: hub, policies: policies ?? logins.policies)
         settings.clientRoles = [role]
         let judge = try PolicyEvaluator(settings)
         judges.append(judge)
         return judge
     }
+
+    /// Tells the judges what the catalog's thread tells them: that definitions may be others by now.
+    func definitionsHaveChanged() { hub.definitions.advance() }
 
     /// Returns a judge that has the hub's own login only.
     func judgeAlone(_ target: ConnectionTarget) throws -> PolicyEvaluator {
@@ -83,17 +88,22 @@ final class JudgingStage {
                 "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = $1::regclass",
                 ["public." + table]
             ).first?.first ?? nil)
-        let columns = try connection.query(
+        return JudgedPolicy(role: role, row: try row(of: table), table: 1, sql: sql, version: 1)
+    }
+
+    /// Returns a row of the table as it is now.
+    func row(of table: String) throws -> JudgedRow {
+        let columns = try database.connection.query(
             """
-            SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
-            WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY attnum
+            SELECT a.attname, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname)
+            FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
+            WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
             """, ["public." + table])
-        let row = JudgedRow(
+        return JudgedRow(
             relation: table, schema: "public",
             columns: columns.values.enumerated().map { index, row in
                 JudgedRow.Column(slot: index, name: row[0] ?? "", type: row[1] ?? "")
             })
-        return JudgedPolicy(role: role, row: row, table: 1, sql: sql, version: 1)
     }
 
     func claimant(_ claims: String, role: String? = nil) -> PolicySubject {

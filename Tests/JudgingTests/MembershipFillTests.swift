@@ -60,6 +60,25 @@ import Testing
         #expect(filled.position > .zero && filled.snapshot.firstUnassigned > 0)
     }
 
+    /// Checks which errors count against the claimant, who then sees nothing until the catalog changes.
+    @Test(arguments: [
+        ("22012", "failed"), ("P0001", "failed"), ("42501", "failed"), ("42P01", "unreadable"),
+        ("40001", "unavailable"),
+        ("55P03", "unavailable"), ("XX000", "unavailable"), ("XX001", "unavailable"),
+    ])
+    func `an error is the claimant's only if it would come again`(state: String, expected: String) throws {
+        let stage = try JudgingStage(
+            Self.members + """
+                CREATE FUNCTION fails() RETURNS boolean LANGUAGE plpgsql STABLE
+                AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '\(state)'; END $$;
+                GRANT SELECT ON members TO READER;
+                ALTER TABLE members ENABLE ROW LEVEL SECURITY;
+                CREATE POLICY p ON members USING (fails());
+                """)
+        let fill = try #require(try stage.judge().fills([(membership(), stage.claimant(sub: 1))]).first)
+        #expect("\(fill)".hasPrefix(expected), "\(fill)")
+    }
+
     @Test func `an owner's view is read by the hub's own login alone, and only where no policy decides`() throws {
         let stage = try JudgingStage(
             Self.members + "ALTER TABLE members ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON members USING (false);")
@@ -96,6 +115,22 @@ import Testing
         guard case .unreadable = alone.fills([(asCaller, one)]).first else { throw Unexpected() }
         try stage.run("ALTER TABLE members DISABLE ROW LEVEL SECURITY")
         #expect(keys(alone.fills([(asCaller, one)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
+    }
+
+    /// Checks that the hub does not give up a membership, which PostgreSQL would then judge as of now, because it could
+    /// not find out for a moment whether its login may read the table.
+    @Test func `what cannot be found out now is asked again`() throws {
+        let stage = try JudgingStage(
+            Self.members + "GRANT SELECT ON members TO HUB; ALTER TABLE members ENABLE ROW LEVEL SECURITY;")
+        try stage.run("CREATE POLICY hub ON members TO HUB USING (true)")
+        let membership = membership(.definer(10), table: try table(stage))
+        let (judge, one) = (try stage.judge(), stage.claimant(sub: 1))
+        #expect(keys(judge.fills([(membership, one)]).first) != nil)
+        let other = try stage.database.cluster.connect(database: stage.database.name)
+        try other.execute("BEGIN; LOCK TABLE pg_catalog.pg_policy IN ACCESS EXCLUSIVE MODE")
+        guard case .unavailable = judge.fills([(membership, one)]).first else { throw Unexpected() }
+        try other.execute("ROLLBACK")
+        #expect(keys(judge.fills([(membership, one)]).first) != nil)
     }
 
     @Test func `terms are evaluated for each holder, and fail for each alone`() throws {

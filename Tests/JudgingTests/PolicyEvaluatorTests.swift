@@ -1,4 +1,5 @@
 import Embedded
+import Glibc
 import Policy
 import Postgres
 import TestSupport
@@ -80,6 +81,182 @@ import Testing
         }
         #expect(answers[6].allSatisfy { $0 != true })
         #expect(answers.allSatisfy { $0[1] != true })
+    }
+
+    /// Checks that rows which PostgreSQL cannot make of their texts any more, because a type has changed since, are told
+    /// from rows on which the policy fails.
+    @Test(
+        arguments: [true, false],
+        [
+            "ALTER TYPE label RENAME VALUE 'a' TO 'z'",
+            "ALTER DOMAIN short ADD CONSTRAINT shorter CHECK (VALUE <> 'long') NOT VALID",
+        ])
+    func `rows that cannot be made any more are not denied`(withFunctions: Bool, change: String) throws {
+        let stage = try JudgingStage(
+            """
+            CREATE TYPE label AS ENUM ('a', 'b');
+            CREATE DOMAIN short AS text;
+            CREATE TABLE notes (kind label, body short, owner uuid);
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY p ON notes FOR SELECT USING (owner = auth.uid());
+            """)
+        if !withFunctions { try stage.run("REVOKE TEMP ON DATABASE \(stage.database.name) FROM PUBLIC") }
+        let judge = try stage.judge()
+        let policy = JudgedPolicy(
+            role: stage.role,
+            row: JudgedRow(
+                relation: "notes", schema: "public",
+                columns: [("kind", "public.label"), ("body", "public.short"), ("owner", "uuid")].enumerated().map {
+                    JudgedRow.Column(slot: $0, name: $1.0, type: $1.1)
+                }), table: 1, sql: "owner = auth.uid()", version: 1)
+        let owner = SampleUUID.text(1)
+        let rows: [[String?]] = [["a", "long", owner], ["a", "long", nil]]
+        func given(_ rows: [[String?]], _ claims: PolicySubject) throws -> [(Bool?, failed: Bool)] {
+            let found = Awaited<[PolicyAnswers]>()
+            judge.ask([PolicyQuestion(policy, rows: rows, claimants: [claims])], seeing: nil) { found.set($0) }
+            let answers = try #require(found.wait()?.first)
+            return rows.indices.map { (answers[$0, 0], answers.hasFailed($0, 0)) }
+        }
+        let before = try given(rows, stage.claimant(sub: 1))
+        #expect(before.map(\.0) == [true, false] && !before.contains(where: \.failed))
+        #expect(try given(rows, stage.claimant("broken")).allSatisfy { $0.0 == nil && $0.failed })
+        try stage.run(change)
+        for rows in [rows, [rows[0]]] {
+            let after = try given(rows, stage.claimant(sub: 1))
+            #expect(after.allSatisfy { $0.0 == nil && !$0.failed })
+        }
+    }
+
+    /// Changes of definitions and how they are undone. Afterwards, everything has the names and types that it had before.
+    static let shifts = [
+        ("ALTER TABLE notes ADD COLUMN more text", "ALTER TABLE notes DROP COLUMN more"),
+        ("ALTER TABLE notes DROP COLUMN spare", "ALTER TABLE notes ADD COLUMN spare int"),
+        (
+            "ALTER TABLE notes DROP COLUMN spare, ADD COLUMN spare text",
+            "ALTER TABLE notes ALTER spare TYPE int USING 1"
+        ),
+        ("ALTER TABLE notes ALTER spare TYPE bigint", "ALTER TABLE notes ALTER spare TYPE int"),
+        ("ALTER TABLE notes RENAME COLUMN kind TO sort", "ALTER TABLE notes RENAME COLUMN sort TO kind"),
+        (
+            "ALTER TABLE notes RENAME COLUMN kind TO sort; ALTER TABLE notes RENAME COLUMN owner TO kind",
+            "ALTER TABLE notes RENAME COLUMN kind TO owner; ALTER TABLE notes RENAME COLUMN sort TO kind"
+        ),
+        ("ALTER TABLE notes RENAME TO others", "ALTER TABLE others RENAME TO notes"),
+        ("ALTER TYPE label RENAME VALUE 'a' TO 'z'", "ALTER TYPE label RENAME VALUE 'z' TO 'a'"),
+        ("ALTER TYPE label RENAME TO labels", "ALTER TYPE labels RENAME TO label"),
+        ("ALTER FUNCTION may_see RENAME TO might_see", "ALTER FUNCTION might_see RENAME TO may_see"),
+        ("DROP FUNCTION may_see", seeing),
+        ("DROP TABLE notes", table),
+        ("DROP TABLE notes; DROP FUNCTION may_see; DROP TYPE label", kinds + table + seeing),
+    ]
+    private static let kinds = "CREATE TYPE label AS ENUM ('a', 'b');"
+    private static let table = "CREATE TABLE notes (id int, owner uuid, kind label, spare int);"
+    private static let seeing = """
+        CREATE FUNCTION may_see(owner uuid, kind label) RETURNS boolean LANGUAGE plpgsql STABLE
+        AS $$ BEGIN RETURN owner = auth.uid() OR kind = 'b'; END $$
+        """
+
+    /// Returns the answers about two rows, given by their columns' names, with the table as it is now.
+    private func answers(_ judge: PolicyEvaluator, _ stage: borrowing JudgingStage, _ sql: String) throws -> [[Bool?]] {
+        let known = try stage.row(of: "notes")
+        let rows = ["a", "b"].enumerated().map { index, kind in
+            known.columns.map { ["owner": SampleUUID.text(1), "kind": kind, "id": String(index)][$0.name] ?? "9" }
+        }
+        let policy = JudgedPolicy(role: stage.role, row: known, table: 1, sql: sql, version: 1)
+        return judge.answers(policy, rows, [stage.claimant(sub: 2)])
+    }
+
+    /// Checks that what PostgreSQL keeps in a session from before a change still judges rows after it is undone.
+    @Test(arguments: [true, false])
+    func `definitions that came and went leave rows as visible as before`(withFunctions: Bool) throws {
+        let stage = try JudgingStage(Self.kinds + Self.table + Self.seeing)
+        if !withFunctions { try stage.run("REVOKE TEMP ON DATABASE \(stage.database.name) FROM PUBLIC") }
+        let judge = try stage.judge()
+        func check(_ what: String) throws {
+            // PostgreSQL makes a plan for all values after some executions.
+            for _ in 0..<8 {
+                let answers = try answers(judge, stage, "public.may_see(owner, kind)")
+                #expect(answers == [[false], [true]], "\(what)")
+            }
+        }
+        try check("before")
+        for (change, undo) in Self.shifts {
+            for isAskedBetween in [true, false] {
+                try stage.run(change)
+                if isAskedBetween { _ = try? answers(judge, stage, "public.may_see(owner, kind)") }
+                try stage.run(undo)
+                stage.definitionsHaveChanged()
+                try check("\(change), \(isAskedBetween)")
+            }
+        }
+    }
+
+    /// Checks that a session is replaced in which a function of a policy fails because of a change that nobody announced.
+    @Test func `a failure in an old session is no answer`() throws {
+        let stage = try JudgingStage(
+            Self.kinds + Self.table + """
+                CREATE TABLE others (n int);
+                INSERT INTO others VALUES (7);
+                GRANT SELECT ON others TO READER;
+                CREATE FUNCTION may_see(owner uuid, kind label) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                    DECLARE other record;
+                    BEGIN SELECT * INTO other FROM others; RETURN other.n = 7; END $$
+                """)
+        let judge = try stage.judge()
+        func check() throws {
+            let answers = try answers(judge, stage, "public.may_see(owner, kind)")
+            #expect(answers == [[true], [true]])
+        }
+        try check()
+        try stage.run("ALTER TABLE others ALTER n TYPE bigint")
+        usleep(1_100_000)
+        for _ in 0..<3 { try check() }
+    }
+
+    /// Changes after which the same text of a policy has another meaning.
+    static let exchanges = [
+        "ALTER TYPE label RENAME VALUE 'a' TO 'z'; ALTER TYPE label RENAME VALUE 'b' TO 'a'; ALTER TYPE label RENAME VALUE 'z' TO 'b'",
+        "ALTER TABLE notes RENAME id TO more; ALTER TABLE notes RENAME spare TO id; ALTER TABLE notes RENAME more TO spare",
+        "ALTER TABLE notes DROP id, ADD id int",
+        "DROP TABLE notes; CREATE TABLE notes (kind label, spare int, id int, owner uuid)",
+        "DROP TABLE notes; DROP FUNCTION may_see; DROP TYPE label; CREATE TYPE label AS ENUM ('b', 'a');" + table
+            + seeing,
+    ]
+
+    /// Checks that a session from before a change answers as a new one, once the change is known.
+    @Test(
+        arguments: [true, false], ["id = 1", "kind = 'b'", "public.may_see(owner, kind)", "notes.kind > 'a' OR id > 1"])
+    func `a text that has another meaning is judged by it`(withFunctions: Bool, sql: String) throws {
+        let stage = try JudgingStage(Self.kinds + Self.table + Self.seeing)
+        if !withFunctions { try stage.run("REVOKE TEMP ON DATABASE \(stage.database.name) FROM PUBLIC") }
+        let judge = try stage.judge()
+        for change in ["SELECT 1"] + Self.exchanges {
+            try stage.run(change)
+            stage.definitionsHaveChanged()
+            let fresh = try answers(stage.judge(), stage, sql)
+            #expect(fresh.contains([true]) || fresh.contains([false]))
+            for _ in 0..<8 { #expect(try answers(judge, stage, sql) == fresh, "\(change)") }
+        }
+    }
+
+    @Test func `a term that fails for a moment is not known, and does not count as failed`() throws {
+        let stage = try JudgingStage()
+        func term(_ state: String) throws -> AskedTerm {
+            let name = "public.fails_\(state)"
+            try stage.run(
+                """
+                CREATE FUNCTION \(name)() RETURNS int LANGUAGE plpgsql AS $$
+                BEGIN RAISE EXCEPTION USING ERRCODE = '\(state)'; END $$
+                """)
+            return AskedTerm(sql: "\(name)()", type: TypeFacts(oid: 23, name: "integer"), isBuiltIn: false)
+        }
+        let judge = try stage.judge()
+        let one = AskedTerm(sql: "1", type: TypeFacts(oid: 23, name: "integer"), isBuiltIn: true)
+        let (passing, lasting, inner) = (try term("53200"), try term("P0001"), try term("XX000"))
+        #expect(judge.value([one, passing], stage.claimant("{}")) == nil)
+        #expect(judge.value([inner, one], stage.claimant("{}")) == nil)
+        #expect(judge.value([lasting, one, passing], stage.claimant("{}")) == nil)
+        #expect(judge.value([one, lasting], stage.claimant("{}")) == [one: .value([49]), lasting: .failed])
     }
 
     @Test func `many rows do not make claims that fail any better`() throws {

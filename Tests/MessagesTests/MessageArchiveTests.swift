@@ -244,6 +244,43 @@ import Testing
         #expect(try stage.replay() == ["first"])
     }
 
+    @Test func `what has become of each message is known by its offset`() throws {
+        let stage = try MessageStage()
+        stage.maximumPlaces = 40
+        try stage.start()
+        for number in 1...5 { try stage.send("m\(number)", topic: "room:\(number)") }
+        let table = "realtime.messages"
+        try stage.database.run(
+            """
+            DELETE FROM \(table) WHERE payload->>'t' = 'm2';
+            UPDATE \(table) SET payload = '{"t": "edited"}' WHERE payload->>'t' = 'm3';
+            UPDATE \(table) SET topic = 'room:9' WHERE payload->>'t' = 'm4';
+            UPDATE \(table) SET updated_at = now() WHERE payload->>'t' = 'm5'
+            """)
+        let offsets = try stage.logged().map { $0.message.offset ?? 0 }
+        func fates(since offset: UInt64) throws -> [String]? {
+            try stage.revisions(since: offset).map { revisions in
+                offsets.filter { $0 >= offset }.map { revisions.fate(of: $0).text }
+            }
+        }
+        #expect(try fates(since: offsets[0]) == ["unchanged", "deleted", "edited", "deleted", "m5"])
+        #expect(try fates(since: offsets[2]) == ["edited", "deleted", "m5"])
+        #expect(try stage.revisions(since: offsets[0])?.offsets == offsets[0]..<stage.end.offset)
+        let beyond = try #require(try stage.revisions(since: stage.end.offset + 7))
+        #expect(beyond.offsets.isEmpty)
+        // What is not remembered any more is not taken for unchanged.
+        try stage.database.run(
+            """
+            INSERT INTO \(table) (topic, extension, payload, event, private)
+            SELECT 'crowd', 'broadcast', '{}', 'note', true FROM generate_series(1, 60)
+            """)
+        try stage.catchUp()
+        #expect(try fates(since: offsets[0]) == Array(repeating: "unknown", count: 5))
+        try stage.database.run("TRUNCATE \(table)")
+        try stage.catchUp()
+        #expect(try fates(since: offsets[0]) == Array(repeating: "unknown", count: 5))
+    }
+
     @Test func `messages of days that are not kept are not told`() throws {
         let stage = try MessageStage()
         stage.hours = 1
@@ -282,6 +319,9 @@ import Testing
         let query = ReplayQuery(topic: [], isPrivate: true, since: 0, limit: 1)
         archive.replay(query) { answer.set($0) }
         #expect(answer.wait() == .failed)
+        let fate = Awaited<Bool>()
+        archive.revisions(since: 1) { fate.set($0 == nil) }
+        #expect(fate.wait() == true)
         archive.stop()
         let late = Awaited<ReplayAnswer>()
         archive.replay(query) { late.set($0) }

@@ -161,6 +161,13 @@ final class MessageStage {
         return try #require(answer.wait())
     }
 
+    /// Returns what has become of the log's messages from the offset on.
+    func revisions(since offset: UInt64) throws -> MessageRevisions? {
+        let answer = Awaited<MessageRevisions?>()
+        try #require(archive).revisions(since: offset) { answer.set($0) }
+        return try #require(answer.wait())
+    }
+
     /// Returns the texts sent since that time, oldest first; nil if the question failed.
     func replay(
         _ topic: String = "room:1", isPrivate: Bool = true, since: Int64 = 0, limit: Int = 25
@@ -191,16 +198,29 @@ extension ReplayAnswer {
         return messages
     }
 
-    /// Texts between the quotes of `{"t": "…"}`.
-    var texts: [String]? {
-        messages?.map { message in
-            guard case .json(let json) = message.payload else { return "bytes" }
-            return String(decoding: json.dropFirst(7).dropLast(2), as: UTF8.self)
-        }
-    }
+    var texts: [String]? { messages?.map(\.text) }
 
     var isWhole: Bool {
         guard case .messages(_, _, let isWhole) = self else { return false }
         return isWhole
+    }
+}
+
+extension ArchivedMessage {
+    /// Text between the quotes of `{"t": "…"}`.
+    var text: String {
+        guard case .json(let json) = payload else { return "bytes" }
+        return String(decoding: json.dropFirst(7).dropLast(2), as: UTF8.self)
+    }
+}
+
+extension MessageRevisions.Fate {
+    var text: String {
+        switch self {
+        case .unchanged: "unchanged"
+        case .deleted: "deleted"
+        case .rewritten(let message): message.text
+        case .unknown: "unknown"
+        }
     }
 }

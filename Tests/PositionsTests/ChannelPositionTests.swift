@@ -85,6 +85,13 @@ import Testing
         #expect(channel.stage == .catchingUp && channel.parkedAt == nil)
     }
 
+    @Test func `a position in a damaged beginning of the log is refused for the damage`() {
+        var channel = Self.joining()
+        _ = channel.take(.asked(Self.at(1)))
+        let log = LogExtent(end: Self.at(9), oldest: 2, isBehindDamage: true)
+        #expect(channel.take(.due(log: log)) == [.count(.refused(.unreadable)), .passOverMessages, .boardLive])
+    }
+
     @Test(arguments: [
         (EventLogPosition(epoch: 2, offset: 5), LogStanding.Refusal.otherEpoch),
         (EventLogPosition(epoch: 1, offset: 10), .unknown),

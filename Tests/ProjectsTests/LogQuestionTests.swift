@@ -56,8 +56,11 @@ import WebSocket
 
     private func run(_ script: String, for client: WaitingClient, log: String) throws -> QuestionRun {
         let program = TemporaryDirectory.make("program") + "/answer"
-        try Data("#!/bin/sh\n\(script)\n".utf8).write(to: URL(fileURLWithPath: program))
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+        try Data("#!/bin/sh\n\(script)\n".utf8).write(to: URL(fileURLWithPath: program + ".text"))
+        // Written by another process: one that this process starts for another test at this moment would keep the file
+        // open for writing, and nobody could run it.
+        let installing = try ChildProcess(["/usr/bin/install", "-m", "755", program + ".text", program])
+        #expect(installing.wait(milliseconds: 30_000) == .exited(0))
         return QuestionRun(
             what: .question(try LogQuestion("tail", [])), place: QuestionPlace(log: log, environment: [:]),
             program: program,

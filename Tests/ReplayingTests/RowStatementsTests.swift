@@ -189,7 +189,7 @@ private struct KindOfValue {
         #expect(
             statements.obstacles { $0 == 4 } == [
                 "public.made has no column gone",
-                "public.made.secret takes no NULL, and nothing is known that could stand in for its masked values",
+                "public.made.secret takes no NULL, and its type has no stand-in for masked values",
             ])
     }
 }

@@ -325,7 +325,7 @@ final class Client {
     func join(_ seat: Seat, on channel: Int) {
         guard isConnected, lines[channel].joinRef == nil else { return }
         let ref = nextRef()
-        let topic = "realtime:\(seat.topic)-\(isPlain ? "again \(lines[channel].endings)" : ref)"
+        let topic = "realtime:\(seat.topic)-\(isPlain ? "again \(lines[channel].endings)" : "\(number)-\(ref)")"
         lines[channel].joinRef = ref
         lines[channel].topic = topic
         lines[channel].topicNumber = wire.topic(topic)

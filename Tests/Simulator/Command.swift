@@ -5,14 +5,16 @@ import System
 /// Command `simulate`: runs the hub against a model of the world, as seeds determine.
 public enum Command {
     private static let usage = """
-        swift run simulate [--seed N] [--seeds COUNT] [--steps M] [--clients N] [--until N] [--calm] [--first] [--trace]
+        swift run simulate [--seed N] [--seeds COUNT] [--plays N] [--steps M] [--clients N] [--until N] [--calm] [--first] [--trace]
 
         Plays the hub in one thread on a clock of its own: the stream from a model of PostgreSQL, the event log on a disk
         that fails, delivery on two loops, and clients that come, go, freeze and are cut off. What each client hears is
-        held against what it had to. A seed always plays the same.
+        held against what it had to. A seed always plays the same, in a process that starts no others: until a child runs
+        its own program, it keeps copies of the sockets, and they end late.
 
           --seed N       the first seed (1)
           --seeds COUNT  so many seeds, one after the other (1)
+          --plays N      play each seed so often (1)
           --steps M      steps of each seed (600)
           --clients N    so many clients; beyond six they are a crowd, who ask what many others ask
                          (six, and a crowd with one seed of ten)
@@ -23,7 +25,7 @@ public enum Command {
         """
 
     public static func run(_ arguments: [String]) -> Int32 {
-        var (seed, seeds, stepCount) = (UInt64(1), UInt64(1), 600)
+        var (seed, seeds, plays, stepCount) = (UInt64(1), UInt64(1), UInt64(1), 600)
         var weather = Weather()
         var (isTraced, shrinks) = (false, true)
         var given: Shape?
@@ -33,6 +35,7 @@ public enum Command {
             switch option {
             case "--seed": seed = number(&rest) ?? seed
             case "--seeds": seeds = number(&rest) ?? seeds
+            case "--plays": plays = number(&rest) ?? plays
             case "--steps": stepCount = Int(number(&rest) ?? UInt64(stepCount))
             case "--clients": given = number(&rest).map { Shape(clients: Int(clamping: $0)) }
             case "--until": mostDeliveries = number(&rest) ?? mostDeliveries
@@ -49,7 +52,8 @@ public enum Command {
         let began = ContinuousClock.now
         var told = began
         DescriptorTable.raiseLimit()
-        for seed in seed..<seed + seeds where total.deliveries < mostDeliveries {
+        for seed in (seed..<seed + seeds).lazy.flatMap({ seed in (0..<plays).map { _ in seed } })
+        where total.deliveries < mostDeliveries {
             let shape = given ?? .usual(seed: seed)
             let steps = script(seed: seed, steps: stepCount, weather, shape)
             guard let report = play(seed, shape, steps, isTraced) else { return 1 }

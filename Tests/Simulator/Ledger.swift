@@ -48,6 +48,9 @@ final class Ledger {
     private var deletes: [Deleted: Int] = [:]
     /// Numbers of the database's messages, by topic.
     private var said: [String: [Int]] = [:]
+    /// Deletion of each deleted message, by the message's number.
+    private var deletions: [Int: Deletion] = [:]
+    private let now: () -> UInt64
     private var truncations: [Int] = []
     private var noted = 0
     /// Commits that changed the rules.
@@ -55,7 +58,10 @@ final class Ledger {
     private var audiences: [Audience.Key: Audience] = [:]
     private var rulesKnown: (commit: Int, definitions: Int, rules: [ModelRules])?
 
-    init(_ database: ModelDatabase) { self.database = database }
+    init(_ database: ModelDatabase, now: @escaping () -> UInt64) {
+        self.database = database
+        self.now = now
+    }
 
     func note() {
         guard noted < database.lastCommit else { return }
@@ -79,6 +85,9 @@ final class Ledger {
         guard change.operation == .delete, let old = change.old else { return }
         let before = deletes.updateValue(number, forKey: Deleted(table: change.table.name, id: old.id))
         precondition(before == nil, "no two rows of a table ever have one key")
+        if change.table == .messages, let sent = self.number(ofVersion: old.version) {
+            deletions[sent] = Deletion(end: database.commits[commit - 1].end, at: now())
+        }
     }
 
     // MARK: Changes by their numbers
@@ -147,6 +156,15 @@ final class Ledger {
 
     /// Returns the numbers of the messages to a topic, in ascending order.
     func said(to topic: String) -> [Int] { said[topic] ?? [] }
+
+    struct Deletion {
+        var end: LSN
+        /// Time at which the deletion had been committed.
+        var at: UInt64
+    }
+
+    /// Returns when a message was deleted; nil if it was not.
+    func deletion(ofMessage number: Int) -> Deletion? { deletions[number] }
 
     /// Returns the numbers, from `least` on and ascending, of the truncations that a seat hears of.
     func truncations(for seat: Seat, from least: Int) -> [Int] {

@@ -26,6 +26,12 @@ final class LedgerWitness {
     private var sent: [Seat: Set<UInt64>] = [:]
     /// Received changes that must still be found in the ledger.
     private var heard: [(topic: [UInt8], offset: UInt64)] = []
+    /// Hashes of all changes that clients have read, by topic.
+    private var read: [[UInt8]: Set<UInt64>] = [:]
+    /// Hashes of the changes whose offsets some client was told, by offset.
+    private var hashes: [UInt64: UInt64] = [:]
+    /// Channels that ended, with the offset before which the hub took everything for received.
+    private var acknowledged: [(seat: Seat, topic: [UInt8], offset: UInt64)] = []
     let recordsEach: Bool
     private(set) var found = 0
 
@@ -57,6 +63,8 @@ final class LedgerWitness {
         case .left:
             let place = known.lastIndex { $0.session == note.session && $0.channel == note.channel }
             if let place { known[place].end = note.offset }
+            let seat = Seat(session: note.session, channel: note.channel)
+            if recordsEach { acknowledged.append((seat, note.topic, note.received)) }
         case .refused, .renewed, .told, .began, .reached, .unrecorded, .answered, .missed: break
         case .delivered: takeDeliveries(note)
         }
@@ -95,9 +103,19 @@ final class LedgerWitness {
         if recordsEach || isScarce { heard.append((Array(topic.utf8), offset)) }
     }
 
+    /// Records the hash of a change that a client read, and the change's offset if the client was told.
+    func reads(_ topic: String, _ hash: UInt64, at offset: UInt64?) {
+        guard recordsEach else { return }
+        read[Array(topic.utf8), default: []].insert(hash)
+        if let offset { hashes[offset] = hash }
+    }
+
     /// Discards the records that the dead hub had not written. The next hub writes that it began.
     func hubDied(at time: Int64, place: UInt64) {
         heard = []
+        // After a power cut, other changes may get the same offsets.
+        hashes = [:]
+        acknowledged = []
         book.add(LedgerNote(.began, time: time, session: 0, channel: 0), at: place)
     }
 
@@ -109,7 +127,7 @@ final class LedgerWitness {
         found += heard.count
         var stays: [[UInt8]: [Attendance]] = [:]
         for stay in book.all { stays[stay.joined.note.topic, default: []].append(stay) }
-        return (recordsEach ? unrecorded() : []) + (isScarce ? absent(stays) : []) + undead(stays, joined)
+        return (recordsEach ? unrecorded() + unread() : []) + (isScarce ? absent(stays) : []) + undead(stays, joined)
     }
 
     /// Returns the received changes that are neither recorded as sent nor reported as missing.
@@ -125,6 +143,18 @@ final class LedgerWitness {
             guard let known = sessions[topic] else { return book.strangers == 0 }
             return !known.contains { book.lacksDeliveries(of: offset, to: $0) }
         }.map { "somebody on \(Self.text($0.topic)) heard of the change @\($0.offset), which is not recorded as sent" }
+    }
+
+    /// Returns the changes that the hub took for received when their channel ended, and that no client has read.
+    private func unread() -> [String] {
+        defer { acknowledged = [] }
+        return acknowledged.flatMap { seat, topic, offset in
+            (sent[seat] ?? []).filter { sent in
+                sent < offset && hashes[sent].map { read[topic]?.contains($0) != true } ?? false
+            }.sorted().map {
+                "the hub took the change @\($0) for received on \(Self.text(topic)), where nobody has read it"
+            }
+        }
     }
 
     /// Returns the received changes without a channel that was or may have been present, unless notes about channels

@@ -145,6 +145,8 @@ final class ModelDatabase {
     var isPublished = true
     private var lastVersion = 0
     private var lastID = 0
+    /// Last messages that were sent to topics and not deleted.
+    private var messages: [ModelRow] = []
     private var lastXID: UInt32 = 700
     private var end = LSN(0x100_0000)
 
@@ -213,13 +215,24 @@ final class ModelDatabase {
         transaction.changes.append(ModelChange(table: table, kind: .truncate))
     }
 
-    /// Emits a message to a topic, of which the database keeps no row.
+    /// Emits a message to a topic. It is no row that anybody reads; `takeBackMessage` deletes it.
     func say(to topic: String, in transaction: inout Transaction) {
         lastID += 1
         lastVersion += 1
         let row = ModelRow(id: lastID, owner: topic, room: 0, body: "", version: lastVersion)
         note(.messages, .insert(row), in: &transaction)
+        messages.append(row)
+        if messages.count > Self.messagesKept { messages.removeFirst() }
     }
+
+    /// Deletes one of the last messages.
+    func takeBackMessage(_ random: inout some RandomNumberGenerator, in transaction: inout Transaction) {
+        guard let place = messages.indices.randomElement(using: &random) else { return }
+        note(.messages, .delete(messages.remove(at: place)), in: &transaction)
+    }
+
+    /// Number of the last messages of which one may be deleted.
+    private static let messagesKept = 30
 
     func freshID() -> Int {
         lastID += 1

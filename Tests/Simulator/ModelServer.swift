@@ -4,16 +4,18 @@ import Catalog
 import Change
 import Delivery
 import Diagnostics
+import EventLog
 import Foundation
 import Judging
-import Messages
 import Policy
 import System
 import TestSupport
 
+@testable import Messages
+
 /// Services around the hub that answer late, wrongly or not at all, as a seed determines.
 final class ModelServer {
-    enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall, pace }
+    enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall, pace, messages }
 
     let database: ModelDatabase
     let time: VirtualTime
@@ -24,8 +26,11 @@ final class ModelServer {
     /// Time until which some answers are lost.
     private var losesUntil: UInt64 = 0
     private(set) var lost = 0
+    /// True if the server takes seconds to judge rows.
+    private let isSluggish: Bool
 
-    init(_ database: ModelDatabase, _ time: VirtualTime, _ agenda: Agenda, seed: UInt64) {
+    init(_ database: ModelDatabase, _ time: VirtualTime, _ agenda: Agenda, seed: UInt64, isSluggish: Bool) {
+        self.isSluggish = isSluggish
         self.database = database
         self.time = time
         self.agenda = agenda
@@ -35,6 +40,7 @@ final class ModelServer {
     func delay(_ kind: Kind) -> UInt64 {
         let pick = UInt64.random(in: 0..<100, using: &randoms[kind.rawValue])
         return switch pick {
+        case ..<25 where isSluggish && kind == .rows: UInt64.random(in: 500...4_500, using: &randoms[kind.rawValue])
         case ..<50: UInt64.random(in: 0...2, using: &randoms[kind.rawValue])
         case ..<90: UInt64.random(in: 1...30, using: &randoms[kind.rawValue])
         default: UInt64.random(in: 30...700, using: &randoms[kind.rawValue])
@@ -81,6 +87,12 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
                 questions.map { question in
                     var answers = PolicyAnswers(question)
                     guard !isLost else { return answers }
+                    guard self.canMake(question.policy.row) else {
+                        for row in question.rows.indices {
+                            for claimant in question.claimants.indices { answers.fail(row, claimant) }
+                        }
+                        return answers
+                    }
                     let persons = question.claimants.map { self.person($0) }
                     for (row, texts) in question.rows.enumerated() {
                         let judged = Self.judged(question.policy.row, texts)
@@ -93,6 +105,12 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
                     return answers
                 })
         }
+    }
+
+    /// True if the table has the row's columns now. If not, PostgreSQL fails on the row.
+    private func canMake(_ row: JudgedRow) -> Bool {
+        let rules = world.database.snapshot(at: world.time.monotonicNanoseconds()).last?.rules ?? ModelRules()
+        return row.columns.count == ModelPolicies.columns(rules.extras(of: .judged)).count
     }
 
     /// Returns the values of the row that the policy reads.
@@ -227,7 +245,43 @@ final class NoAuthorizer: ChannelAuthorizing {
     func stop() {}
 }
 
-final class NoArchive: MessageReplaying {
+/// Archive that reads the messages' fates in the real log. It answers late, or not at all: then the hub leaves the
+/// messages out, and says so. Each answer covers few messages, so that a reader asks again.
+final class ModelArchive: MessageReplaying, @unchecked Sendable {
+    private static let offsetsOfAnswer: UInt64 = 40
+
+    // Only the simulation's single thread touches these properties.
+    private let world: ModelServer
+    private let end: () -> EventLogEnd?
+    private var log: MessageLog
+
+    init(_ world: ModelServer, _ storage: FaultyStorage, end: @escaping () -> EventLogEnd?) {
+        self.world = world
+        self.end = end
+        log = MessageLog(maximumPlaces: Limits.archivedMessages) { () throws(SystemError) in storage }
+    }
+
     func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void) { then(.failed) }
+
+    func revisions(since offset: UInt64, then: @escaping @Sendable (MessageRevisions?) -> Void) {
+        let isLost = world.isLost(.messages)
+        world.agenda.after(milliseconds: world.delay(.messages)) { [self] in
+            then(isLost ? nil : try? answer(since: offset))
+        }
+    }
+
+    /// Reads the log as the real archive's worker does. An error is an unanswered question, as there.
+    private func answer(since offset: UInt64) throws -> MessageRevisions? {
+        guard let end = end() else { return nil }
+        try log.follow(end)
+        while log.beginOffset > offset, log.canReachBack { try log.reachBack() }
+        let whole = try log.revisions(since: offset)
+        let covered = offset..<min(offset + Self.offsetsOfAnswer, whole.offsets.upperBound)
+        let fates = covered.map { ($0, whole.fate(of: $0)) }
+        let knownFrom = fates.first { $0.1 != .unknown }?.0 ?? covered.upperBound
+        let changed = fates.filter { $0.1 != .unchanged && $0.0 >= knownFrom }
+        return MessageRevisions(of: covered, knownFrom: knownFrom, Dictionary(uniqueKeysWithValues: changed))
+    }
+
     func stop() {}
 }

@@ -36,7 +36,7 @@ struct ModelSlot {
     private(set) var system: UInt64 = 77
     private var databaseNumber: UInt32 = 5
     private var timeline: UInt32 = 1
-    private var publication = PublishedTables(number: 40, members: [:])
+    private var publication: UInt32 = 40
     private var branch = ServerState.Branch.same
     private var isBefore18 = false
     private var slot: ServerState.Slot?
@@ -62,7 +62,7 @@ struct ModelSlot {
         case .slotInvalidated: slot?.isInvalid = true
         case .slotAdvanced: advance()
         case .publicationRecreated, .publicationRecreatedBefore18:
-            publication.number += 1
+            publication += 1
             isBefore18 = loss == .publicationRecreatedBefore18
         case .databaseRestored:
             timeline += 1

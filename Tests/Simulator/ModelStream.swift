@@ -290,15 +290,19 @@ final class ModelStream {
             ]
             messages.append(PgOutput.relation(oid, schema: "realtime", "messages", identity: .primaryKey, columns))
         }
-        guard let row = change.new else { preconditionFailure("what is said is a row") }
-        let time = "2027-01-15 08:00:00"
+        guard let row = change.new ?? change.old else { preconditionFailure("a message is a row") }
+        let time = Cell.text("2027-01-15 08:00:00")
         let tail = String(String(row.version + 1_000_000_000_000).dropFirst())
+        let id = Cell.text("00000000-0000-4000-8000-\(tail)")
+        guard change.operation == .insert else {
+            return messages.append(PgOutput.delete(oid, .key([.null, .null, .null, .null, .null, .null, time, id])))
+        }
         messages.append(
             PgOutput.insert(
                 oid,
                 [
                     .text(row.owner), .text("broadcast"), .text(#"{"version": \#(row.version)}"#), .text("said"),
-                    .text("f"), .text(time), .text(time), .text("00000000-0000-4000-8000-\(tail)"),
+                    .text("f"), time, time, id,
                 ]))
     }
 

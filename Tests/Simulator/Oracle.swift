@@ -31,6 +31,8 @@ final class Oracle: Hearing {
         var mark: Mark?
         /// Listeners whose sockets were cut and who may return.
         var absent: [AbsentKey: Absent] = [:]
+        /// Listeners that returned a moment ago. After a power cut, the hub may not know that they did.
+        var returned: [(key: AbsentKey, absent: Absent, at: UInt64)] = []
         /// Times until which a former listener still counts as absent. A client that returns before the hub has noticed
         /// its cut socket may be taken for a second client.
         var seconds: [AbsentKey: UInt64] = [:]
@@ -47,6 +49,9 @@ final class Oracle: Hearing {
         fileprivate(set) var durable: LSN
         /// Epoch of the log at that time.
         var epoch: UInt64?
+        let joinedAt: UInt64
+        /// Durable position of the log at that time, also for a client that goes on from before.
+        let durableAtJoin: LSN
         /// Commits up to this number may arrive or not; nil until the join was answered.
         var optionalTo: Int?
         /// The same limit for the database's messages to the topic, if it is later.
@@ -78,7 +83,9 @@ final class Oracle: Hearing {
         /// All gaps reported to the client. A client that resumes from before a gap is told of the gap again.
         var gapsTold: [Gap] = []
 
-        init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN) {
+        init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN, at joinedAt: UInt64) {
+            self.joinedAt = joinedAt
+            durableAtJoin = durable
             self.person = person
             self.audience = audience
             self.seat = seat
@@ -213,6 +220,11 @@ final class Oracle: Hearing {
     private static let surelyNoticed = 8
     /// Nanoseconds after which the hub's knowledge is certainly on the disk.
     private static let surelyWritten: UInt64 = 3_000_000_000
+    /// Nanoseconds after which a return is certainly on the disk. The hub writes it with the first receipt after it.
+    private static let surelyReturned: UInt64 = 5_000_000_000
+
+    /// Nanoseconds by which a loop may lag behind the log. It may still send a message that is deleted by then.
+    private static let longestLag: UInt64 = 5_000_000_000
 
     private let database: ModelDatabase
     private let position: () -> Position
@@ -227,6 +239,8 @@ final class Oracle: Hearing {
     var mayBeUnreadable: () -> Bool = { false }
     /// True if the hub's own account says that a topic's channel was sent the change at an offset.
     var isInLedger: ((String, UInt64) -> Bool)?
+    /// Called with the hash of each insert that a topic's client reads, and the insert's offset if the client is told.
+    var reads: ((_ topic: String, _ hash: UInt64, _ offset: UInt64?) -> Void)?
     /// Called with a description of every event.
     var trace: ((String) -> Void)?
     /// Hash of all events, in their order.
@@ -263,7 +277,7 @@ final class Oracle: Hearing {
         self.rests = rests
         self.database = database
         self.position = position
-        ledger = Ledger(database)
+        ledger = Ledger(database, now: now)
     }
 
     private func line(_ key: Key) -> Line {
@@ -291,7 +305,7 @@ final class Oracle: Hearing {
         _ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String = ""
     ) {
         let line = line(Key(client: client, channel: channel))
-        let listening = Listening(person, ledger.audience(seat, person), seat, position().durable)
+        let listening = Listening(person, ledger.audience(seat, person), seat, position().durable, at: now())
         listening.topic = topic
         listening.epoch = position().end?.epoch
         if let place { listening.resumed = line.mark.flatMap { $0.place == place ? $0 : nil } }
@@ -301,7 +315,7 @@ final class Oracle: Hearing {
 
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String) {
         let key = Key(client: client, channel: channel)
-        let listening = Listening(person, ledger.audience(seat, person), seat, position().durable)
+        let listening = Listening(person, ledger.audience(seat, person), seat, position().durable, at: now())
         listening.topic = topic
         listening.isSubscribed = seat.bindings.isEmpty
         let line = line(key)
@@ -359,7 +373,18 @@ final class Oracle: Hearing {
                 // The hub may remember a listener that never returned for the full time.
                 if power { line.seconds[key] = now() + Self.surelyForgotten }
             }
+            if power { powerFailed(line) }
         }
+    }
+
+    /// Counts each listener that returned a moment ago as absent again, unless it was cut since.
+    private func powerFailed(_ line: Line) {
+        for (key, absent, at) in line.returned where now() - at < Self.surelyReturned && line.absent[key] == nil {
+            line.absent[key] = Absent(
+                absent.listening, isUncertain: true, isOneOfTwo: true, optionalTo: absent.optionalTo, at: absent.at,
+                rests: absent.rests)
+        }
+        line.returned = []
     }
 
     /// Records a gap in the history. Joined channels must be told, and may receive the changes after the gap's end once
@@ -432,6 +457,8 @@ final class Oracle: Hearing {
             goOn(listening, as: returning)
             // From now on the former listener is at this one's position.
             line.absent = line.absent.filter { $0.value !== returning }
+            let key = AbsentKey(person: listening.person, topic: listening.topic, seat: listening.seat)
+            line.returned = line.returned.filter { now() - $0.at < Self.surelyReturned } + [(key, returning, now())]
         }
         switch (recovery, listening.resumed) {
         case (nil, nil): break
@@ -480,6 +507,10 @@ final class Oracle: Hearing {
         if case .change(let change, let passage) = what {
             tally.deliveries += 1
             mix(change.trail)
+            // Of an insert all clients read the same bytes.
+            if change.operation == "INSERT" {
+                reads?(listening.topic, change.trail, passage.map { $0.place.offset - 1 })
+            }
             if let passage {
                 check(passage, on: line, who)
                 if isInLedger?(listening.topic, passage.place.offset - 1) == false {
@@ -620,6 +651,11 @@ final class Oracle: Hearing {
             complain("\(who()) heard what was said to others: \(what())")
         }
         if number <= listening.reached.message { complain("\(who()) heard twice or out of order: \(what())") }
+        if let deletion = ledger.deletion(ofMessage: number), deletion.end <= listening.durableAtJoin,
+            deletion.at + Self.longestLag < listening.joinedAt
+        {
+            complain("\(who()) heard what had been deleted before it came back: \(what())")
+        }
         listening.reached.message = max(number, listening.reached.message)
         listening.said.append(number)
     }
@@ -662,6 +698,7 @@ final class Oracle: Hearing {
             .filter { !dependsOnTheLog($0, oldest) }
         let leastSaid = ledger.firstNumber(after: max(first, listening.saidOptionalTo))
         let said = Self.missing(of: ledger.said(to: listening.topic), from: leastSaid, in: listening.said)
+            .filter { ledger.deletion(ofMessage: $0) == nil }
         let truncations = ledger.truncations(for: listening.seat, from: least).filter {
             listening.truncations[ledger.change($0).table, default: 0] < ledger.commit(of: $0).number
         }

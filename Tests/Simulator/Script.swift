@@ -94,6 +94,7 @@ private enum Stretch: CaseIterable {
             return place % 8 == 4 ? .say(seed: random.next()) : .write(seed: random.next())
         }
         if self == .lonely { return lonelyAction(place, &random, shape, weather) }
+        if shape.isSluggish, weather.faults, place % 5 == 1 { return sluggishAction(&random, shape) }
         guard self == .outage else { return Simulator.action(&random, shape, weather) }
         // The outages repeat, so that some channels are older than an outage.
         if place % 75 == 15 { return .beAway(milliseconds: UInt64.random(in: 5_000...15_000, using: &random)) }
@@ -164,6 +165,13 @@ private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.A
     case 18: return .memberships(seed: seed)
     default: return .become(client: client, channel: channel, person: Int(seed % 3))
     }
+}
+
+/// Returns an action of a client that hears and answers late.
+private func sluggishAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
+    let client = shape.someClient(&random)
+    if random.next() % 3 == 0 { return .cut(client: client) }
+    return .freezeClient(client: client, milliseconds: random.pick([500, 1_500, 2_500, 4_000]))
 }
 
 private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Step.Action {

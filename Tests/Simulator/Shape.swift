@@ -30,11 +30,19 @@ public struct Shape: Sendable, Equatable {
     /// True if the log cannot be read for a while now and then, or a part of it is damaged.
     public var failsReads = false
 
+    /// True if messages are deleted again, some of them while those who listened to their topic are away.
+    public var takesMessagesBack = false
+
+    /// True if PostgreSQL takes seconds to judge rows, and clients are often frozen and cut meanwhile. Their answers to
+    /// pings then come after other changes are held back.
+    public var isSluggish = false
+
     /// True if the wall clock is set forward and back during the run.
     public var isUnsteady = false
 
     /// Returns the shape of a seed. Some seeds have a crowd, want only rows, are lonely, have a silent stream or begin
-    /// late. Others have little room for gone clients, a log that does not read, or a clock that is set.
+    /// late. Others have little room for gone clients, a log that does not read, a clock that is set, messages that are
+    /// deleted again, or a slow server.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
@@ -44,6 +52,8 @@ public struct Shape: Sendable, Equatable {
         if seed % 7 == 2 { shape.departures = 4 }
         shape.failsReads = seed % 4 == 0
         shape.isUnsteady = seed % 8 == 3
+        shape.takesMessagesBack = seed % 11 == 5
+        shape.isSluggish = seed % 13 == 8
         return shape
     }
 

@@ -123,7 +123,7 @@ public final class Simulation {
             recordsEach: seed % 3 == 1, scarcity: seed % 4 == 1 ? SeededRandom(seed: seed &* 0x51ed_270b) : nil)
         readable = try Epoll()
         agenda = Agenda(time)
-        server = ModelServer(database, time, agenda, seed: seed)
+        server = ModelServer(database, time, agenda, seed: seed, isSluggish: shape.isSluggish)
         stream = ModelStream(
             database, storage, time, segmentBytes: shape.segmentBytes, isSilent: shape.isSilent,
             slowness: shape.isSlowToBegin ? SeededRandom(seed: seed) : nil)
@@ -144,6 +144,7 @@ public final class Simulation {
             witness.hears(topic, offset)
             return witness.has(topic, offset)
         }
+        oracle.reads = { [witness] in witness.reads($0, $1, at: $2) }
         for number in 0..<shape.clients {
             let person = ModelDatabase.people[number % ModelDatabase.people.count]
             clients.append(Client(number, person: person, seed: seed, wire, oracle))
@@ -185,6 +186,7 @@ public final class Simulation {
         let log = LogSource(
             open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
             covered: { shared.stream.covered })
+        let archive = ModelArchive(server, storage) { shared.stream.end }
         let witness = SharedWitness(witness)
         let ledger = ChannelLedger(witness.witness.recordsEach ? .full : .ranges, claims: ["sub"]) { note in
             witness.witness.take(note, at: shared.stream.place?.offset ?? 0)
@@ -195,7 +197,7 @@ public final class Simulation {
         let project = Project(
             "simulated", settings,
             ProjectShare(number: 0, loops: Self.loopCount, gateway.budgets(), metrics),
-            ProjectServices(asking, authorizer: NoAuthorizer(), archive: NoArchive()),
+            ProjectServices(asking, authorizer: NoAuthorizer(), archive: archive),
             TokenVerifier(secret: Client.secret, maximumBytes: 4096), follower)
         gateway.add(project)
         hub = Hub(gateway: gateway, catalog: catalog)
@@ -637,9 +639,9 @@ public final class Simulation {
         pass(milliseconds: 25_000)
         // Missed notes are reported at the latest when the hub inspects its channels.
         if witness.isScarce { pass(milliseconds: 10_000) }
-        // A crowd takes longer, so the simulation waits while events still arrive.
+        // A crowd and a slow server take longer, so the simulation waits while events still arrive.
         var (heard, patience) = (-1, Self.mostPatience)
-        while shape.hasCrowd, heard != oracle.tally.deliveries, patience > 0 {
+        while shape.hasCrowd || shape.isSluggish, heard != oracle.tally.deliveries, patience > 0 {
             heard = oracle.tally.deliveries
             patience -= 1
             pass(milliseconds: 5_000)
@@ -749,6 +751,9 @@ public final class Simulation {
             let joined = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
             guard let topic = joined.randomElement(using: &random) else { continue }
             database.say(to: topic, in: &transaction)
+        }
+        if shape.takesMessagesBack, Bool.random(using: &random) {
+            database.takeBackMessage(&random, in: &transaction)
         }
         if Bool.random(using: &random) {
             database.insert(.plain, owner: "ana", room: 0, body: "said", in: &transaction)

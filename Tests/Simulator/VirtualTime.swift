@@ -19,6 +19,8 @@ public final class VirtualTime: TimeSource {
         Self.zero + Int64(monotonicNanoseconds() / 1000) + shift.load(ordering: .relaxed)
     }
 
+    public var boot: UInt64 { 1 }
+
     /// Sets the wall clock forward or back; time passes as before.
     func setWallClock(aheadBy seconds: Int64) { shift.store(seconds * 1_000_000, ordering: .relaxed) }
 

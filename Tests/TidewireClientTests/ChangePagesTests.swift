@@ -8,13 +8,13 @@ import TidewireClientTesting
 @Suite(.within(minutes: 5)) struct ChangePagesTests {
     @Test func `what happened since then comes in pages, without a subscription`() async throws {
         let stage = Stage()
-        let start = try await stage.tidewire.changes(after: nil, of: Note.self)
+        let start = try await stage.tidewire.fetchChanges(after: nil, of: Note.self)
         #expect(start.changes.isEmpty && start.position == LogPosition("e1.0"))
         for id in 1...5 { stage.hub.insert("notes", note(id)) }
         stage.hub.insert("notes", note(6, owner: "ben"))
         var (position, ids, pages) = (start.position, [Int](), 0)
         while true {
-            let page = try await stage.tidewire.changes(
+            let page = try await stage.tidewire.fetchChanges(
                 after: position, of: Note.self, where: \.owner == "ana", limit: 2)
             ids += page.changes.map(\.id)
             position = page.position
@@ -33,19 +33,19 @@ import TidewireClientTesting
         stage.hub.insert("notes", note(1))
         stage.hub.insert("notes", note(2))
         stage.hub.retain(latest: 1)
-        let page = try await stage.tidewire.changes(after: LogPosition("e1.0"), of: [TableBinding(table: "notes")])
-        #expect(page.mustRefetch == .olderThanRetention && page.position == LogPosition("e1.2"))
+        let page = try await stage.tidewire.fetchChanges(after: LogPosition("e1.0"), of: [TableBinding(table: "notes")])
+        #expect(page.refetchReason == .olderThanRetention && page.position == LogPosition("e1.2"))
     }
 
     @Test func `a token that is over and a network that is away are problems with a name`() async {
         let stage = Stage()
         stage.hub.expire("ana")
         await #expect(throws: TidewireProblem(code: "TokenRefused", message: "Token has expired", severity: .error)) {
-            try await stage.tidewire.changes(after: nil, of: [TableBinding(table: "notes")])
+            try await stage.tidewire.fetchChanges(after: nil, of: [TableBinding(table: "notes")])
         }
         stage.hub.refuseConnections(.unreachable("no route"))
         do {
-            _ = try await stage.tidewire.changes(after: nil, of: [TableBinding(table: "notes")])
+            _ = try await stage.tidewire.fetchChanges(after: nil, of: [TableBinding(table: "notes")])
             Issue.record("nobody answered")
         } catch {
             #expect((error as? TidewireProblem)?.code == "Unreachable")

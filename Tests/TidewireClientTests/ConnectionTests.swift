@@ -4,7 +4,7 @@ import Testing
 @testable import TidewireClient
 
 @Suite(.within(minutes: 5)) struct ConnectionTests {
-    private func state(_ talk: Conversation) -> ClientState { talk.machine.state }
+    private func state(_ talk: Conversation) -> Tidewire.State { talk.machine.state }
 
     @Test func `there is a socket only while somebody is signed in and something is subscribed to`() {
         var talk = Conversation(.signedOut)
@@ -71,7 +71,7 @@ import Testing
     @Test func `a key that is refused is a state, and another one is tried at once`() {
         var talk = Conversation()
         talk.on(.subscribe(1, Conversation.request()))
-        let why = Interruption.refused(status: 401, reason: "Token has expired")
+        let why = Tidewire.Interruption.refused(status: 401, reason: "Token has expired")
         talk.on(.interrupted(why))
         #expect(talk.machine.state == .offline(.refused(why)))
         #expect(talk.machine.nextWake == nil)

@@ -38,7 +38,7 @@ enum Documented {
         let notes: LiveQuery<Note>
 
         init(_ tidewire: Tidewire, me: UUID) {
-            notes = LiveQuery(tidewire, Note.self, where: \.ownerID == me) { $0.text < $1.text }
+            notes = LiveQuery(of: Note.self, from: tidewire, where: \.ownerID == me) { $0.text < $1.text }
         }
 
         func run() async { await notes.run() }  // in the view's `.task`
@@ -75,7 +75,7 @@ enum Documented {
         let reminders: LiveQuery<Reminder>
 
         init(_ tidewire: Tidewire, me: UUID) {
-            reminders = LiveQuery(tidewire, Reminder.self, where: \.ownerID == me) { $0.message < $1.message }
+            reminders = LiveQuery(of: Reminder.self, from: tidewire, where: \.ownerID == me) { $0.message < $1.message }
         }
 
         func run() async { await reminders.run() }
@@ -106,7 +106,7 @@ enum Documented {
         func save(_ rows: [Expense], removing: [UUID], at position: LogPosition?) throws {}
         func local(_ id: UUID) -> LocalRow? { nil }
         @Sendable func sent(_ write: PendingWrite) {}
-        @Sendable func revert(_ write: PendingWrite, _ why: OfflineQueue.Loss) {}
+        @Sendable func revert(_ write: PendingWrite, _ why: OfflineWrites.Loss) {}
     }
 
     struct API {
@@ -151,21 +151,21 @@ enum Documented {
     static func merged(_ tidewire: Tidewire, _ store: Store, me: UUID) async throws {
         try await tidewire.live(Expense.self, where: \.ownerID == me, after: store.position)
             .apply(merging: LastWriteWins(), with: store.local) { merged in
-                try store.save(merged.stored, removing: merged.removed, at: merged.position)
+                try store.save(merged.rowsToStore, removing: merged.idsToRemove, at: merged.position)
             }
     }
 
     static func pages(_ tidewire: Tidewire, _ store: Store) async throws {
         var page = TableBatch()
         repeat {
-            page = try await tidewire.changes(after: store.position, of: [TableBinding(table: "reminders")])
+            page = try await tidewire.fetchChanges(after: store.position, of: [TableBinding(table: "reminders")])
             try store.save(page.changes, at: page.position)
         } while page.hasMore
     }
 
     static func writes(_ storage: any TidewireStorage, _ api: API, _ store: Store, id: String) async throws {
         let writes = OfflineWrites(storage: storage) { write in await api.upsert(write) }
-        try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: ["text": "hello"], madeAt: .now))
+        try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: ["text": "hello"], date: .now))
 
         await writes.run { write in
             store.sent(write)
@@ -175,7 +175,7 @@ enum Documented {
     }
 
     static func moves(_ room: TidewireRoom, _ board: Board) async throws {
-        let moves = room.messages("move", as: Move.self)
+        let moves = room.messages(event: "move", as: Move.self)
         try await room.join()
         for try await move in moves {
             board.apply(move)
@@ -184,9 +184,9 @@ enum Documented {
 
     static func room(_ tidewire: Tidewire, _ board: Board, me: UUID) async throws {
         let room = tidewire.room("board:7", presenceKey: me.uuidString)
-        let moves = room.messages("move", as: Move.self)
+        let moves = room.messages(event: "move", as: Move.self)
         try await room.join()
-        try await room.send("move", Move(piece: "queen", to: "d4"))
+        try await room.send(Move(piece: "queen", to: "d4"), event: "move")
         for try await move in moves {
             board.apply(move)
         }
@@ -231,7 +231,7 @@ enum Documented {
                 case .deleted(let id, _), .left(let id, _): store.remove(id)
                 }
             }
-            for row in batch.unreadable { log(row.reason) }
+            for row in batch.unreadableRows { log(row.reason) }
             for problem in batch.problems { log(problem) }
         }
         let tables = [TableBinding(table: "reminders"), TableBinding(table: "settlements")]
@@ -245,15 +245,15 @@ enum Documented {
     }
 
     static func rooms(_ room: TidewireRoom, _ move: Move) async throws {
-        try await room.send("cursor", ["x": 120, "y": 40], whenOffline: .drop)
+        try await room.send(["x": 120, "y": 40], event: "cursor", whenOffline: .drop)
         do {
-            try await room.send("move", move, whenOffline: .queue(atMost: .seconds(30)))
+            try await room.send(move, event: "move", whenOffline: .queue(atMost: .seconds(30)))
         } catch RoomError.expired, RoomError.notJoined {
             show("You are offline. Try again later.")
         } catch RoomError.unconfirmed {
             show("Your move may not have arrived.")
         }
-        let moves = room.messages("move", as: Move.self) { error in log(error) }
+        let moves = room.messages(event: "move", as: Move.self) { error in log(error) }
         log(moves)
         let events = room.events
         room.track(["name": "Ana"])
@@ -268,13 +268,14 @@ enum Documented {
     @MainActor static func writingOffline(
         _ reminders: LiveQuery<Reminder>, _ reminder: Reminder, _ api: API, directory: URL, id: UUID
     ) async throws {
-        let writes = OfflineWrites(storage: FileStorage(directory: directory)) { write in await api.upsert(write) }
-        try writes.add(.insert, "reminders", id.filterText, ["message": "call Ben"])
+        let storage = Tidewire.FileStorage(directory: directory)
+        let writes = OfflineWrites(storage: storage) { write in await api.upsert(write) }
+        try writes.add(.insert, table: "reminders", row: id.filterText, values: ["message": "call Ben"])
         reminders.write(reminder, origin: reminder.id.filterText)
         await writes.run { write in
-            reminders.succeeded(write.row)
+            reminders.confirmWrite(origin: write.row)
         } lost: { write, why in
-            reminders.failed(write.row)
+            reminders.revertWrite(origin: write.row)
             log(why)
         }
     }
@@ -285,12 +286,12 @@ enum Documented {
         }
         tidewire.enterBackground()
         tidewire.enterForeground()
-        tidewire.networkChanged(isReachable: true)
+        tidewire.updateNetwork(isReachable: true)
     }
 
     static func keptPositions(hub: URL, publicKey: String, _ session: Session, directory: URL, me: UUID) {
         let tidewire = Tidewire(
-            url: hub, key: publicKey, token: session.accessToken, storage: FileStorage(directory: directory))
+            url: hub, key: publicKey, token: session.accessToken, storage: Tidewire.FileStorage(directory: directory))
         let changes = tidewire.live(Expense.self, where: \.ownerID == me, keptAs: "expenses")
         log(changes)
     }
@@ -298,8 +299,8 @@ enum Documented {
     /// The test of the walk-through. `RoomTests` run it.
     @MainActor static func sharedList(list: UUID) async throws {
         let (hub, clock) = (MemoryHub(), ManualClock())
-        let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: clock)
-        let writes = OfflineWrites(storage: MemoryStorage(), clock: clock) { _ in .later }
+        let tidewire = Tidewire(hub: hub, token: "ana", clock: clock)
+        let writes = OfflineWrites(storage: Tidewire.MemoryStorage(), clock: clock) { _ in .later }
         let model = ListModel(tidewire, list: list, me: "ana", writes: writes)
 
         hub.insert(
@@ -322,7 +323,7 @@ enum Documented {
 
     static func memoryHub() {
         let (hub, clock) = (MemoryHub(), ManualClock())
-        let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: clock)
+        let tidewire = Tidewire(hub: hub, token: "ana", clock: clock)
         hub.insert("expenses", ["id": 1, "owner_id": "ana"])
         hub.cut(code: 1012)
         clock.advance(by: .milliseconds(500))
@@ -359,7 +360,7 @@ struct Item: LiveRow, Hashable {
         self.writes = writes
         room = tidewire.room("list:\(list.filterText)", presenceKey: me)
         items = LiveQuery(
-            tidewire, Item.self, where: \.listID == list, window: .immediate, origin: { $0.id.filterText },
+            of: Item.self, from: tidewire, where: \.listID == list, window: .immediate, origin: { $0.id.filterText },
             sortedBy: { $0.title < $1.title })
     }
 }
@@ -392,15 +393,17 @@ extension ListModel {
     func add(_ title: String) throws {
         let item = Item(id: UUID(), listID: list, title: title, isDone: false)
         let id = item.id.filterText
-        try writes.add(.insert, Item.table, id, ["list_id": .string(list.filterText), "title": .string(title)])
+        try writes.add(
+            .insert, table: Item.table, row: id,
+            values: ["list_id": .string(list.filterText), "title": .string(title)])
         items.write(item, origin: id)
     }
 
     func sendWrites() async {
         await writes.run { write in
-            items.succeeded(write.row)
+            items.confirmWrite(origin: write.row)
         } lost: { write, why in
-            items.failed(write.row)
+            items.revertWrite(origin: write.row)
             hint = "\(write.row) was not saved: \(why)"
         }
     }

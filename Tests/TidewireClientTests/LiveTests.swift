@@ -26,19 +26,18 @@ func note(_ id: Int, _ text: String = "", owner: String = "ana") -> [String: JSO
 struct Stage {
     let hub: MemoryHub
     let clock = ManualClock()
-    let storage = MemoryStorage()
+    let storage = Tidewire.MemoryStorage()
     let tidewire: Tidewire
 
     init(hub: MemoryHub = MemoryHub(), token: String? = "ana", waiting: Int = 10_000) {
         self.hub = hub
         tidewire = Tidewire(
-            url: hub.url, key: "key", token: token, storage: storage, transport: hub, clock: clock,
-            maximumWaitingChanges: waiting, seed: 1)
+            hub: hub, token: token, storage: storage, clock: clock, maximumWaitingChanges: waiting, seed: 1)
     }
 
     /// Returns a client for another launch of the same app.
     func launchedAgain() -> Tidewire {
-        Tidewire(url: hub.url, key: "key", token: "ana", storage: storage, transport: hub, clock: clock, seed: 2)
+        Tidewire(hub: hub, token: "ana", storage: storage, clock: clock, seed: 2)
     }
 }
 
@@ -191,7 +190,7 @@ extension LiveChanges.Iterator {
         var batch: LiveBatch<Note>?
         repeat { batch = await batches.next() } while batch?.changes.isEmpty == true
         #expect(batch?.changes.map(\.id) == [2])
-        #expect(batch?.unreadable.map(\.reason) == ["id: expected Int, found a text"])
+        #expect(batch?.unreadableRows.map(\.reason) == ["id: expected Int, found a text"])
     }
 
     @Test func `a large value that an update left alone is that of the last version`() async {
@@ -296,14 +295,14 @@ extension LiveChanges.Iterator {
         let batches = stage.tidewire.changes(of: [TableBinding(table: "notes")], after: LogPosition("old.5"))
             .makeAsyncIterator()
         let refused = await batches.next()
-        #expect(refused?.mustRefetch == .epochChanged)
+        #expect(refused?.refetchReason == .epochChanged)
         #expect(refused?.position == LogPosition("e1.0"))
     }
 
     @Test func `a client that is let go closes its connection`() async throws {
         let hub = MemoryHub()
         do {
-            let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: ManualClock())
+            let tidewire = Tidewire(hub: hub, token: "ana", clock: ManualClock())
             let room = tidewire.room("lobby")
             try await room.join()
             #expect(hub.openConnections == 1)

@@ -33,11 +33,11 @@ import TidewireClientTesting
 
         mutating func save(_ merged: MergedBatch<Entry>) {
             if merged.isEverything {
-                let stays = Set(merged.stored.map(\.id)).union(merged.kept).union(unsent)
+                let stays = Set(merged.rowsToStore.map(\.id)).union(merged.keptIDs).union(unsent)
                 for id in rows.keys where !stays.contains(id) { remove(id) }
             }
-            for row in merged.stored { store(row, at: merged.position) }
-            for id in merged.removed { remove(id) }
+            for row in merged.rowsToStore { store(row, at: merged.position) }
+            for id in merged.idsToRemove { remove(id) }
         }
     }
 
@@ -69,7 +69,7 @@ import TidewireClientTesting
                 single.unsent.insert(written.id)
             }
             let merged = try batch.merged(by: policy, with: together.local)
-            let named = merged.stored.map(\.id) + merged.removed + merged.kept
+            let named = merged.rowsToStore.map(\.id) + merged.idsToRemove + merged.keptIDs
             #expect(Set(named).count == named.count)
             together.save(merged)
             for change in batch.changes {
@@ -98,8 +98,8 @@ import TidewireClientTesting
     @Test func `an error of the app's ends it, and nothing counts as saved`() async throws {
         struct DiskFull: Error {}
         let hub = MemoryHub()
-        let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: ManualClock())
-        #expect(tidewire.user == nil)
+        let tidewire = Tidewire(hub: hub, token: "ana", clock: ManualClock())
+        #expect(tidewire.userID == nil)
         var shelf = Shelf()
         var saved: LogPosition?
         for isFull in [true, false] {
@@ -107,7 +107,7 @@ import TidewireClientTesting
             hub.insert("entries", ["id": 7, "title": "a", "updated_at": nil, "deleted_at": nil])
             do {
                 try await query.apply(with: shelf.local) { merged in
-                    if saved != nil, isFull, !merged.stored.isEmpty { throw DiskFull() }
+                    if saved != nil, isFull, !merged.rowsToStore.isEmpty { throw DiskFull() }
                     shelf.save(merged)
                     saved = merged.position ?? saved
                     if saved != nil, isFull { hub.insert("entries", ["id": 8, "title": "b"]) }

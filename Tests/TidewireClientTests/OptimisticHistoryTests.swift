@@ -93,7 +93,7 @@ private struct Server {
                 let next = sent.removeFirst()
                 let isRefused = Int.random(in: 0..<5, using: &random) == 0
                 answers.append((next.origin, isRefused ? nil : server.take(next.write)))
-            case 5: if let event = server.nextEvent() { shown.hear(event) }
+            case 5: if let event = server.nextEvent() { shown.apply(event) }
             default:
                 guard let index = answers.indices.randomElement(using: &random) else { break }
                 answer(answers.remove(at: index), &shown)
@@ -102,14 +102,18 @@ private struct Server {
         for write in sent { answers.append((write.origin, server.take(write.write))) }
         while !answers.isEmpty || !server.events.isEmpty {
             if Bool.random(using: &random), !answers.isEmpty { answer(answers.removeFirst(), &shown) }
-            if Bool.random(using: &random), let event = server.nextEvent() { shown.hear(event) }
+            if Bool.random(using: &random), let event = server.nextEvent() { shown.apply(event) }
         }
         #expect(shown.pendingOrigins.isEmpty)
         #expect(shown.all.sorted { $0.id < $1.id } == server.rows.values.sorted { $0.id < $1.id })
     }
 
     private func answer(_ answer: (origin: String, row: Entry?), _ shown: inout OptimisticRows<Entry>) {
-        if let row = answer.row { shown.succeeded(answer.origin, row) } else { shown.failed(answer.origin) }
+        if let row = answer.row {
+            shown.confirmWrite(origin: answer.origin, as: row)
+        } else {
+            shown.revertWrite(origin: answer.origin)
+        }
     }
 
     @Test(arguments: seeds(300)) func `likes are in the end what the server has`(seed: Seed) {
@@ -126,7 +130,7 @@ private struct Server {
         func answer(_ index: Int) {
             let (key, isTaken) = answers.remove(at: index)
             guard !sent.contains(where: { $0.key == key }), !answers.contains(where: { $0.key == key }) else { return }
-            if isTaken { shown.succeeded(key) } else { shown.failed(key) }
+            if isTaken { shown.confirmWrite(key) } else { shown.revertWrite(key) }
         }
         for _ in 0..<150 {
             let key = Int.random(in: 0..<6, using: &random)
@@ -145,7 +149,7 @@ private struct Server {
             case 3:
                 guard !events.isEmpty else { break }
                 let event = events.removeFirst()
-                shown.hear(event.key, isThere: event.isThere)
+                shown.apply(event.key, isThere: event.isThere)
             default: if !answers.isEmpty { answer(0) }
             }
         }
@@ -158,19 +162,19 @@ private struct Server {
             if !answers.isEmpty, Bool.random(using: &random) { answer(0) }
             guard !events.isEmpty else { continue }
             let event = events.removeFirst()
-            shown.hear(event.key, isThere: event.isThere)
+            shown.apply(event.key, isThere: event.isThere)
         }
         for key in 0..<6 { #expect(shown.contains(key) == server.contains(key), "\(key)") }
-        for group in 0..<3 { #expect(shown.count(group) == server.count { $0 % 3 == group }) }
+        for group in 0..<3 { #expect(shown.count(in: group) == server.count { $0 % 3 == group }) }
     }
 
     @Test func `a write that waits for another does not keep the queue awake`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         let now = Date(timeIntervalSince1970: 1000)
-        try queue.add(PendingWrite(id: "1", table: "t", row: "a", kind: .update, madeAt: now))
+        try queue.add(PendingWrite(id: "1", table: "t", row: "a", kind: .update, date: now))
         #expect(queue.takeReady(at: now).map(\.id) == ["1"])
-        try queue.add(PendingWrite(id: "2", table: "t", row: "a", kind: .update, madeAt: now))
-        try queue.add(PendingWrite(id: "3", table: "t", row: "b", kind: .insert, parent: "t/a", madeAt: now))
+        try queue.add(PendingWrite(id: "2", table: "t", row: "a", kind: .update, date: now))
+        try queue.add(PendingWrite(id: "3", table: "t", row: "b", kind: .insert, parent: "t/a", date: now))
         #expect(queue.nextMoment == nil)
         queue.failed("1", at: now, seed: 1)
         #expect(queue.takeReady(at: now).isEmpty)

@@ -27,7 +27,7 @@ final class Outcomes: Sendable {
 
 @Suite(.within(minutes: 5)) struct RoomTests {
     private func other(_ stage: Stage, _ token: String) -> Tidewire {
-        Tidewire(url: stage.hub.url, key: "key", token: token, transport: stage.hub, clock: stage.clock, seed: 3)
+        Tidewire(hub: stage.hub, token: token, clock: stage.clock, seed: 3)
     }
 
     /// Returns a room that the client has joined.
@@ -40,7 +40,7 @@ final class Outcomes: Sendable {
     }
 
     /// Returns the event names of the next messages.
-    private func messages(_ events: RoomEvents.Iterator, _ count: Int) async -> [String] {
+    private func messages(_ events: TidewireRoom.Events.Iterator, _ count: Int) async -> [String] {
         var names: [String] = []
         while names.count < count, let event = await events.next() {
             if case .message(let name, _, _) = event { names.append(name) }
@@ -52,7 +52,7 @@ final class Outcomes: Sendable {
         let stage = Stage()
         let (here, there) = (try await joined(stage.tidewire), try await joined(other(stage, "ben")))
         let events = there.events.makeAsyncIterator()
-        try await here.send("cursor", ["x": 1])
+        try await here.send(["x": 1], event: "cursor")
         #expect(await events.next() == .message(event: "cursor", payload: ["x": 1], bytes: nil))
     }
 
@@ -62,11 +62,11 @@ final class Outcomes: Sendable {
         let events = there.events.makeAsyncIterator()
         stage.hub.refuseConnections(.unreachable("away"))
         stage.hub.cut()
-        await #expect(throws: RoomError.notJoined) { try await here.send("refused", [:]) }
-        try await here.send("dropped", [:], whenOffline: .drop)
+        await #expect(throws: RoomError.notJoined) { try await here.send([:], event: "refused") }
+        try await here.send([:], event: "dropped", whenOffline: .drop)
         stage.hub.refuseConnections(nil)
         stage.clock.advance(by: .seconds(60))
-        try await here.send("afterwards", [:])
+        try await here.send([:], event: "afterwards")
         #expect(await messages(events, 1) == ["afterwards"])
     }
 
@@ -84,7 +84,7 @@ final class Outcomes: Sendable {
                 sends.append(
                     onMainThread {
                         await outcomes.note(name) {
-                            try await here.send(name, [:], whenOffline: .queue(atMost: patience))
+                            try await here.send([:], event: name, whenOffline: .queue(atMost: patience))
                         }
                     })
                 #expect(await eventually { here.waitingMessages == number + 1 })
@@ -111,13 +111,13 @@ final class Outcomes: Sendable {
             for number in 0..<TidewireRoom.maximumWaiting {
                 _ = onMainThread {
                     await outcomes.note("\(number)") {
-                        try await here.send("kept", [:], whenOffline: .queue(atMost: .seconds(600)))
+                        try await here.send([:], event: "kept", whenOffline: .queue(atMost: .seconds(600)))
                     }
                 }
             }
             #expect(await eventually { here.waitingMessages == TidewireRoom.maximumWaiting })
             await #expect(throws: RoomError.tooManyWaiting) {
-                try await here.send("one more", [:], whenOffline: .queue(atMost: .seconds(600)))
+                try await here.send([:], event: "one more", whenOffline: .queue(atMost: .seconds(600)))
             }
             // A sign-out ends the wait of all remaining sends.
             stage.tidewire.signOut()
@@ -130,18 +130,18 @@ final class Outcomes: Sendable {
         let stage = Stage()
         let here = try await joined(stage.tidewire)
         stage.hub.refuseMessages(.tooLarge)
-        let tooLarge = try await #require(throws: RoomError.self) { try await here.send("large", [:]) }
+        let tooLarge = try await #require(throws: RoomError.self) { try await here.send([:], event: "large") }
         guard case .tooLarge = tooLarge else { throw tooLarge }
         stage.hub.refuseMessages(.tooMany)
-        let tooMany = try await #require(throws: RoomError.self) { try await here.send("many", [:]) }
+        let tooMany = try await #require(throws: RoomError.self) { try await here.send([:], event: "many") }
         guard case .rateLimited(let problem) = tooMany else { throw tooMany }
         #expect(problem.code == "TooManyMessages")
         #expect("\(tooMany)".contains("send fewer"))
         // The room joins again without a call by the app.
-        await #expect(throws: RoomError.notJoined) { try await here.send("too soon", [:]) }
+        await #expect(throws: RoomError.notJoined) { try await here.send([:], event: "too soon") }
         stage.hub.refuseMessages(nil)
         stage.clock.advance(by: .seconds(1))
-        try await here.send("later", [:])
+        try await here.send([:], event: "later")
     }
 
     @Test func `a message without an answer throws that it may have arrived, or that the server dropped it`() throws {
@@ -150,7 +150,7 @@ final class Outcomes: Sendable {
             let here = try await joined(stage.tidewire)
             let outcomes = Outcomes()
             func begin(_ name: String) async -> Bool {
-                _ = onMainThread { await outcomes.note(name) { try await here.send(name, [:]) } }
+                _ = onMainThread { await outcomes.note(name) { try await here.send([:], event: name) } }
                 return await eventually { stage.hub.messages.contains { $0.payload["event"]?.text == name } }
             }
             stage.hub.refuseMessages(.noRight)
@@ -171,11 +171,11 @@ final class Outcomes: Sendable {
         let here = try await joined(stage.tidewire)
         let events = here.events.makeAsyncIterator()
         let limit = TidewireRoom.maximumUnheard
-        for number in 0..<limit + 5 { stage.hub.broadcast("lobby", "n", .number("\(number)")) }
-        var last: RoomEvent?
+        for number in 0..<limit + 5 { stage.hub.broadcast(.number("\(number)"), event: "n", to: "lobby") }
+        var last: TidewireRoom.Event?
         for _ in 0..<limit { last = await events.next() }
         #expect(last == .message(event: "n", payload: .number("\(limit - 1)"), bytes: nil))
-        stage.hub.broadcast("lobby", "n", "after")
+        stage.hub.broadcast("after", event: "n", to: "lobby")
         #expect(await events.next() == .missed(5))
         #expect(await events.next() == .message(event: "n", payload: "after", bytes: nil))
     }
@@ -220,7 +220,7 @@ final class Outcomes: Sendable {
         let room = stage.tidewire.room("lobby", presenceKey: "ana")
         room.track(["name": "Ana"])
         #expect(!room.isJoined && stage.hub.connections == 0)
-        await #expect(throws: RoomError.notJoined) { try await room.send("early", [:]) }
+        await #expect(throws: RoomError.notJoined) { try await room.send([:], event: "early") }
         let events = room.events.makeAsyncIterator()
         try await room.join()
         try await room.join()
@@ -228,13 +228,13 @@ final class Outcomes: Sendable {
         #expect(room.presences == ["ana": [["name": "Ana"]]])
         room.leave()
         #expect(!room.isJoined && stage.hub.openChannels == 0 && room.presences.isEmpty)
-        await #expect(throws: RoomError.notJoined) { try await room.send("late", [:]) }
-        var last: RoomEvent?
+        await #expect(throws: RoomError.notJoined) { try await room.send([:], event: "late") }
+        var last: TidewireRoom.Event?
         while let event = await events.next() { last = event }
         #expect(last != nil, "the sequence ends behind the events that came before")
         try await room.join()
         #expect(room.isJoined && stage.hub.messages.filter { $0.event == "phx_join" }.count == 2)
-        try await room.send("again", [:])
+        try await room.send([:], event: "again")
     }
 
     @Test func `a join waits for the network, until its task is cancelled`() throws {
@@ -277,7 +277,7 @@ final class Outcomes: Sendable {
     @Test func `a join throws if the user may not join, and a room whose rights end is left`() async throws {
         let stage = Stage()
         let room = try await joined(stage.tidewire)
-        let (moves, events) = (room.messages("move").makeAsyncIterator(), room.events.makeAsyncIterator())
+        let (moves, events) = (room.messages(event: "move").makeAsyncIterator(), room.events.makeAsyncIterator())
         stage.hub.refuseRoom("lobby")
         let lost = try await #require(throws: RoomError.self) { try await moves.next() }
         guard case .refused(let problem) = lost else { throw lost }
@@ -308,12 +308,12 @@ final class Outcomes: Sendable {
     @Test func `a second room object takes over the topic, and the first one is told`() async throws {
         let stage = Stage()
         let first = try await joined(stage.tidewire)
-        let moves = first.messages("move").makeAsyncIterator()
+        let moves = first.messages(event: "move").makeAsyncIterator()
         let second = try await joined(stage.tidewire)
         #expect(try await moves.next() == nil)
         #expect(!first.isJoined && second.isJoined)
-        await #expect(throws: RoomError.notJoined) { try await first.send("move", [:]) }
-        try await second.send("move", [:])
+        await #expect(throws: RoomError.notJoined) { try await first.send([:], event: "move") }
+        try await second.send([:], event: "move")
         first.leave()
         #expect(second.isJoined && stage.hub.openChannels == 1)
     }
@@ -326,7 +326,7 @@ final class Outcomes: Sendable {
 
     @MainActor private func inOrder() {
         let stage = Stage()
-        let query = LiveQuery(stage.tidewire, Note.self) { $0.id > $1.id }
+        let query = LiveQuery(of: Note.self, from: stage.tidewire) { $0.id > $1.id }
         var batch = LiveBatch<Note>()
         batch.rows = [1, 2].map { Note(id: $0, owner: "ana", text: "") }
         query.take(batch)
@@ -344,7 +344,7 @@ final class Outcomes: Sendable {
 
     @Test func `counts follow rows by their keys`() async {
         let stage = Stage()
-        var counts = stage.tidewire.count(Note.self, by: \.owner, window: .immediate) {
+        var counts = stage.tidewire.counts(of: Note.self, by: \.owner, window: .immediate) {
             [Note(id: 1, owner: "ana", text: "")]
         }.makeAsyncIterator()
         #expect(await counts.next()?.counts == ["ana": 1])

@@ -178,7 +178,7 @@ private struct Task1: LiveRow {
     }
 
     @Test func `a batch ends between transactions`() {
-        var batcher = Batcher(BatchWindow(quiet: .seconds(1), longest: .seconds(2), maximumChanges: 4))
+        var batcher = Batcher(BatchWindow(quietTime: .seconds(1), maximumDelay: .seconds(2), maximumChanges: 4))
         for commit in ["1", "1", "1", "2", "2"] { batcher.add(change(commit), at: .zero) }
         #expect(batcher.due(at: .zero)?.map(\.commitTimestamp) == ["1", "1", "1"])
         for _ in 0..<5 { batcher.add(change("2"), at: .milliseconds(10)) }
@@ -187,7 +187,7 @@ private struct Task1: LiveRow {
     }
 
     @Test func `a transaction without end is cut`() {
-        var batcher = Batcher(BatchWindow(quiet: .seconds(1), longest: .seconds(2), maximumChanges: 4))
+        var batcher = Batcher(BatchWindow(quietTime: .seconds(1), maximumDelay: .seconds(2), maximumChanges: 4))
         for _ in 0..<15 { batcher.add(change("1"), at: .zero) }
         #expect(batcher.due(at: .zero) == nil)
         batcher.add(change("1"), at: .zero)

@@ -196,7 +196,7 @@ extension [ChannelMachine.Output] {
         let first = await batches.next()
         #expect(first?.rows == [Note(id: 1, owner: "ana", text: "b")])
         #expect(first?.position == LogPosition("e1.3"))
-        #expect(first?.isFirst == false && first?.mustRefetch == nil)
+        #expect(first?.isFirst == false && first?.refetchReason == nil)
         stage.hub.insert("notes", note(3))
         #expect(await batches.changes().map(\.id) == [3])
     }
@@ -281,7 +281,7 @@ extension [ChannelMachine.Output] {
         let stage = Stage()
         stage.hub.insert("notes", note(1))
         stage.hub.insert("notes", note(2, owner: "ben"))
-        var counts = stage.tidewire.count(Note.self, by: \.owner, window: .immediate).makeAsyncIterator()
+        var counts = stage.tidewire.counts(of: Note.self, by: \.owner, window: .immediate).makeAsyncIterator()
         let first = await counts.next()
         #expect(first?["ana"] == 1 && first?["ben"] == 1)
         stage.hub.delete("notes", note(1))

@@ -25,12 +25,12 @@ import Testing
         "", "[", "[1,]", "{\"a\"}", "{\"a\":1,}", "nul", "01x", "\"", "\"\\x\"", "1 2", "-", "1.", "1e", "{1:2}",
     ])
     func `what is no JSON is refused`(text: String) {
-        #expect(throws: JSONError.self) { try JSONValue(parsing: text) }
+        #expect(throws: JSONValue.ParsingError.self) { try JSONValue(parsing: text) }
     }
 
     @Test func `a text that goes too deep is refused and ends nothing`() {
         let deep = String(repeating: "[", count: 100_000)
-        #expect(throws: JSONError.self) { try JSONValue(parsing: deep) }
+        #expect(throws: JSONValue.ParsingError.self) { try JSONValue(parsing: deep) }
     }
 
     /// Checks that cached parts of an earlier message do not affect a later one, in any order, with whole or broken
@@ -58,7 +58,7 @@ import Testing
         let message = ClientMessage(joinRef: "1", ref: "2", topic: "realtime:a", event: "phx_leave")
         #expect(message.text == #"["1","2","realtime:a","phx_leave",{}]"#)
         #expect(try ClientMessage(parsing: message.text) == message)
-        #expect(throws: JSONError.self) { try ServerMessage(parsing: #"[null,null,"t"]"#) }
+        #expect(throws: JSONValue.ParsingError.self) { try ServerMessage(parsing: #"[null,null,"t"]"#) }
     }
 
     @Test func `a broadcast of bytes and one of JSON`() throws {
@@ -71,7 +71,7 @@ import Testing
         bytes[4] = 0
         #expect(try ServerMessage(parsing: bytes).bytes == [0, 255])
         for end in 0..<head.count {
-            #expect(throws: JSONError.self) { try ServerMessage(parsing: Array(head[..<end])) }
+            #expect(throws: JSONValue.ParsingError.self) { try ServerMessage(parsing: Array(head[..<end])) }
         }
     }
 

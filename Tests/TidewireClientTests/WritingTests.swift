@@ -67,12 +67,12 @@ private struct Message: LiveRow, Equatable {
     @Test func `one entry at the end, whether the echo or the answer comes first`() {
         for echoFirst in [true, false] {
             var rows = rows()
-            rows.hear(.inserted(Message(id: "41", origin: nil, text: "before")))
+            rows.apply(.inserted(Message(id: "41", origin: nil, text: "before")))
             rows.write(sent, origin: "o1")
             #expect(rows.all.map(\.id) == ["41", "temporary"])
-            rows.hear(.inserted(Message(id: "43", origin: nil, text: "meanwhile")))
-            if echoFirst { rows.hear(.inserted(stored)) } else { rows.succeeded("o1", stored) }
-            if echoFirst { rows.succeeded("o1", stored) } else { rows.hear(.inserted(stored)) }
+            rows.apply(.inserted(Message(id: "43", origin: nil, text: "meanwhile")))
+            if echoFirst { rows.apply(.inserted(stored)) } else { rows.confirmWrite(origin: "o1", as: stored) }
+            if echoFirst { rows.confirmWrite(origin: "o1", as: stored) } else { rows.apply(.inserted(stored)) }
             #expect(rows.all.map(\.id) == ["41", "42", "43"])
             #expect(rows.pendingOrigins.isEmpty)
         }
@@ -81,39 +81,39 @@ private struct Message: LiveRow, Equatable {
     @Test func `an answer without the row leaves it as it was written, and one to another table changes nothing`() {
         var rows = rows()
         rows.write(sent, origin: "o1")
-        rows.succeeded("of another table")
+        rows.confirmWrite(origin: "of another table")
         #expect(rows.pendingOrigins == ["o1"])
-        rows.succeeded("o1")
+        rows.confirmWrite(origin: "o1")
         #expect(rows.all == [sent] && rows.pendingOrigins.isEmpty)
         // The row is now the server's: no later failure removes it.
-        rows.failed("o1")
+        rows.revertWrite(origin: "o1")
         #expect(rows.all == [sent])
     }
 
     @Test func `what fails is as it was`() {
         var rows = rows()
-        rows.hear(.inserted(Message(id: "1", origin: nil, text: "old")))
+        rows.apply(.inserted(Message(id: "1", origin: nil, text: "old")))
         rows.write(Message(id: "1", origin: "o2", text: "new"), origin: "o2")
         rows.write(sent, origin: "o1")
-        rows.failed("o1")
-        rows.failed("o2")
+        rows.revertWrite(origin: "o1")
+        rows.revertWrite(origin: "o2")
         #expect(rows.all.map(\.text) == ["old"])
     }
 
     @Test func `a failure falls back to what somebody else has made of it meanwhile`() {
         var rows = rows()
-        rows.hear(.inserted(Message(id: "1", origin: nil, text: "old")))
+        rows.apply(.inserted(Message(id: "1", origin: nil, text: "old")))
         rows.write(Message(id: "1", origin: "o2", text: "mine"), origin: "o2")
-        rows.hear(.updated(Message(id: "1", origin: "other", text: "theirs"), was: nil))
+        rows.apply(.updated(Message(id: "1", origin: "other", text: "theirs"), was: nil))
         #expect(rows["1"]?.text == "mine")
-        rows.failed("o2")
+        rows.revertWrite(origin: "o2")
         #expect(rows["1"]?.text == "theirs")
     }
 
     @Test func `the same person's other device is heard`() {
         var rows = rows()
         rows.write(sent, origin: "o1")
-        rows.hear(.inserted(Message(id: "50", origin: "the other device's", text: "from there")))
+        rows.apply(.inserted(Message(id: "50", origin: "the other device's", text: "from there")))
         #expect(rows.all.count == 2)
     }
 
@@ -135,15 +135,15 @@ private struct Message: LiveRow, Equatable {
 
     private func write(
         _ id: String, _ row: String, _ kind: PendingWrite.Kind, _ values: [String: JSONValue] = [:],
-        parent: String? = nil, newestOnly: Bool = false
+        parent: String? = nil, isReplaceable: Bool = false
     ) -> PendingWrite {
         PendingWrite(
-            id: id, table: "t", row: row, kind: kind, values: values, parent: parent, newestOnly: newestOnly,
-            madeAt: start)
+            id: id, table: "t", row: row, kind: kind, values: values, parent: parent, isReplaceable: isReplaceable,
+            date: start)
     }
 
     @Test func `in order for each row, parents before children`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         try queue.add(write("post", "1", .insert))
         try queue.add(write("comment", "2", .insert, parent: "t/1"))
         try queue.add(write("other", "3", .insert))
@@ -154,7 +154,7 @@ private struct Message: LiveRow, Equatable {
     }
 
     @Test func `what waits for one row is joined`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         try queue.add(write("a", "1", .insert, ["x": 1]))
         try queue.add(write("b", "1", .update, ["x": 2, "y": 3]))
         #expect(queue.writes.map(\.values) == [["x": 2, "y": 3]])
@@ -166,7 +166,7 @@ private struct Message: LiveRow, Equatable {
     }
 
     @Test func `what is on its way is not changed any more`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         try queue.add(write("a", "1", .insert, ["x": 1]))
         #expect(queue.takeReady(at: start).map(\.id) == ["a"])
         try queue.add(write("b", "1", .update, ["x": 2]))
@@ -176,20 +176,21 @@ private struct Message: LiveRow, Equatable {
     }
 
     @Test func `of positions on a map the newest is sent`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         for step in 0..<5 {
-            try queue.add(write("p\(step)", "me", .insert, ["at": .number("\(step)")], newestOnly: true))
+            try queue.add(write("p\(step)", "me", .insert, ["at": .number("\(step)")], isReplaceable: true))
         }
         #expect(queue.writes.map(\.id) == ["p4"])
     }
 
     @Test func `what is refused takes nothing with it`() throws {
-        var limits = OfflineQueue.Limits()
-        limits.bytes = 60
-        var queue = OfflineQueue(limits: limits)
-        try queue.add(write("small", "me", .insert, ["at": 1], newestOnly: true))
-        let large = write("large", "me", .insert, ["at": .string(String(repeating: "x", count: 80))], newestOnly: true)
-        #expect(throws: OfflineQueue.Refusal.tooLarge) { try queue.add(large) }
+        var limits = OfflineWrites.Limits()
+        limits.maximumBytes = 60
+        var queue = WriteQueue(limits: limits)
+        try queue.add(write("small", "me", .insert, ["at": 1], isReplaceable: true))
+        let large = write(
+            "large", "me", .insert, ["at": .string(String(repeating: "x", count: 80))], isReplaceable: true)
+        #expect(throws: OfflineWrites.Refusal.tooLarge) { try queue.add(large) }
         #expect(queue.writes.map(\.id) == ["small"])
     }
 
@@ -197,14 +198,14 @@ private struct Message: LiveRow, Equatable {
     @Test(arguments: seeds(50))
     func `of positions the newest is sent, also if one was on its way and failed`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         var (made, now) = (0, start)
         var out: PendingWrite?
         for _ in 0..<60 {
             switch Int.random(in: 0..<6, using: &chance) {
             case 0, 1:
                 made += 1
-                try queue.add(write("\(made)", "me", .insert, newestOnly: true))
+                try queue.add(write("\(made)", "me", .insert, isReplaceable: true))
             case 2 where out == nil:
                 out = queue.takeReady(at: now).first
                 #expect(out == nil || out?.id == "\(made)")
@@ -224,7 +225,7 @@ private struct Message: LiveRow, Equatable {
     }
 
     @Test func `what fails is tried later, what is refused is given back with what needed it`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         try queue.add(write("post", "1", .insert))
         try queue.add(write("comment", "2", .insert, parent: "t/1"))
         try queue.add(write("reaction", "3", .insert, parent: "t/2"))
@@ -238,47 +239,59 @@ private struct Message: LiveRow, Equatable {
     }
 
     @Test func `there is a limit to number, size and age`() throws {
-        var limits = OfflineQueue.Limits()
-        (limits.writes, limits.bytes, limits.age) = (2, 100, 60)
-        var queue = OfflineQueue(limits: limits)
+        var limits = OfflineWrites.Limits()
+        (limits.maximumWrites, limits.maximumBytes, limits.maximumAge) = (2, 100, .seconds(60))
+        var queue = WriteQueue(limits: limits)
         try queue.add(write("a", "1", .insert))
-        #expect(throws: OfflineQueue.Refusal.tooLarge) {
+        #expect(throws: OfflineWrites.Refusal.tooLarge) {
             try queue.add(write("b", "2", .insert, ["x": .string(String(repeating: "x", count: 200))]))
         }
         try queue.add(write("c", "3", .insert))
-        #expect(throws: OfflineQueue.Refusal.tooManyWrites) { try queue.add(write("d", "4", .insert)) }
+        #expect(throws: OfflineWrites.Refusal.tooManyWrites) { try queue.add(write("d", "4", .insert)) }
         #expect(queue.dropOld(at: start.addingTimeInterval(61)).count == 2)
     }
 
     @Test func `it is the same after a launch, with nothing on its way`() throws {
-        var queue = OfflineQueue()
+        var queue = WriteQueue()
         try queue.add(write("a", "1", .insert, ["n": .number("9007199254740993"), "list": [1, nil, "x"]]))
         _ = queue.takeReady(at: start)
-        var again = try JSONDecoder().decode(OfflineQueue.self, from: JSONEncoder().encode(queue))
+        var again = try JSONDecoder().decode(WriteQueue.self, from: JSONEncoder().encode(queue))
         again.launched()
         #expect(again.takeReady(at: start) == queue.writes)
     }
 
+    @Test func `a queue that an earlier version stored is read`() throws {
+        let stored = """
+            {"limits":{"age":604800,"bytes":4194304,"writes":1000},"writes":[{"failures":1,"id":"a","isOut":true,\
+            "kind":"insert","madeAt":1700000000,"newestOnly":true,"notBefore":0,"row":"1","table":"t",\
+            "values":{"x":1}}]}
+            """
+        let queue = try JSONDecoder().decode(WriteQueue.self, from: Data(stored.utf8))
+        let write = try #require(queue.writes.first)
+        #expect(write.isReplaceable && write.failures == 1 && write.date == Date(timeIntervalSince1970: 1_700_000_000))
+        #expect(write.name == "t/1" && write.values == ["x": 1] && write.parent == nil)
+    }
+
     @Test func `a write that is made now has its columns and its date`() throws {
-        let (storage, start) = (MemoryStorage(), start)
+        let (storage, start) = (Tidewire.MemoryStorage(), start)
         let writes = OfflineWrites(storage: storage, clock: ManualClock(), date: { start }) { _ in .later }
-        try writes.add(.insert, "a", "1", ["x": 1], parent: "b/2", newestOnly: true)
-        let write = try #require(writes.waiting.first)
+        try writes.add(.insert, table: "a", row: "1", values: ["x": 1], parent: "b/2", isReplaceable: true)
+        let write = try #require(writes.pendingWrites.first)
         #expect(write.name == "a/1" && write.kind == .insert && write.values == ["x": 1] && write.parent == "b/2")
-        #expect(write.newestOnly && write.madeAt == start.timeIntervalSince1970)
+        #expect(write.isReplaceable && write.date == start)
     }
 
     @Test func `writes are kept, sent and cleared`() async throws {
-        let storage = MemoryStorage()
-        let log = MemoryStorage()
+        let storage = Tidewire.MemoryStorage()
+        let log = Tidewire.MemoryStorage()
         let first = OfflineWrites(storage: storage, clock: ManualClock()) { _ in .later }
         try first.add(write("a", "1", .insert))
         let start = start
         let second = OfflineWrites(storage: storage, clock: ManualClock(), date: { start }) { write in
-            log.save(Data(write.id.utf8), "sent")
+            log.save(Data(write.id.utf8), as: "sent")
             return .refused("no")
         }
-        #expect(second.waiting.map(\.id) == ["a"])
+        #expect(second.pendingWrites.map(\.id) == ["a"])
         let tell = Mailbox<String>()
         // The server refuses the write, and the run then waits at the mailbox. Ending the mailbox ends the run.
         await second.run { write, _ in
@@ -286,6 +299,6 @@ private struct Message: LiveRow, Equatable {
             second.end()
         }
         #expect(tell.takeNow() == "a" && log.load("sent") != nil)
-        #expect(OfflineWrites(storage: storage, clock: ManualClock()) { _ in .done }.waiting.isEmpty)
+        #expect(OfflineWrites(storage: storage, clock: ManualClock()) { _ in .done }.pendingWrites.isEmpty)
     }
 }

@@ -31,7 +31,8 @@ import Testing
         "Sources/hub/Projects/Questions/QuestionDesk.swift": "the age of files that another process left",
         "Sources/hub/Projects/Questions/QuestionRun.swift": "the age of files that another process left",
         // Moments that tokens name.
-        "Sources/hub/Delivery/Pipeline.swift": "nothing is delivered after a token's `exp`; latency since a commit",
+        "Sources/hub/Delivery/DeliveryAccounts.swift":
+            "nothing is delivered after a token's `exp`; latency since a commit",
         "Sources/hub/Gateway/Requests/ClientLoop+Requests.swift": "tokens' `exp`",
         "Sources/hub/Gateway/Sessions/ProjectLoop+Channels.swift": "tokens' `exp`",
         "Sources/postgres/Embedded/Database/DatabaseCheck.swift": "compares this machine's clock with the server's",
@@ -40,7 +41,7 @@ import Testing
         "Sources/queries/Messages/MessageIndex.swift": "messages' `inserted_at`",
         "Sources/queries/Messages/MessageLog.swift": "messages' `inserted_at`",
         "Sources/queries/Messages/MessageTableReader.swift": "messages' `inserted_at`",
-        // The grace of clients that are away counts across restarts of the hub: read once, when it starts.
+        // The grace of clients that are away counts across restarts of the hub: read when the computer has started.
         "Sources/hub/Gateway/Resume/ResumeStore.swift": "when clients left, as it is kept on the disk",
         // Commands: what people ask about the past.
         "Sources/evidence/Explaining/ExplainedRow.swift": "the moment that somebody asks about",

@@ -100,7 +100,7 @@ private final class BundleStage {
         #expect(await stage.stage.run(["log", "audit"]).output.contains("tidewire bundle"))
         #expect(await stage.there(["tail", "--unmask", "*"]).exitCode == .ok)
         let without = await stage.there(["tail", "--unmask", "diagnosis"])
-        #expect(without.exitCode == .usage && without.errors.contains("the bundle has marks in place of such values"))
+        #expect(without.exitCode == .usage && without.errors.contains("this bundle has only marks for these values"))
         #expect(
             try DiskDirectory(stage.root).names().sorted() == [
                 "audit.lock", "incident.bundle", "incident.bundle.audit",

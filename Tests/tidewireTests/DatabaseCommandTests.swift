@@ -17,9 +17,9 @@ import Testing
         let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
         let result = await runCommand("db", "apply", "--database-url", database.url)
         #expect(result.exitCode == .usage)
-        #expect(result.output.contains("\nrealtime/030_messages.sql\n  would make"))
-        #expect(result.output.contains("  would make table realtime.messages\n"))
-        #expect(result.errors == "nothing was done; add --yes to do it\n")
+        #expect(result.output.contains("\nrealtime/030_messages.sql\n  would create"))
+        #expect(result.output.contains("  would create table realtime.messages\n"))
+        #expect(result.errors == "nothing was applied; add --yes to apply it\n")
         #expect(try database.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'realtime'") == "0")
         #expect(try database.value("SELECT count(*) FROM pg_roles WHERE rolname = 'anon'") == "0")
         database.cluster.stop()
@@ -54,7 +54,7 @@ import Testing
         #expect(try database.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'realtime'") == "0")
         let yes = await runCommand("db", "apply", "--database-url", database.url, answers: { "y" })
         #expect(yes.exitCode == .ok)
-        #expect(yes.output.contains("  made table realtime.messages\n"))
+        #expect(yes.output.contains("  created table realtime.messages\n"))
         #expect(yes.errors.contains("role tidewire has no password yet"))
         database.cluster.stop()
     }
@@ -63,7 +63,7 @@ import Testing
         let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
         let before = await runCommand("doctor", "--jwt-secret", Self.secret, "--database-url", database.url)
         #expect(before.exitCode == .notFound)
-        #expect(before.output.contains("stand in the way."))
+        #expect(before.output.contains("checks failed."))
         let applied = await runCommand(
             "db", "apply", "--yes", "--ddl-messages", "--json", "--database-url", database.url)
         #expect(applied.exitCode == .ok, "\(applied.errors)")
@@ -80,7 +80,7 @@ import Testing
             ))
         let again = await runCommand("db", "apply", "--database-url", database.url)
         #expect(again.exitCode == .ok)
-        #expect(again.errors == "nothing is missing; nothing was done\n")
+        #expect(again.errors == "nothing is missing; nothing was applied\n")
         database.cluster.stop()
     }
 
@@ -116,7 +116,9 @@ import Testing
         let result = await runCommand("db", "apply", "--yes", "--database-url", url)
         #expect(result.exitCode == .notFound)
         #expect(result.errors.contains("010_roles.sql cannot be applied: permission denied to create role"))
-        #expect(result.errors.contains("Nothing was done.") && result.errors.contains("give one that is a superuser"))
+        #expect(
+            result.errors.contains("Nothing was applied.") && result.errors.contains("give a login that is a superuser")
+        )
         #expect(try database.value("SELECT count(*) FROM pg_roles WHERE rolname = 'anon'") == "0")
         database.cluster.stop()
     }
@@ -143,7 +145,7 @@ import Testing
         let right = database.cluster.url(user: role, password: "right", database: database.name)
         let drop = await ask(["slot", "drop", "--yes", "--slot", database.slot], right)
         #expect(drop.exitCode == .notFound)
-        #expect(drop.errors.contains("give one with REPLICATION, or a superuser"), "\(drop.errors)")
+        #expect(drop.errors.contains("give a login with REPLICATION, or a superuser"), "\(drop.errors)")
         let missing = database.cluster.url(database: "nowhere_" + role)
         #expect(await ask(["doctor"], missing).errors.contains("check the database in the database URL"))
     }

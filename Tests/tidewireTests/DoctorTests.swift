@@ -72,7 +72,7 @@ private struct DoctorStage {
             let lines = await stage.findings(table)
             #expect(lines.contains { line in parts.allSatisfy { line.contains($0) } }, "\(parts): \(lines)")
         }
-        await says("fine", "for authenticated", #""state":"ok""#, #"rows as \"own\" says"#)
+        await says("fine", "for authenticated", #""state":"ok""#, #"rows that policies allow: \"own\""#)
         await says("fine", "for anon", #""state":"ok""#, "no policy lets role anon SELECT", #""sql":null"#)
         await says("open", "for anon and authenticated", "no row level security", "ENABLE ROW LEVEL SECURITY")
         await says(
@@ -82,9 +82,9 @@ private struct DoctorStage {
         await says(
             "keyed", "last version is in the server's event log", "ALTER TABLE public.keyed REPLICA IDENTITY FULL;")
         await says("ungranted", "for anon", "Error 401", "GRANT SELECT ON public.ungranted TO anon;")
-        await says("asked", #"policy \"hard\" is left to PostgreSQL for every row"#, "md5(path)")
+        await says("asked", #"PostgreSQL decides policy \"hard\" for every row"#, "md5(path)")
         await says(
-            "rooms", #"policy \"of_members\" looks into public.members"#,
+            "rooms", #"policy \"of_members\" reads public.members"#,
             "ALTER PUBLICATION tidewire_internal ADD TABLE ONLY public.members;")
     }
 
@@ -170,6 +170,6 @@ private struct DoctorStage {
         let result = await tidewireTests.run(
             ["doctor", "--database-url", stage.logins.hubURL], commands: [DoctorCommand()])
         #expect(result.exitCode == .notFound)
-        #expect(result.output.contains("  missing  tokens: there is no key to check them with"))
+        #expect(result.output.contains("  missing  tokens: the hub has no key to check tokens with"))
     }
 }

@@ -17,7 +17,7 @@ import Testing
         let told = await run("log", "forget", "fullrep", "5", on: log)
         #expect(told.exitCode == .ok, "\(told.errors)")
         #expect(
-            told.output.hasPrefix("would forget 4 changes of public.fullrep in 1 segment; nothing was done"),
+            told.output.hasPrefix("would forget 4 changes of public.fullrep in 1 segment; nothing was changed"),
             "\(told.output)")
         #expect(told.output.contains("1 change gave the row another key"))
         #expect(await run("tail", "--from", "oldest", "--unmask", "*", on: log).output.contains("me@x"))
@@ -46,7 +46,9 @@ import Testing
         let json = await run("row", "fullrep", "5", "--json", on: log)
         #expect(json.output.contains(#""record":{},"old_record":null,"forgotten":"2"#), "\(json.output)")
         let asOf = await run("asof", "fullrep", "--to", "@15", on: log)
-        #expect(asOf.output.contains("of 1 more the values were forgotten"), "\(asOf.output)\(asOf.errors)")
+        #expect(
+            asOf.output.contains("1 more rows are left out, because their values were forgotten"),
+            "\(asOf.output)\(asOf.errors)")
         // The row's last version had the other key, and the command asked for one key only.
         let other = await run("row", "fullrep", "6", on: log)
         #expect(other.output.contains("(row removed)"), "\(other.output)")

@@ -149,7 +149,7 @@ struct TemporaryLog {
             let value = words[0].split(separator: "=").last.map(String.init) ?? ""
             #expect(result.exitCode == .usage)
             #expect(
-                result.errors.contains("KEY \(value): id of public.fullrep is a whole number, which this is not"),
+                result.errors.contains("KEY \(value): id of public.fullrep must be a whole number"),
                 "\(result.errors)")
         }
         #expect(try await onLog("row", "fullrep", "body=abc").exitCode == .notFound)
@@ -243,7 +243,7 @@ struct TemporaryLog {
             result.unmarked == """
                 KNOWN BY  KEY           ROW
                 @13       5             id: 5, email: "*** MARK", body: "called", deleted_at: null
-                1 row; not those that nothing touched since @12 (see 'tidewire signal backfill').
+                1 row; rows that no change touched since @12 are missing (see 'tidewire signal backfill').
 
                 """, "\(result.output)\(result.errors)")
         let json = try await onLog("asof", "fullrep", "--to", "@13", "--json", "--unmask", "email")
@@ -318,7 +318,7 @@ struct TemporaryLog {
     }
 
     @Test func `log verify and export agree with the import`() async throws {
-        #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is right: 2 segments, 7 changes"))
+        #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is correct: 2 segments, 7 changes"))
         #expect(try await onLog("log", "export", "--unmask", "*").output == export + "\n")
         #expect(try await onLog("log", "info", "--json").output.contains(#""first_offset":12,"end_offset":19"#))
     }
@@ -339,7 +339,7 @@ struct TemporaryLog {
             (["row", "gone", "1", "--from", "@3"], .outsideRetention, "the oldest kept is @12"),
             (["tail", "--from", "2100-01-01"], .notFound, "no changes found"),
             (["tail", "--from", "xid:3"], .notFound, "no transaction 3"),
-            (["tail", "-f", "--to", "now"], .usage, "--follow goes on without end"),
+            (["tail", "-f", "--to", "now"], .usage, "--follow has no end"),
             (["tail", "--tz", "Mars"], .usage, "--tz Mars: expected UTC"),
             (["row", "fullrep"], .usage, "KEY is missing"),
             (["row", "fullrep", "1", "2"], .usage, "has one column (id)"),

@@ -65,9 +65,9 @@ import Testing
             (["row", "notes", "1"], [#"ä \"b\""#, "\"ok\"→\"sad\"", "gap: slot_missing"]),
             (["row", "plain", "9"], ["title: \"nine\", more: 7"]), (["asof", "notes"], ["id: 4, body: null"]),
             (["event", "0"], ["INSERT public.notes key 1"]), (["who", "5"], ["sent", ana]),
-            (["user", ana], ["joined", "left"]), (["session"], ["the hub began"]),
+            (["user", ana], ["joined", "left"]), (["session"], ["the hub started"]),
             (["stats"], ["public.notes", "23 changes in 11 transactions"]),
-            (["log", "info"], ["2 epochs (1 marked by gaps)"]), (["log", "verify"], ["every checksum is right"]),
+            (["log", "info"], ["2 epochs (1 marked by gaps)"]), (["log", "verify"], ["every checksum is correct"]),
             (["log", "export"], [#""type":"end""#]),
         ]
         for (words, parts) in said {

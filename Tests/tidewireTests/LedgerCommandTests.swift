@@ -15,9 +15,13 @@ private struct LedgerStage {
     let log: TemporaryLog
     static let ana = "00000000-0000-4000-8000-00000000000a"
     static let ben = "00000000-0000-4000-8000-00000000000b"
+    static let cid = "00000000-0000-4000-8000-00000000000c"
 
     /// - Parameter isFull: Records each delivery: the change at 13 was sent to Ana and to nobody else.
-    init(isKilled: Bool = false, isFull: Bool = false, isScarce: Bool = false) throws {
+    init(
+        isKilled: Bool = false, isFull: Bool = false, isScarce: Bool = false, isBenFirst: Bool = false,
+        isRefusedBefore: Bool = false
+    ) throws {
         var notes: [LedgerNote] = []
         func note(
             _ event: LedgerNote.Event, _ session: UInt64, _ user: String, offset: UInt64 = 0, received: UInt64 = 0,
@@ -41,6 +45,7 @@ private struct LedgerStage {
         }
         notes.append(note(.joined, 0xa1, Self.ana, offset: 12))
         notes.append(note(.joined, 0xb1, Self.ben, offset: 12))
+        if isBenFirst { notes.swapAt(0, 1) }
         notes.append(note(.refused, 0xc1, "", reason: "Unauthorized: no"))
         notes.append(note(.left, 0xb1, Self.ben, offset: 13, received: 12, reason: "its socket ended"))
         if isFull {
@@ -52,18 +57,26 @@ private struct LedgerStage {
                 LedgerNote(.missed, time: 1795255491_750_000, session: 0, channel: 0xa1, offset: 2, received: 7))
         }
         if isKilled { notes.append(note(.began, 0, "")) }
+        var lines = export.split(separator: "\n").map(String.init)
+        let end = lines.removeLast()
+        let offset = end.split(separator: ",")[1].split(separator: ":")[1]
+        lines.append(Self.entry(notes, at: offset, lsn: "0/153F308"))
+        if isRefusedBefore {
+            var early = note(.refused, 0xd1, Self.cid, reason: "401: Token has expired")
+            early.topic = []
+            lines.insert(Self.entry([early], at: "12", lsn: "0/153EF00"), at: 1)
+        }
+        lines.append(#"{"type":"end","offset":\#(offset),"lines":\#(lines.count + 1)}"#)
+        log = try TemporaryLog(lines.joined(separator: "\n"))
+    }
+
+    private static func entry(_ notes: [LedgerNote], at offset: some StringProtocol, lsn: String) -> String {
         var payload = ByteWriter()
         LedgerCodec.encode(notes, to: &payload)
         var hex = ByteWriter()
         Hex.append(payload.bytes, to: &hex)
-        var lines = export.split(separator: "\n").map(String.init)
-        let end = lines.removeLast()
-        let offset = end.split(separator: ",")[1].split(separator: ":")[1]
-        lines.append(
-            #"{"type":"entry","offset":\#(offset),"kind":7,"changes":0,"continued":false,"lsn":"0/153F308","time":"2026-11-21T10:04:51.800000Z","payload":"\#(hex.bytes.text)"}"#
-        )
-        lines.append(#"{"type":"end","offset":\#(offset),"lines":\#(lines.count + 1)}"#)
-        log = try TemporaryLog(lines.joined(separator: "\n"))
+        return
+            #"{"type":"entry","offset":\#(offset),"kind":7,"changes":0,"continued":false,"lsn":"\#(lsn)","time":"2026-11-21T10:04:51.800000Z","payload":"\#(hex.bytes.text)"}"#
     }
 
     private static func delivered() -> LedgerNote {
@@ -93,13 +106,43 @@ private struct LedgerStage {
         #expect(lines[2].hasPrefix("sent") && lines[2].contains(LedgerStage.ana), "\(result.output)")
         #expect(lines[2].contains("00000000000000a1/1"))
         #expect(lines[3].hasPrefix("had gone") && lines[3].contains("its socket ended at"), "\(result.output)")
-        #expect(lines.last?.contains("filters and policies were not asked") == true)
+        #expect(lines.last?.contains("Filters and policies were not evaluated") == true)
         let unasked = await stage.run("who", "@13")
-        #expect(unasked.output.contains("the log has not got the policies of then, and no database is configured"))
+        #expect(unasked.output.contains("the log does not have the policies of then, and no database is configured"))
         let earlier = await stage.run("who", "12", "--recorded", "--json", "--user", LedgerStage.ben)
         #expect(
             earlier.output.hasPrefix(#"{"outcome":"sent","reason":"","#)
                 && earlier.output.split(separator: "\n").count == 1, "\(earlier.output)")
+    }
+
+    @Test func `who lists users who were refused before the change`() async throws {
+        let stage = try LedgerStage(isRefusedBefore: true)
+        defer { stage.log.remove() }
+        let result = await stage.run("who", "@13", "--recorded")
+        let line = result.output.split(separator: "\n").first { $0.hasPrefix("refused") }
+        #expect(
+            line?.contains(LedgerStage.cid) == true && line?.contains("401: Token has expired at 2026-11-21") == true,
+            "\(result.output)")
+        let alone = await stage.run("who", "@13", "--recorded", "--user", LedgerStage.cid)
+        #expect(alone.exitCode == .notFound)
+        #expect(
+            (alone.output + alone.errors).contains(
+                "user \(LedgerStage.cid): recorded: at 2026-11-21 10:04:51.700 the hub refused the socket: 401: Token has expired"
+            ), "\(alone.output)\(alone.errors)")
+        let json = await stage.run("who", "@13", "--recorded", "--json", "--user", LedgerStage.cid)
+        #expect(
+            json.output.hasPrefix(
+                #"{"outcome":"refused","reason":"401: Token has expired","user":"\#(LedgerStage.cid)""#),
+            "\(json.output)")
+    }
+
+    @Test func `the limit of who leaves out those who had gone before those who were there`() async throws {
+        let stage = try LedgerStage(isBenFirst: true)
+        defer { stage.log.remove() }
+        let result = await stage.run("who", "@13", "--recorded", "--limit", "1")
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        #expect(result.output.contains(LedgerStage.ana) && !result.output.contains("had gone"), "\(result.output)")
+        #expect(result.output.contains("… and 1 more; a higher --limit includes them"))
     }
 
     @Test func `event shows the change whole, and how many were there`() async throws {
@@ -139,7 +182,7 @@ private struct LedgerStage {
         defer { stage.log.remove() }
         let result = await stage.run("who", "13", "--recorded")
         #expect(result.exitCode == .notFound)
-        #expect(result.output.contains("unknown") && result.output.contains("the hub ended without a word"))
+        #expect(result.output.contains("unknown") && result.output.contains("the hub was killed"))
     }
 
     @Test func `where there was no room for notes it is said, and nobody is said to have been sent a change`()
@@ -148,11 +191,11 @@ private struct LedgerStage {
         let stage = try LedgerStage(isScarce: true)
         defer { stage.log.remove() }
         let strangers =
-            "Of 7 clients that came and went then or later the log has nothing: there was no room for so many notes."
+            "The log has no notes of 7 clients that came and went then or later: it had no room for so many notes."
         let who = await stage.run("who", "13", "--recorded")
         #expect(who.exitCode == .notFound, "\(who.output)")
         #expect(
-            who.output.contains("what became of it was not written down: there was no room before"), "\(who.output)")
+            who.output.contains("its later notes are missing: the log had no room before"), "\(who.output)")
         #expect(who.output.split(separator: "\n").contains { $0 == strangers }, "\(who.output)")
         let json = await stage.run("who", "13", "--recorded", "--json")
         #expect(json.output.hasSuffix(#"{"outcome":"not_in_log","clients":7}"# + "\n"), "\(json.output)")
@@ -162,7 +205,7 @@ private struct LedgerStage {
         let user = await stage.run("user", LedgerStage.ana)
         #expect(user.exitCode == .ok)
         #expect(
-            user.output.contains("no room in the log: 2 notes of clients and all of 7 others are not there"),
+            user.output.contains("the log had no room: it lacks 2 notes of clients, and all notes of 7 others"),
             "\(user.output)")
         // A user that the ledger does not know gets no such answer.
         #expect(await stage.run("user", "nobody").exitCode == .notFound)
@@ -187,7 +230,7 @@ private struct LedgerStage {
         let result = await stage.run("who", "@13", "--recorded")
         let lines = result.output.split(separator: "\n").map(String.init)
         #expect(lines[2].hasPrefix("sent") && lines[2].contains("sent at 2026-11-21 10:04:51.710"), "\(result.output)")
-        #expect(lines.contains("Recorded delivery by delivery (ledger = full): 1 of 2."), "\(result.output)")
+        #expect(lines.contains("Deliveries are recorded (ledger = full) for 1 of 2."), "\(result.output)")
         let earlier = await stage.run("who", "12", "--recorded", "--json")
         let objects = earlier.output.split(separator: "\n")
         #expect(objects.count == 2 && objects.allSatisfy { $0.contains(#""outcome":"not_sent""#) }, "\(earlier.output)")

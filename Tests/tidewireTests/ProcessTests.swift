@@ -108,7 +108,7 @@ private struct Process {
         #expect(try Self.ids(database) == Array(0..<next) && next < 10)
         let changes = next == 1 ? "1 transaction, 1 change" : "\(next) transactions, \(next) changes"
         #expect(
-            slow.said.hasSuffix("Replayed \(changes). Interrupted: --from @\(next) goes on.\n"), "\(slow.said)")
+            slow.said.hasSuffix("Replayed \(changes). Interrupted: --from @\(next) continues.\n"), "\(slow.said)")
         #expect(await replays(log) == 1)
         // The replay continues as if there had been no interruption.
         let rest = try Self.replay(log, database, "--speed", "max", "--from", "@\(next)")
@@ -134,7 +134,7 @@ private struct Process {
         stuck.child.signal(SIGINT)
         #expect(stuck.ended() == .exited(1), "\(stuck.said)")
         #expect(
-            stuck.said.hasSuffix("Replayed 4 transactions, 4 changes. Interrupted: --from @4 goes on.\n"),
+            stuck.said.hasSuffix("Replayed 4 transactions, 4 changes. Interrupted: --from @4 continues.\n"),
             "\(stuck.said)")
         try database.run("ROLLBACK")
         #expect(try Self.ids(database) == Array(0..<4))

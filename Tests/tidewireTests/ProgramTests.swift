@@ -9,7 +9,8 @@ import Testing
     func `lists the commands`(words: [String]) async {
         let result = await run(words)
         #expect(result.exitCode == .ok)
-        #expect(result.output.contains("\n  config   Print the effective configuration, or a sample to begin with.\n"))
+        #expect(
+            result.output.contains("\n  config   Print the effective configuration, or a sample file to start from.\n"))
         #expect(result.errors.isEmpty)
     }
 
@@ -52,7 +53,7 @@ import Testing
     @Test func `lists the commands when none is near`() async {
         #expect(
             await run("help", "frobnicate").errors
-                == "tidewire: there is no command \"frobnicate\", but config, version, log\n")
+                == "tidewire: there is no command \"frobnicate\"; there are config, version, log\n")
     }
 
     @Test func `suggests the nearest subcommand`() async {
@@ -169,7 +170,7 @@ import Testing
         #expect(
             lines.contains(
                 #"{"name":"slot","value":"mine","source":"--slot","default":false,"group":"Database","#
-                    + #""summary":"The replication slot that remembers how far we have read."}"#))
+                    + #""summary":"The replication slot, in which PostgreSQL records how far the hub has read."}"#))
         #expect(lines.first?.hasPrefix(#"{"name":"database_url","value":null,"#) == true)
     }
 

@@ -55,7 +55,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
             result.output.contains(
                 "6 transactions, 6 changes at the original speed, which takes 8 s; left out: 2 messages, 1 row of realtime.messages."
             ), "\(result.output)")
-        #expect(result.output.hasSuffix("Nothing was written: --go does it.\n"))
+        #expect(result.output.hasSuffix("Nothing was written: --go replays it.\n"))
         #expect(try Self.contents(database) == "\n")
         let audit = await tidewireTests.run(["log", "audit", "--log", stage.log.path], commands: commands)
         #expect(audit.exitCode == .notFound)
@@ -101,8 +101,8 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
         #expect(
             other.output.hasSuffix(
                 """
-                Conflict: @3 kept.readers: the row is not there.
-                Replayed 0 transactions, 0 changes. Stopped at a conflict: --from @3 goes on.
+                Conflict: @3 kept.readers: the row is missing.
+                Replayed 0 transactions, 0 changes. Stopped at a conflict: --from @3 continues.
 
                 """), "\(other.output)")
         #expect(await part("@3", "@4", ["--mask-key", "key"]).exitCode == .ok)
@@ -128,9 +128,9 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
         let result = await Self.run(stage.log, database, ["--go", "--mask", "diagnosis"])
         #expect(result.exitCode == .notFound)
         for line in [
-            "It cannot be: public.people has no column note.",
-            "It cannot be: the target has no table public.subscribers.",
-            "It cannot be: public.people.diagnosis takes no NULL, and nothing is known that could stand in for its masked values.",
+            "It cannot be replayed: public.people has no column note.",
+            "It cannot be replayed: the target has no table public.subscribers.",
+            "It cannot be replayed: public.people.diagnosis takes no NULL, and its type has no stand-in for masked values.",
         ] { #expect(result.output.contains(line), "\(result.output)") }
         #expect(try Self.contents(database) == "\n")
     }
@@ -167,7 +167,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
                     public.fullrep  public.fullrep  1  3  1  0  email
 
                     5 transactions, 5 changes at the original speed, which takes less than a second.
-                    Nothing was written: --go does it.
+                    Nothing was written: --go replays it.
 
                     """)
         }
@@ -201,7 +201,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
             environment: ["REPLAY_TOKEN": "t"])
         #expect(away.exitCode == .unreachable, "\(away.errors)")
         let nowhere = await tidewireTests.run(["replay", "--log", stage.log.path], commands: commands)
-        #expect(nowhere.exitCode == .usage && nowhere.errors.contains("where to?"))
+        #expect(nowhere.exitCode == .usage && nowhere.errors.contains("--target is missing"))
     }
 
     @Test func `who steps goes on, stops, and is told how to go on`() async throws {
@@ -213,14 +213,15 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
             answers: { answers.isEmpty ? nil : answers.removeFirst() })
         #expect(stopped.exitCode == .notFound)
         #expect(
-            stopped.output.hasSuffix("Replayed 1 transaction, 1 change. Stopped: --from @1 goes on.\n"),
+            stopped.output.hasSuffix("Replayed 1 transaction, 1 change. Stopped: --from @1 continues.\n"),
             "\(stopped.output)")
         #expect(stopped.errors.contains("next: @0 xid 740 2026-11-21 10:04:50.000 [Enter, c, q] "))
         let alone = await Self.run(stage.log, database, Self.usual + ["--pause-on", "n=1", "--go", "--from", "@1"])
         #expect(
-            alone.output.hasSuffix("Replayed 1 transaction, 1 change. Stopped: --from @2 goes on.\n"), "\(alone.output)"
+            alone.output.hasSuffix("Replayed 1 transaction, 1 change. Stopped: --from @2 continues.\n"),
+            "\(alone.output)"
         )
-        #expect(alone.errors.contains("nobody is there to say whether it goes on"))
+        #expect(alone.errors.contains("no answer, because standard input has ended"))
     }
 
     @Test func `a seed gives a database the rows of then, without secrets, and a replay goes on from there`()
@@ -236,7 +237,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
         let seed = await tidewireTests.run(["seed", "--to", "@3"] + masks, commands: commands, files: files)
         #expect(seed.exitCode == .ok, "\(seed.errors)")
         #expect(
-            seed.output.contains("-- public.people: 1 row; rows that nothing touched since @0 are not among them\n"))
+            seed.output.contains("-- public.people: 1 row; rows that no change touched since @0 are missing\n"))
         try database.run(seed.output)
         #expect(try database.run("SELECT id FROM people").values == [["1"]])
         let replay = await Self.run(

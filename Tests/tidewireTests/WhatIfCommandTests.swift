@@ -54,7 +54,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         let objects = closed.output.split(separator: "\n").map(String.init)
         #expect(
             objects.first
-                == #"{"kind":"catalog","schema":"public","table":"fullrep","role":"authenticated","changes":["policy \"own\" is gone"]}"#
+                == #"{"kind":"catalog","schema":"public","table":"fullrep","role":"authenticated","changes":["policy \"own\" is dropped"]}"#
         )
         #expect(objects.contains { $0.hasPrefix(#"{"kind":"loss","user":"me@x","role":"authenticated","offset":"#) })
         #expect(
@@ -72,8 +72,10 @@ private let commands: [any Command] = [WhatIfCommand()]
         defer { stage.log.remove() }
         let result = await Self.run(stage, sql: "CREATE TABLE elsewhere (id int PRIMARY KEY)", claims: Self.me)
         #expect(result.exitCode == .ok, "\(result.errors)")
-        #expect(result.output.hasPrefix("Nothing that clients are told by is different."), "\(result.output)")
-        #expect(result.output.contains("nobody of 1 client would gain or lose any"))
+        #expect(
+            result.output.hasPrefix("The proposal changes nothing that decides what clients are told."),
+            "\(result.output)")
+        #expect(result.output.contains("1 client would gain none and lose none"))
     }
 
     /// Checks an unprepared copy of the database: "nobody receives anything" is no useful answer there.
@@ -82,7 +84,8 @@ private let commands: [any Command] = [WhatIfCommand()]
         defer { stage.log.remove() }
         try stage.database.run("ALTER PUBLICATION supabase_realtime DROP TABLE fullrep")
         let nothing = await Self.run(stage, sql: "DROP POLICY own ON fullrep", claims: Self.me)
-        #expect(nothing.exitCode == .ok && nothing.output.contains("told to nobody here, now or then: "), "\(nothing)")
+        #expect(
+            nothing.exitCode == .ok && nothing.output.contains("nobody is told of them, now or then: "), "\(nothing)")
         #expect(nothing.output.contains("public.fullrep"), "\(nothing)")
         let json = await Self.run(stage, "--json", sql: "SELECT 1", claims: Self.me)
         #expect(json.output.contains(#""not_published":[""#) && json.output.contains("public.fullrep"), "\(json)")
@@ -105,12 +108,13 @@ private let commands: [any Command] = [WhatIfCommand()]
                     + bindings.flatMap { ["--binding", $0] }, commands: commands, files: ["claims": Self.me])
         }
         let whole = await asked("fullrep")
-        #expect(whole.exitCode == .ok && whole.output.contains("nobody of 1 client would gain or lose any"), "\(whole)")
+        #expect(whole.exitCode == .ok && whole.output.contains("1 client would gain none and lose none"), "\(whole)")
         let fewer = await asked("INSERT public.fullrep body=eq.call back")
         #expect(fewer.exitCode == .notFound, "\(fewer)")
         #expect(
             fewer.output.hasPrefix(
-                "public.fullrep for all: INSERT where body=eq.call back in place of what each asks for now\n"),
+                "public.fullrep for all clients: INSERT where body=eq.call back instead of their present subscriptions\n"
+            ),
             "\(fewer)")
         #expect(fewer.output.contains("(not asked for)") && fewer.output.contains("gain 0 and lose"), "\(fewer)")
         let json = await asked("INSERT public.fullrep body=eq.call back", words: ["--json"])
@@ -152,7 +156,7 @@ private let commands: [any Command] = [WhatIfCommand()]
                 files: ["new.sql": "ALTER POLICY own ON fullrep USING (email <> 'nobody@x')", "claims": Self.other])
         }
         let masked = await answer("masked", [])
-        #expect(masked.output.contains("would gain or lose any"), "\(masked)")
+        #expect(masked.output.contains("would gain none and lose none"), "\(masked)")
         #expect(masked.output.contains("count as shown to nobody: public.fullrep.email."), "\(masked)")
         let open = await answer("open", ["--unmask", "email"])
         let here = await Self.run(
@@ -191,11 +195,11 @@ private let commands: [any Command] = [WhatIfCommand()]
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }
         let nobody = await Self.run(stage, sql: "SELECT 1")
-        #expect(nobody.exitCode == .notFound && nobody.errors.contains("the ledger of this log knows nobody"))
+        #expect(nobody.exitCode == .notFound && nobody.errors.contains("the ledger of this log has no users"))
         let refused = await Self.run(stage, sql: "ALTER POLICY mine ON fullrep USING (true)", claims: Self.me)
         #expect(refused.exitCode == .notFound)
         #expect(
-            refused.errors.contains("the database does not take new.sql: ")
+            refused.errors.contains("the database does not accept new.sql: ")
                 && refused.errors.contains("SQLSTATE 42704"),
             "\(refused.errors)")
         let forbidden = await tidewireTests.run(
@@ -204,11 +208,12 @@ private let commands: [any Command] = [WhatIfCommand()]
                 "authenticated",
             ], commands: commands, files: ["new.sql": "ALTER POLICY own ON fullrep USING (true)"])
         #expect(
-            forbidden.exitCode == .notFound && forbidden.errors.contains("May the login of --on do what it says?"),
+            forbidden.exitCode == .notFound
+                && forbidden.errors.contains("Does the login of --on have the rights that it needs?"),
             "\(forbidden.errors)")
         let nowhere = await tidewireTests.run(
             ["whatif", "--policy", "new.sql", "--log", stage.log.path], commands: commands, files: ["new.sql": ""])
-        #expect(nowhere.exitCode == .usage && nowhere.errors.contains("give --on URL"))
+        #expect(nowhere.exitCode == .usage && nowhere.errors.contains("--on URL is missing"))
         let unreachable = await tidewireTests.run(
             [
                 "whatif", "--policy", "new.sql", "--on", "postgresql://127.0.0.1:1/x", "--log", stage.log.path,

@@ -107,7 +107,8 @@ struct WhyStage {
         }
         let filtered = await stage.run(
             "--offset", "12", "--filter", "email=eq.me@x", claims: #"{"role": "authenticated"}"#, unmasked: [])
-        #expect(filtered.exitCode == .usage && filtered.errors.contains("it names a masked column"), "\(filtered)")
+        #expect(
+            filtered.exitCode == .usage && filtered.errors.contains("--filter names a masked column"), "\(filtered)")
     }
 
     @Test func `who may not read it was not, and the policy is named`() async throws {
@@ -127,7 +128,8 @@ struct WhyStage {
         defer { stage.log.remove() }
         let result = await stage.run("--offset", "13", "--role", "authenticated")
         #expect(result.exitCode == .ok, "\(result.errors)")
-        #expect(result.output.contains("old_record   empty: the row as it was may not be seen"), "\(result.output)")
+        #expect(
+            result.output.contains("old_record   empty: the user may not see the row as it was"), "\(result.output)")
         #expect(result.output.contains("moved        in"))
         let both = await stage.run("--offset", "14", "--role", "authenticated")
         #expect(both.output.contains("old_record   whole"), "\(both.output)")
@@ -144,15 +146,15 @@ struct WhyStage {
         let told = await stage.run("--offset", "12", "--role", "authenticated", "--sub", WhyStage.reader)
         #expect(told.exitCode == .ok, "\(told.errors)")
         #expect(told.output.contains("(permissive, membership)"), "\(told.output)")
-        #expect(told.output.contains("membership   public.readers: 1 key, the row's is among them"))
+        #expect(told.output.contains("membership   public.readers: 1 key, the row's key is among them"))
         #expect(
-            told.output.contains("by the log; what was committed behind its end is not taken back"), "\(told.output)")
+            told.output.contains("by the log; changes after the log's end are not included"), "\(told.output)")
         let now = await stage.run("--offset", "12", "--role", "authenticated", "--sub", WhyStage.reader, "--now")
         #expect(now.exitCode == .ok && now.output.contains("memberships are as they are now"), "\(now.output)")
         try stage.database.run("TRUNCATE readers")
         let hidden = await stage.run("--offset", "12", "--role", "authenticated", "--sub", WhyStage.reader)
         #expect(hidden.exitCode == .notFound)
-        #expect(hidden.output.contains("0 keys, the row's is not among them"))
+        #expect(hidden.output.contains("0 keys, the row's key is not among them"))
     }
 
     @Test func `a filter's conditions are told one by one`() async throws {
@@ -176,7 +178,7 @@ struct WhyStage {
         defer { stage.log.remove() }
         let words = ["--offset", "12", "--role", "authenticated"]
         let open = await stage.run(words[0], words[1], words[2], words[3], policies: false)
-        #expect(open.output.contains("was told only PostgreSQL can say"), "\(open.output)")
+        #expect(open.output.contains("only PostgreSQL can say whether"), "\(open.output)")
         let filtered = await stage.run(
             words[0], words[1], words[2], words[3], "--filter", "body=eq.nothing", policies: false)
         #expect(
@@ -250,18 +252,18 @@ struct WhyStage {
 
     @Test(
         arguments: [
-            (["--role", "anon"], ExitCode.usage, "which change? give --offset"),
-            (["--offset", "12"], .usage, "for whom? give --claims"),
+            (["--role", "anon"], ExitCode.usage, "no change is named: give --offset"),
+            (["--offset", "12"], .usage, "no user is named: give --claims"),
             (["--offset", "x", "--role", "anon"], .usage, "--offset x: expected a number"),
             (["--offset", "1", "--key", "id=1", "--role", "anon"], .usage, "give one of them"),
             (["--offset", "12", "--role", "anon", "--event", "CHANGE"], .usage, "--event CHANGE: expected"),
-            (["--offset", "12", "--claims", "nowhere"], .usage, "--claims nowhere: there is no such file"),
+            (["--offset", "12", "--claims", "nowhere"], .usage, "--claims nowhere: no such file"),
             (["--offset", "12", "--claims", "array"], .usage, "the claims are not one JSON object"),
-            (["--offset", "12", "--claims", "roleless"], .usage, "there is no role"),
+            (["--offset", "12", "--claims", "roleless"], .usage, "no role is given"),
             (["--offset", "12", "--claims", "full", "--role", "anon"], .usage, "another role than --role"),
             (["--offset", "3", "--role", "anon"], .outsideRetention, "the oldest kept is @12"),
             (["--offset", "99", "--role", "anon"], .notFound, "the log has no change at @99; it holds @12 to @18"),
-            (["--offset", "17", "--role", "anon"], .notFound, "the change at @17 is one of a message"),
+            (["--offset", "17", "--role", "anon"], .notFound, "the change at @17 belongs to a message"),
             (["--key", "id=77", "--role", "anon"], .notFound, "the log has no change of this row"),
             (["--table", "fulrep", "--offset", "12", "--role", "anon"], .notFound, "did you mean public.fullrep?"),
             (["--offset", "12", "--role", "anon"], .unreachable, "cannot connect to the database"),

@@ -1,18 +1,18 @@
--- What `tidewire dev` shows: the table demo.orders, and demo.step(), which does one small thing each time it is called.
+-- Schema demo of `tidewire dev`: the table demo.orders, and demo.step(), which makes one small change at each call.
 --
--- Two people may log in, and see their own rows only:
+-- Two people may log in, and see only their own rows:
 --     ana  00000000-0000-4000-8000-00000000a0a0
 --     ben  00000000-0000-4000-8000-00000000be00
--- Three more live beside them, so that there is always something that ana and ben must not see:
---     cleo  00000000-0000-4000-8000-00000000c1e0, of the staff: a token with "app_metadata": {"staff": true} sees all orders
+-- Three more people have rows too, so that there is always something that ana and ben must not see:
+--     cleo  00000000-0000-4000-8000-00000000c1e0, staff: a token with "app_metadata": {"staff": true} sees all orders
 --     dora and emil
 --
--- Where the scenarios of the five applications are there, the five people get their profiles, memberships and so on in
--- them, and demo.step() touches them too. It changes and deletes rows of these five people, and the two listings and
--- three tasks whose ids begin with demo_; nobody else's.
+-- In each of the five scenarios that is installed, the five people get their profiles, memberships and so on, and
+-- demo.step() changes their rows too. It changes and deletes only rows of these five people, and the two listings and
+-- three tasks whose ids begin with demo_.
 --
--- Roles, auth functions and publication come first (010-030), scenarios if wanted; then this file. Run it again after
--- adding a scenario. A schema called demo that is somebody else's is left alone.
+-- Apply 010-030 (roles, auth functions, publications) and the scenarios you want before this file. Apply it again after
+-- you add a scenario. This file does not touch a schema demo that it did not create.
 
 DO $tidewire$
 BEGIN
@@ -36,7 +36,7 @@ BEGIN
             updated_at timestamptz NOT NULL DEFAULT now()
         );
         COMMENT ON TABLE demo.orders IS 'Orders of the people of the demo; demo.step() keeps them moving';
-        -- FULL, so that a DELETE and the old side of an UPDATE name their customer: the policy judges them by it.
+        -- FULL, so that a DELETE and the old row of an UPDATE carry the customer, which the policy checks.
         ALTER TABLE demo.orders REPLICA IDENTITY FULL;
         ALTER TABLE demo.orders ENABLE ROW LEVEL SECURITY;
         CREATE POLICY "customers see their orders" ON demo.orders
@@ -49,7 +49,7 @@ BEGIN
             FOR DELETE TO authenticated USING (customer = auth.uid());
         GRANT SELECT, INSERT, UPDATE, DELETE ON demo.orders TO authenticated;
         GRANT ALL ON demo.orders TO service_role;
-        GRANT SELECT ON demo.orders TO anon;  -- may ask, and is shown nothing: no policy is for anon
+        GRANT SELECT ON demo.orders TO anon;  -- may query, but gets no rows: no policy is for anon
 
         INSERT INTO demo.orders (customer, status, total, note) VALUES
             ('00000000-0000-4000-8000-00000000a0a0', 'placed',    24.90, NULL),
@@ -86,7 +86,7 @@ BEGIN
         ) AS v (id, name)
     $body$;
 
-    -- Is this scenario here, and ours? All the tables that the demo uses of it must carry its marker.
+    -- True if Tidewire's scenario is installed: all of its tables that the demo uses must carry its marker.
     CREATE OR REPLACE FUNCTION demo.has_scenario(scenario text) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = '' AS $body$
         SELECT count(*) > 0 AND bool_and(
@@ -105,10 +105,10 @@ BEGIN
         WHERE t.scenario = has_scenario.scenario
     $body$;
 
-    -- One step in one transaction. Says what it did. Ana and ben act twice as often as the others. To see the same run
-    -- again from the same rows: SELECT setseed(0.5) before the first step of a session (new uuids differ all the same).
-    -- Each table is kept small: once it has its fill of the demo's rows, the oldest goes when a new one comes.
-    -- Steps at the same time do not wait for each other's rows (SKIP LOCKED).
+    -- Makes one step in one transaction and returns a description. Ana and ben act twice as often as the others. To repeat
+    -- a run from the same rows, call SELECT setseed(0.5) before the first step of a session (new uuids still differ).
+    -- Each table stays small: once it has its maximum of demo rows, the oldest row is deleted when a new one is inserted.
+    -- Concurrent steps do not wait for each other's rows (SKIP LOCKED).
     CREATE OR REPLACE FUNCTION demo.step() RETURNS text
     LANGUAGE plpgsql VOLATILE SET search_path = '' AS $body$
     DECLARE
@@ -142,11 +142,11 @@ BEGIN
                 IF did IS NOT NULL THEN
                     RETURN did;
                 END IF;
-            END IF;  -- nothing to do there: then an order
+            END IF;  -- no change in the scenario: change an order instead
         END IF;
 
-        -- One order takes four moves to be delivered, and goes in the end: the shares are such that the table stays
-        -- near its least number.
+        -- An order needs four status changes until it is delivered, and is deleted after that. The probabilities keep
+        -- the table near least_orders rows.
         dice := random();
         SELECT count(*) INTO orders FROM demo.orders;
 
@@ -261,7 +261,7 @@ BEGIN
         END IF;
 
         IF random() < 0.75 THEN
-            -- A short walk from where the person was last.
+            -- Adds a position near the person's last one.
             INSERT INTO public.locations_stream AS l
                 (operation_id, user_id, latitude, longitude, accuracy, speed, heading)
             SELECT op, who, s.latitude + (random() - 0.5) / 500, s.longitude + (random() - 0.5) / 500,
@@ -309,7 +309,7 @@ BEGIN
         SELECT p.id, a.name AS author INTO post
         FROM public.posts p JOIN demo.people() a ON a.id = p.author
         ORDER BY random() LIMIT 1
-        FOR KEY SHARE OF p SKIP LOCKED;  -- or another step deletes it before this one has liked it
+        FOR KEY SHARE OF p SKIP LOCKED;  -- else another step could delete the post before this one likes it
 
         IF dice < 0.2 OR NOT FOUND THEN
             INSERT INTO public.posts (author, caption, media_key, media_type)
@@ -365,7 +365,7 @@ BEGIN
                 ORDER BY n.created_at DESC OFFSET 15 LIMIT 3 FOR UPDATE SKIP LOCKED
             );
         ELSIF dice < 0.8 THEN
-            -- A task goes round: open, claimed, in progress, done, and open again.
+            -- Moves a task through its cycle: open, claimed, in progress, done, and open again.
             UPDATE public.agent_tasks t
             SET status = CASE t.status WHEN 'OPEN' THEN 'CLAIMED' WHEN 'CLAIMED' THEN 'IN_PROGRESS'
                                        WHEN 'IN_PROGRESS' THEN 'DONE' ELSE 'OPEN' END::public.task_status,
@@ -419,14 +419,14 @@ BEGIN
     END
     $body$;
 
-    -- New functions are everybody's to call; these are for whoever runs the demo.
+    -- By default every role may call a new function. These are only for their owner, who runs the demo.
     REVOKE ALL ON ALL FUNCTIONS IN SCHEMA demo FROM PUBLIC;
 
-    -- The people, in each scenario that is here. Rows that are there already stay as they are.
+    -- Adds the people to each installed scenario. Existing rows stay unchanged.
     IF demo.has_scenario('operation_map') THEN
         INSERT INTO public.users (id, full_name, callsign)
         SELECT p.id, initcap(p.name), upper(p.name) FROM demo.people() p ON CONFLICT DO NOTHING;
-        -- Ana and ben share Harbour; Night Watch is cleo's and ben's, and ana must not see it.
+        -- Ana and ben both belong to Harbour. Only ben and cleo belong to Night Watch, so ana must not see it.
         INSERT INTO public.operations (id, name, status, created_by, area)
         SELECT v.id::uuid, v.name, 'active', v.creator::uuid, v.area::jsonb
         FROM (VALUES
@@ -460,7 +460,7 @@ BEGIN
     END IF;
 
     IF demo.has_scenario('real_estate') THEN
-        -- Emil has left the office: he sees nothing of it any more.
+        -- Emil has left the office, so he no longer sees its listings, notes and tasks.
         INSERT INTO public.staff (id, name, job, is_active)
         SELECT p.id, initcap(p.name), CASE WHEN p.name = 'cleo' THEN 'marketing' ELSE 'operations' END, p.name <> 'emil'
         FROM demo.people() p ON CONFLICT DO NOTHING;

@@ -1,10 +1,11 @@
--- The office of `tidewire dev --incident`: who works on which listing, notes on listings, and toasts that people are shown.
+-- Schema office of `tidewire dev --incident`: the people who work on each listing, notes on listings, and toasts (short
+-- messages shown to one person).
 --
--- A colleague of a listing reads its notes; everybody is shown the toasts that are for him. The column seller_phone is one
--- whose values commands do not show unless they are asked to.
+-- The colleagues of a listing can read its notes. Each person can read the toasts addressed to that person. The commands
+-- show the values of the column seller_phone only on request.
 --
--- Roles, auth functions and publication come first (010-030); then this file. A schema called office that is somebody
--- else's is left alone.
+-- Apply 010-030 (roles, auth functions, publications) before this file. This file does not touch a schema office that it
+-- did not create.
 
 DO $tidewire$
 BEGIN
@@ -37,7 +38,7 @@ BEGIN
         words     text NOT NULL
     );
 
-    -- FULL, so that a DELETE names what policies and filters ask about.
+    -- FULL, so that a DELETE carries the columns that policies and filters read.
     ALTER TABLE office.colleagues REPLICA IDENTITY FULL;
     ALTER TABLE office.notes REPLICA IDENTITY FULL;
     ALTER TABLE office.toasts REPLICA IDENTITY FULL;

@@ -1,19 +1,20 @@
--- Schema realtime, and supabase_realtime_admin, the role that owns what is in it.
+-- Creates schema realtime, and supabase_realtime_admin, the role that owns the objects in it.
 --
--- Where the schema already holds something, another program made it (Supabase's own Realtime, usually): then neither this
--- file nor those after it touch it, whatever they would find missing there, because that program's own migrations have
--- to find it as they left it. What is ours is known by the comment on realtime.schema_migrations ("Tidewire: ...").
+-- If the schema already holds objects, this file does nothing: an earlier run created them, or another program did (usually
+-- Supabase's own Realtime). The later files add nothing to another program's schema either, even if objects are missing,
+-- because that program's own migrations must find the schema as they left it. The comment on realtime.schema_migrations
+-- ("Tidewire: ...") marks a schema that this file created.
 --
--- The schema belongs to supabase_admin where that role exists and a superuser applies this, else to whoever applies it.
--- `postgres`, if it is not a superuser, and whoever applies this file become members of supabase_realtime_admin: policies
--- and triggers on realtime.messages are part of an application's migrations, and only an owner may make them.
+-- If supabase_admin exists and a superuser applies this file, supabase_admin owns the schema. Otherwise the applying role
+-- owns it. Unless they are superusers, `postgres` and the applying role become members of supabase_realtime_admin: policies
+-- and triggers on realtime.messages are part of an application's migrations, and only an owner may create them.
 
 DO $tidewire$
 DECLARE
     schema_oid    oid;
     is_superuser  boolean;
     owner         text := current_user;
-    teams         text;      -- those of postgres and dashboard_user that exist, and are not the owner
+    teams         text;      -- postgres and dashboard_user, if they exist and are not the owner
     grantee       text;
     becoming      text := CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END;
 BEGIN
@@ -24,7 +25,7 @@ BEGIN
         OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = schema_oid)
         OR EXISTS (SELECT FROM pg_type WHERE typnamespace = schema_oid)
     THEN
-        RETURN;  -- theirs, or ours and made before
+        RETURN;  -- another program's schema, or created by an earlier run
     END IF;
 
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'supabase_realtime_admin') THEN
@@ -32,14 +33,14 @@ BEGIN
             CREATE ROLE supabase_realtime_admin NOLOGIN NOINHERIT NOCREATEDB NOCREATEROLE NOBYPASSRLS;
             ALTER ROLE supabase_realtime_admin SET search_path = public, extensions, realtime;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;  -- made by another session in this moment
+            NULL;  -- another session created it at the same moment
         END;
         COMMENT ON ROLE supabase_realtime_admin IS 'Tidewire: owns what is in schema realtime';
         FOREACH grantee IN ARRAY ARRAY['anon', 'authenticated', 'service_role'] LOOP
             BEGIN
                 EXECUTE format('GRANT %I TO supabase_realtime_admin', grantee);
             EXCEPTION WHEN insufficient_privilege THEN
-                NULL;  -- part of the role as others know it; nothing here depends on it
+                NULL;  -- the role has this membership on Supabase; nothing here depends on it
             END;
         END LOOP;
         IF is_superuser AND current_setting('server_version_num')::int >= 150000 THEN
@@ -72,7 +73,8 @@ BEGIN
         GRANT USAGE ON SCHEMA realtime TO postgres WITH GRANT OPTION;
     END IF;
 
-    -- Counted by Supabase's Realtime, should it ever follow us here: filled when all the rest is there.
+    -- Supabase's Realtime counts the rows of this table if it later runs on this database. File 080 fills the table, when
+    -- the other objects exist.
     CREATE TABLE realtime.schema_migrations (
         version bigint PRIMARY KEY, inserted_at timestamp(0) without time zone
     );

@@ -1,4 +1,5 @@
--- The types of schema realtime. Like all that follows only where 010 made the schema, and each only if it is missing.
+-- The types of schema realtime. Like 030-070, this file creates objects only in a schema that 010 created, and only if they
+-- are missing.
 
 DO $tidewire$
 DECLARE

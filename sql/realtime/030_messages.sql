@@ -1,8 +1,9 @@
--- realtime.messages: what the database broadcasts, and what the policies of private channels are written on. A row that is
--- inserted is delivered once its transaction commits.
+-- realtime.messages: the table of broadcasts from the database. Policies for private channels are policies on this table.
+-- The hub delivers an inserted row once its transaction commits.
 --
--- One partition a day (UTC), so that old days go as a whole; the hub makes and drops them (tidewire.keep_messages in
--- 090). Row Level Security is on and no policy is shipped: until there is one, clients may join no private channel.
+-- The table has one partition per day (UTC), so that old days can be dropped as a whole. The hub creates and drops them
+-- (tidewire.keep_messages in 090). Row Level Security is on, and this file creates no policy: until there is one, clients
+-- may join no private channel.
 
 DO $tidewire$
 DECLARE

@@ -1,10 +1,10 @@
--- What triggers and policies call: realtime.send(), send_binary(), broadcast_changes() and topic().
+-- Functions that triggers and policies call: realtime.send(), send_binary(), broadcast_changes() and topic().
 --
--- They run with the caller's rights, so the policies on realtime.messages decide who may send. Sending never fails the
--- transaction it is part of: what goes wrong becomes a warning, and the message is not sent. broadcast_changes() alone
--- raises, because there a trigger is made wrongly.
+-- They run with the caller's privileges, so the policies on realtime.messages decide who may send. send() and send_binary()
+-- never fail their transaction: they turn an error into a warning, and the message is not sent. Only broadcast_changes()
+-- raises errors, because there the trigger is defined wrongly.
 --
--- Both senders set `realtime.topic` for the rest of the transaction before they insert: policies ask for it.
+-- Before they insert, send() and send_binary() set `realtime.topic` for the rest of the transaction: policies read it.
 
 DO $tidewire$
 DECLARE
@@ -36,7 +36,7 @@ DECLARE
     message_id uuid := pg_catalog.gen_random_uuid();
     message    jsonb := payload;
 BEGIN
-    -- Receivers tell by it what they have seen already.
+    -- Receivers use the id to recognize messages that they have already seen.
     IF NOT pg_catalog.jsonb_exists(payload, 'id') THEN
         message := pg_catalog.jsonb_set(payload, '{id}', pg_catalog.to_jsonb(message_id));
     END IF;

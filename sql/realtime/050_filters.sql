@@ -1,8 +1,8 @@
--- What Supabase's Realtime asks about the values of a changed row. The hub has its own answers and calls none of these;
--- they are here because dumps, diffs and applications refer to them.
+-- Functions with which Supabase's Realtime checks the values of a changed row. The hub has its own code and calls none of
+-- them. They exist because dumps, diffs and applications refer to them.
 --
--- A value comes as text, as the write-ahead log has it, and is compared as the column's type. bpchar and bit stand by
--- their catalog names: as `character` and `bit` SQL means them with length one.
+-- A value arrives as text, as in the write-ahead log, and is compared as the column's type. The types bpchar and bit are
+-- written with their catalog names, because in SQL `character` and `bit` mean length one.
 
 DO $tidewire$
 DECLARE

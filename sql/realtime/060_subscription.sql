@@ -1,5 +1,5 @@
--- realtime.subscription. The hub keeps its subscriptions in memory; the table is here because dashboards and policies
--- refer to it, and it behaves as theirs does: what is written into it is checked.
+-- The table realtime.subscription. The hub keeps its subscriptions in memory; the table exists because dashboards and
+-- policies refer to it. As on Supabase, a trigger checks the rows that are written into it.
 
 DO $tidewire$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
             WHEN 'bit'::regtype THEN 'pg_catalog."bit"' ELSE column_type::text END;
 
         IF filter.op = 'in' THEN
-            -- As an array of the type, as it will be compared.
+            -- Reads the value as an array of the column's type, as the comparison will.
             EXECUTE pg_catalog.format('SELECT pg_catalog.cardinality(%L::%s[]) > 100', filter.value, type_name)
             INTO STRICT is_too_long;
             IF is_too_long THEN
@@ -81,7 +81,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- In one order, so that what means the same is found to be the same.
+    -- Sorts filters and columns, so that subscriptions with the same meaning compare as equal.
     SELECT coalesce(array_agg(f ORDER BY f.column_name, f.op, f.value, f.negate), '{}') INTO new.filters
     FROM unnest(new.filters) AS f;
     IF new.selected_columns IS NOT NULL THEN

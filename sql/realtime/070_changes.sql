@@ -1,5 +1,5 @@
--- How Supabase's Realtime turns changes of wal2json into what subscribers get. The hub reads the stream itself and calls
--- none of these; they are here because dumps, diffs and applications refer to them, and they work.
+-- Functions with which Supabase's Realtime turns changes of wal2json into messages for subscribers. The hub reads the
+-- stream itself and calls none of them. They exist because dumps, diffs and applications refer to them, and they work.
 
 DO $tidewire$
 DECLARE
@@ -105,7 +105,7 @@ BEGIN
             CONTINUE;
         END IF;
 
-        -- The key goes with whatever is selected.
+        -- The primary key is always included with the selected columns.
         shown := ARRAY(
             SELECT name FROM unnest(readable) AS name
             WHERE audience.selected IS NULL OR audience.selected = '{}' OR name = ANY (audience.selected)
@@ -208,7 +208,7 @@ $function$)
             BEGIN
                 ALTER FUNCTION realtime.list_changes(name, name, integer, integer) SET log_min_messages TO fatal;
             EXCEPTION WHEN insufficient_privilege THEN
-                NULL;  -- without it the server's own log is told of each poll, which is all the setting is for
+                NULL;  -- without it PostgreSQL logs each poll; the setting has no other purpose
             END;
         END IF;
     END LOOP;

@@ -1,8 +1,8 @@
--- The publication by which broadcasts from the database come down the stream, and the list of versions.
+-- The publication that carries broadcasts from the database in the stream, and the list of migration versions.
 --
--- The publication is the server's own, on Supabase too: it is made where realtime.messages exists and it does not. The
--- list belongs to a schema realtime that we made: Supabase's Realtime counts its rows to decide whether to migrate, and
--- all that it would make is there.
+-- This file creates the publication if realtime.messages exists and the publication does not. On Supabase too, the Realtime
+-- server creates it itself. This file fills the list only in a schema realtime that 010 created. Supabase's Realtime counts
+-- the rows of the list to decide whether to migrate; everything that it would create exists already.
 
 DO $tidewire$
 DECLARE

@@ -1,20 +1,21 @@
--- What the hub needs of realtime.messages without owning it: rows to try policies on, and today's partition.
+-- Two functions that give the hub what it needs of realtime.messages without owning the table: rows to test policies on,
+-- and today's partition.
 --
--- Both functions are in schema tidewire and run in the name of the owner of realtime.messages. Only the hub's two logins
--- may call them (the second only the first of them), never a client: PUBLIC may not.
+-- Both functions are in schema tidewire and run with the rights of the owner of realtime.messages. Only the hub's two logins
+-- may call them: `tidewire` both, `tidewire_policies` only add_channel_probes. PUBLIC may call neither, so no client can.
 --
 --   tidewire.add_channel_probes(topics, extensions, ids)
---       One row for each element, as the policies of private channels meet it: no payload, no event, `private` left to
---       its default. The hub then looks which of them the subscriber sees, and always rolls back. A row that were kept
---       would go to nobody, as it has no event.
+--       Inserts one row for each element, in the form that policies of private channels expect: no payload, no event, and
+--       `private` with its default. The hub then checks which of the rows the subscriber sees, and always rolls back. If a
+--       row were kept, the hub would deliver it to no client, because the row has no event.
 --   tidewire.keep_messages(hours)
---       Makes the partitions from yesterday to three days ahead (UTC) and drops those of days that ended more than that
---       many hours ago. One at a time does it; whoever comes while another is at work does nothing. What cannot be
---       locked soon is postponed, and named: dropping a partition needs the whole table for a moment, and everybody who
---       broadcasts waits behind the one who waits for it. What somebody else owns, or something depends on, stays, and
---       is named too.
+--       Creates the partitions from yesterday to three days ahead (UTC) and drops those of days that ended more than that
+--       many hours ago. Only one call works at a time; a concurrent call does nothing. If the lock for a partition is not
+--       available soon, the function postpones the partition and reports its name. Dropping a partition locks the whole
+--       table for a moment, and every broadcast waits behind a session that waits for this lock. The function keeps a
+--       partition that it may not drop, or that other objects depend on, and reports its name too.
 --
--- They are ours, so an older one is replaced. The hub's roles may also use the two schemas.
+-- This file replaces an older version of these functions. It also grants the hub's roles USAGE on the two schemas.
 
 DO $tidewire$
 DECLARE
@@ -51,7 +52,7 @@ BEGIN
         SELECT * FROM (VALUES
             ('add_channel_probes(text[], text[], uuid[])', 'tidewire, tidewire_policies',
              'Rows to try the policies of private channels on; for a transaction that is rolled back', $function$
--- The path is for triggers that an application may have on the table: nothing here depends on it.
+-- The search_path is for triggers that an application may have on the table. This function does not depend on it.
 CREATE OR REPLACE FUNCTION tidewire.add_channel_probes(topics text[], extensions text[], ids uuid[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, extensions, realtime, pg_temp AS $body$
 BEGIN
@@ -126,7 +127,7 @@ $function$)
         EXECUTE format('COMMENT ON FUNCTION tidewire.%s IS %L', wanted.signature, wanted.purpose);
         EXECUTE format('REVOKE ALL ON FUNCTION tidewire.%s FROM PUBLIC', wanted.signature);
         EXECUTE format('GRANT EXECUTE ON FUNCTION tidewire.%s TO %s', wanted.signature, wanted.callers);
-        -- Where no superuser gives it away, the new owner must be able to create in the schema, for that moment.
+        -- Unless a superuser changes the owner, the new owner needs CREATE on the schema at that moment.
         IF is_superuser OR owner = current_user THEN
             EXECUTE format('ALTER FUNCTION tidewire.%s OWNER TO %I', wanted.signature, owner);
         ELSE

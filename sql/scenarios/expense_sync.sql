@@ -1,11 +1,11 @@
--- Scenario "expense sync": a personal finance app on several devices of one person. One channel a user, six tables,
--- all bound with the filter owner_id=eq.<user>, all events.
+-- Scenario "expense sync": a personal finance app on several devices of one person. Each user has one channel. It binds to
+-- all events of six tables, each with the filter owner_id=eq.<user>.
 --
--- REPLICA IDENTITY FULL on all six: the filter and the policy both speak about owner_id, and with the default
--- identity a DELETE carries the primary key alone, so nobody could be told of it. The app also reads the old record.
--- Rows are usually deleted softly (deleted_at), and the newest updated_at wins between devices.
+-- All six have REPLICA IDENTITY FULL: the filter and the policy both read owner_id. With the default identity a DELETE
+-- carries only the primary key, so the hub could report it to no client. The app also reads the old record.
+-- The app usually deletes rows softly (deleted_at), and the newest updated_at wins between devices.
 --
--- The app's profiles, persons, groups and split tables are left out: it fetches them, it does not listen to them
+-- The app's profiles, persons, groups and split tables are left out: the app fetches them, but does not listen to them
 -- (and `profiles` is the name of a table of social_feed).
 
 DO $tidewire$
@@ -20,8 +20,8 @@ DECLARE
     ours     int;
     item     text;
 BEGIN
-    -- Ours are the tables and types that carry our marker as their comment. If one name is somebody else's, the whole
-    -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
+    -- A table or type belongs to this scenario if its comment is the marker. If another object has one of the names, this
+    -- file creates nothing: half a scenario is useless, and a policy on another program's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
         SELECT relname::text AS name FROM pg_class
@@ -40,7 +40,7 @@ BEGIN
     SELECT count(*) INTO ours FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables) AND relkind = 'r';
 
-    -- Made all at once, so none there means: make them. Some missing means that somebody dropped them: let it be.
+    -- One run creates all tables. If none exists, create them. If only some exist, somebody dropped the others: create none.
     IF ours = 0 THEN
         IF to_regtype('public.transaction_kind') IS NULL THEN
             CREATE TYPE public.transaction_kind AS ENUM ('expense', 'income', 'transfer');
@@ -137,7 +137,7 @@ BEGIN
             deleted_at      timestamptz
         );
 
-        -- One rule for all six. `(SELECT auth.uid())` is asked once for a statement, not once for a row.
+        -- One policy for all six tables. PostgreSQL evaluates `(SELECT auth.uid())` once per statement, not once per row.
         FOREACH item IN ARRAY tables LOOP
             EXECUTE format('CREATE INDEX ON public.%I (owner_id, updated_at)', item);
             EXECUTE format('ALTER TABLE public.%I REPLICA IDENTITY FULL', item);
@@ -149,8 +149,8 @@ BEGIN
             EXECUTE format('GRANT ALL ON public.%I TO service_role', item);
         END LOOP;
 
-        -- Money that changed hands is shown to sessions with a second factor only. Restrictive: it narrows what the policy
-        -- above allows, and allows nothing itself.
+        -- Only sessions with a second factor may access settlements. Restrictive: the policy narrows what the policy above
+        -- allows, and allows nothing itself.
         CREATE POLICY "settlements take a second factor" ON public.settlements
             AS RESTRICTIVE FOR ALL TO authenticated
             USING ((SELECT auth.jwt() ->> 'aal') = 'aal2');
@@ -163,8 +163,8 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- On every run, for a publication may be made anew. One that is FOR ALL TABLES lists them already and would refuse
-    -- ADD TABLE.
+    -- This step runs every time, because a publication may have been created again. A publication FOR ALL TABLES already
+    -- lists the tables, and would refuse ADD TABLE.
     FOR item IN
         SELECT c.relname FROM pg_class c, unnest(tables) AS p (name)
         WHERE c.relnamespace = 'public'::regnamespace AND c.relname = p.name AND c.relkind = 'r'

@@ -1,4 +1,4 @@
--- Scenario "friendships": both sides of a friend request hear of it, of the answer and of its end. Clients bind to
+-- Scenario "friendships": both people of a friendship receive the request, the answer and the end of it. Clients bind to
 -- INSERT, UPDATE and DELETE without a filter and rely on the policy alone.
 --
 -- REPLICA IDENTITY FULL: a DELETE must carry both people, otherwise neither the policy nor the app can tell whom it
@@ -13,8 +13,8 @@ DECLARE
     ours     int;
     item     text;
 BEGIN
-    -- Ours are the tables and types that carry our marker as their comment. If one name is somebody else's, the whole
-    -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
+    -- A table or type belongs to this scenario if its comment is the marker. If another object has one of the names, this
+    -- file creates nothing: half a scenario is useless, and a policy on another program's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
         SELECT relname::text AS name FROM pg_class
@@ -33,7 +33,7 @@ BEGIN
     SELECT count(*) INTO ours FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables) AND relkind = 'r';
 
-    -- Made all at once, so none there means: make them. Some missing means that somebody dropped them: let it be.
+    -- One run creates all tables. If none exists, create them. If only some exist, somebody dropped the others: create none.
     IF ours = 0 THEN
         IF to_regtype('public.friendship_status') IS NULL THEN
             CREATE TYPE public.friendship_status AS ENUM ('pending', 'accepted', 'declined', 'blocked');
@@ -49,7 +49,7 @@ BEGIN
             updated_at   timestamptz NOT NULL DEFAULT now(),
             CHECK (requester_id <> addressee_id)
         );
-        -- One friendship for two people, whoever asked.
+        -- Two people can have only one friendship, no matter which of them asked.
         CREATE UNIQUE INDEX ON public.friendships (least(requester_id, addressee_id), greatest(requester_id, addressee_id));
         CREATE INDEX ON public.friendships (requester_id);
         CREATE INDEX ON public.friendships (addressee_id);
@@ -81,8 +81,8 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- On every run, for a publication may be made anew. One that is FOR ALL TABLES lists them already and would refuse
-    -- ADD TABLE.
+    -- This step runs every time, because a publication may have been created again. A publication FOR ALL TABLES already
+    -- lists the tables, and would refuse ADD TABLE.
     FOR item IN
         SELECT c.relname FROM pg_class c, unnest(tables) AS p (name)
         WHERE c.relnamespace = 'public'::regnamespace AND c.relname = p.name AND c.relkind = 'r'

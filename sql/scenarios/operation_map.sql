@@ -1,15 +1,15 @@
 -- Scenario "operation map and chat": members of an operation see each other move on a map and write to each other.
--- Clients bind to INSERT on locations_stream and op_messages with the filter operation_id=eq.<operation>; who
--- belongs to an operation is a row of operation_members, so the policies ask a subquery, some of them through a
--- function that reads it in its owner's name, as applications do whose policies would otherwise run in circles.
+-- Clients bind to INSERT on locations_stream and op_messages with the filter operation_id=eq.<operation>. Each membership
+-- is a row of operation_members, so the policies read that table in a subquery. Some policies do so through a function with
+-- its owner's rights, as in applications whose policies would otherwise be recursive.
 --
--- Replica identity stays the default. Clients listen to INSERT only, and the location stream is the busiest table of
--- the five apps: old rows in the WAL would double it for nobody. The primary key of operation_members is all its
--- policies read. operation_members is published although no client binds to it: the hub follows it to know who
--- joined and left.
+-- Replica identity stays the default. Clients listen only to INSERT, and the location stream is the busiest table of
+-- the five apps: old rows would double its WAL, and no client would read them. The policies of operation_members read only
+-- its primary key. operation_members is published although no client binds to it: the hub follows it to know who joined
+-- and left.
 --
--- The app's table of people is called users here, for `profiles` belongs to social_feed; it is not published. Note
--- that it is public.users: accounts (auth.users, where there is such a table) are not touched.
+-- The app's table of people is called users here, because `profiles` belongs to social_feed. It is not published. Note
+-- that it is public.users: this file does not touch accounts (auth.users, if that table exists).
 
 DO $tidewire$
 DECLARE
@@ -24,8 +24,8 @@ DECLARE
     ours      int;
     item      text;
 BEGIN
-    -- Ours are the tables, types and functions that carry our marker as their comment. If one name is somebody else's, the whole
-    -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
+    -- A table, type or function belongs to this scenario if its comment is the marker. If another object has one of the
+    -- names, this file creates nothing: half a scenario is useless, and a policy on another program's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
         SELECT relname::text AS name FROM pg_class
@@ -48,7 +48,7 @@ BEGIN
     SELECT count(*) INTO ours FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables) AND relkind = 'r';
 
-    -- Made all at once, so none there means: make them. Some missing means that somebody dropped them: let it be.
+    -- One run creates all tables. If none exists, create them. If only some exist, somebody dropped the others: create none.
     IF ours = 0 THEN
         IF to_regtype('public.operation_status') IS NULL THEN
             CREATE TYPE public.operation_status AS ENUM ('draft', 'active', 'ended');
@@ -125,8 +125,8 @@ BEGIN
         CREATE POLICY "people write their own entry" ON public.users
             FOR ALL TO authenticated USING (id = auth.uid()) WITH CHECK (id = auth.uid());
 
-        -- Members see their own memberships only. A policy here that asked who else is a member would have to read this very
-        -- table and so ask itself: PostgreSQL refuses that as infinite recursion.
+        -- Members see only their own memberships. A policy that looked up other members would have to read this same table,
+        -- and so would apply to its own query: PostgreSQL refuses that as infinite recursion.
         CREATE POLICY "members see their memberships" ON public.operation_members
             FOR SELECT TO authenticated USING (user_id = auth.uid());
         CREATE POLICY "creators admit members" ON public.operation_members
@@ -172,8 +172,8 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- On every run, for a publication may be made anew. One that is FOR ALL TABLES lists them already and would refuse
-    -- ADD TABLE.
+    -- This step runs every time, because a publication may have been created again. A publication FOR ALL TABLES already
+    -- lists the tables, and would refuse ADD TABLE.
     FOR item IN
         SELECT c.relname FROM pg_class c, unnest(published) AS p (name)
         WHERE c.relnamespace = 'public'::regnamespace AND c.relname = p.name AND c.relkind = 'r'

@@ -1,11 +1,11 @@
--- Scenario "real-estate operations": an office works through listings; every screen listens to whole tables, some
+-- Scenario "real-estate operations": an office works through listings. Every screen listens to whole tables, some
 -- with a filter on status, assignee or staff_id.
 --
--- REPLICA IDENTITY FULL on all six, as the app's own migration has it: it decodes the old record of deletions, and a
--- filter such as status=eq.OPEN can only be judged on a deleted row if the row is in the change.
+-- All six tables have REPLICA IDENTITY FULL, as in the app's own migration. The app decodes the old record of deletions,
+-- and the hub can check a filter such as status=eq.OPEN on a deleted row only if the change contains the row.
 --
 -- Ids are text except for people: staff.id is the person's user id (claim "sub"), so that a filter
--- staff_id=eq.<user> and the policies mean the same.
+-- staff_id=eq.<user> and the policies refer to the same id.
 
 DO $tidewire$
 DECLARE
@@ -19,8 +19,8 @@ DECLARE
     ours     int;
     item     text;
 BEGIN
-    -- Ours are the tables, types and functions that carry our marker as their comment. If one name is somebody else's, the whole
-    -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
+    -- A table, type or function belongs to this scenario if its comment is the marker. If another object has one of the
+    -- names, this file creates nothing: half a scenario is useless, and a policy on another program's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
         SELECT relname::text AS name FROM pg_class
@@ -43,7 +43,7 @@ BEGIN
     SELECT count(*) INTO ours FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables) AND relkind = 'r';
 
-    -- Made all at once, so none there means: make them. Some missing means that somebody dropped them: let it be.
+    -- One run creates all tables. If none exists, create them. If only some exist, somebody dropped the others: create none.
     IF ours = 0 THEN
         IF to_regtype('public.task_status') IS NULL THEN
             CREATE TYPE public.task_status AS ENUM ('OPEN', 'CLAIMED', 'IN_PROGRESS', 'DONE', 'CANCELLED');
@@ -133,14 +133,14 @@ BEGIN
             EXECUTE format('GRANT ALL ON public.%I TO service_role', item);
         END LOOP;
 
-        -- Colleagues are seen while they work here, oneself always; an administrator, known by a claim, sees everyone.
+        -- People see active colleagues, and always themselves. An administrator, identified by a claim, sees everyone.
         CREATE POLICY "staff see colleagues" ON public.staff
             FOR SELECT TO authenticated
             USING (is_active OR id = auth.uid() OR (auth.jwt() -> 'app_metadata' ->> 'office_role') = 'admin');
         CREATE POLICY "staff edit their own entry" ON public.staff
             FOR UPDATE TO authenticated USING (id = auth.uid()) WITH CHECK (id = auth.uid());
 
-        -- The office shares its work: one condition about the caller, none about the row.
+        -- Active staff share the work: the policy has a condition on the caller, and none on the row.
         FOREACH item IN ARRAY ARRAY['listings', 'listing_notes', 'agent_tasks'] LOOP
             EXECUTE format(
                 'CREATE POLICY "active staff share the work" ON public.%I FOR ALL TO authenticated'
@@ -148,7 +148,7 @@ BEGIN
                 ' WITH CHECK (EXISTS (SELECT 1 FROM public.staff s WHERE s.id = auth.uid() AND s.is_active))', item);
         END LOOP;
 
-        -- Who does what is decided in code: only PostgreSQL can say what such a function returns.
+        -- A PL/pgSQL function decides which job may see which work. Only PostgreSQL can tell what such a function returns.
         CREATE OR REPLACE FUNCTION public.may_work_on(category text) RETURNS boolean
         LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' AS $body$
         DECLARE
@@ -173,7 +173,7 @@ BEGIN
 
         CREATE POLICY "staff acknowledge for themselves" ON public.listing_acknowledgments
             FOR ALL TO authenticated USING (staff_id = auth.uid()) WITH CHECK (staff_id = auth.uid());
-        -- Nothing about the row: whoever issues the tokens says who is an administrator.
+        -- No condition on the row: the issuer of the tokens decides who is an administrator.
         CREATE POLICY "administrators read acknowledgments" ON public.listing_acknowledgments
             FOR SELECT TO authenticated
             USING ((SELECT auth.jwt() -> 'app_metadata' ->> 'office_role') = 'admin');
@@ -186,8 +186,8 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- On every run, for a publication may be made anew. One that is FOR ALL TABLES lists them already and would refuse
-    -- ADD TABLE.
+    -- This step runs every time, because a publication may have been created again. A publication FOR ALL TABLES already
+    -- lists the tables, and would refuse ADD TABLE.
     FOR item IN
         SELECT c.relname FROM pg_class c, unnest(tables) AS p (name)
         WHERE c.relnamespace = 'public'::regnamespace AND c.relname = p.name AND c.relkind = 'r'

@@ -1,10 +1,10 @@
--- Scenario "social feed": posts of the people one follows, with likes and comments that count up and down live.
+-- Scenario "social feed": posts of the people that a user follows, with live counts of likes and comments.
 -- Clients bind to INSERT and DELETE on posts, likes and comments, without filters.
 --
--- comments has REPLICA IDENTITY FULL: when one is deleted, the app must know under which post to count down, the
--- policy must know which post to ask about, and the primary key (id) says neither. So has posts: who may hear that one
--- is gone depends on its author, and a post that is older than the event log (before the hub, or before a gap) is not
--- known there. likes and follows need no more than their primary keys, which are the two columns that matter.
+-- comments has REPLICA IDENTITY FULL: for a deleted comment, the app and the policy must know the post (to count down and
+-- to check access), and the primary key (id) does not name the post. posts has it too: the right to learn of a
+-- deletion depends on the post's author, and the event log does not know a post that is older than the log (before the
+-- hub, or before a gap). likes and follows need no more than their primary keys, which are the two columns that matter.
 -- follows is published although no client binds to it: the policy of posts reads it, so the hub follows it. profiles
 -- rarely changes and is not published.
 
@@ -18,8 +18,8 @@ DECLARE
     ours      int;
     item      text;
 BEGIN
-    -- Ours are the tables and types that carry our marker as their comment. If one name is somebody else's, the whole
-    -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
+    -- A table or type belongs to this scenario if its comment is the marker. If another object has one of the names, this
+    -- file creates nothing: half a scenario is useless, and a policy on another program's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
         SELECT relname::text AS name FROM pg_class
@@ -38,7 +38,7 @@ BEGIN
     SELECT count(*) INTO ours FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables) AND relkind = 'r';
 
-    -- Made all at once, so none there means: make them. Some missing means that somebody dropped them: let it be.
+    -- One run creates all tables. If none exists, create them. If only some exist, somebody dropped the others: create none.
     IF ours = 0 THEN
         IF to_regtype('public.media_kind') IS NULL THEN
             CREATE TYPE public.media_kind AS ENUM ('photo', 'video');
@@ -115,7 +115,7 @@ BEGIN
         CREATE POLICY "authors write posts" ON public.posts
             FOR ALL TO authenticated USING (author = auth.uid()) WITH CHECK (author = auth.uid());
 
-        -- A like holds two ids and no content; it is a counter for everyone signed in.
+        -- A like holds two ids and no content. Everyone signed in may see it, to count likes.
         CREATE POLICY "likes are seen by everyone signed in" ON public.likes
             FOR SELECT TO authenticated USING (true);
         CREATE POLICY "people like" ON public.likes
@@ -124,7 +124,7 @@ BEGIN
         CREATE POLICY "people take back their likes" ON public.likes
             FOR DELETE TO authenticated USING (user_id = auth.uid());
 
-        -- Whoever sees the post sees its comments: the subquery is itself subject to the policies of posts.
+        -- A user who sees a post also sees its comments: the policies of posts apply to the subquery too.
         CREATE POLICY "comments are seen with their post" ON public.comments
             FOR SELECT TO authenticated
             USING (EXISTS (SELECT 1 FROM public.posts p WHERE p.id = comments.post_id));
@@ -149,8 +149,8 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- On every run, for a publication may be made anew. One that is FOR ALL TABLES lists them already and would refuse
-    -- ADD TABLE.
+    -- This step runs every time, because a publication may have been created again. A publication FOR ALL TABLES already
+    -- lists the tables, and would refuse ADD TABLE.
     FOR item IN
         SELECT c.relname FROM pg_class c, unnest(published) AS p (name)
         WHERE c.relnamespace = 'public'::regnamespace AND c.relname = p.name AND c.relkind = 'r'

@@ -54,7 +54,7 @@ public final class ExpensesModel {
     }
 
     /// True if all missed changes have arrived and all own writes have been sent.
-    public var isSynced: Bool { tidewire.state == .live && writes.waiting.isEmpty }
+    public var isSynced: Bool { tidewire.state == .live && writes.pendingWrites.isEmpty }
 
     public func record(_ table: String, _ id: UUID) -> Record? { saved.records[table]?[id.uuidString.lowercased()] }
 
@@ -81,7 +81,7 @@ public final class ExpensesModel {
         let before = saved.records
         saved.records = [:]
         for (table, records) in before {
-            saved.records[table] = records.filter { writes.hasUnsent(table, $0.key) }
+            saved.records[table] = records.filter { writes.hasUnsentWrite(table: table, row: $0.key) }
         }
         for name in saved.former.keys { saved.former[name] = .some(nil) }
         for row in rows { take(row) }
@@ -96,7 +96,7 @@ public final class ExpensesModel {
         let name = change.table + "/" + id
         if saved.former[name] != nil { saved.former[name] = .some(isThere ? remote : nil) }
         let local = saved.records[change.table]?[id]?.version
-        let hasUnsent = writes.hasUnsent(change.table, id)
+        let hasUnsent = writes.hasUnsentWrite(table: change.table, row: id)
         let resolution =
             isThere
             ? policy.resolve(local: local, remote: remote.version, hasUnsentWrite: hasUnsent)
@@ -115,7 +115,7 @@ public final class ExpensesModel {
         let written = values.merging(["id": .string(key), "updated_at": .string(date.filterText)]) { _, own in own }
         try writes.add(
             PendingWrite(
-                table: table, row: key, kind: former == nil ? .insert : .update, values: written, madeAt: date))
+                table: table, row: key, kind: former == nil ? .insert : .update, values: written, date: date))
         if saved.former[table + "/" + key] == nil { saved.former[table + "/" + key] = .some(former) }
         let image = RowImage((former?.image.values ?? [:]).merging(written) { _, new in new })
         saved.records[table, default: [:]][key] = Record(image, at: former?.version.position)
@@ -124,7 +124,7 @@ public final class ExpensesModel {
     /// Sends writes. A write that the server refuses is replaced by the server's version.
     public func sendWrites() async {
         await writes.run { write in
-            if !writes.hasUnsent(write.table, write.row) { saved.former[write.name] = nil }
+            if !writes.hasUnsentWrite(table: write.table, row: write.row) { saved.former[write.name] = nil }
         } lost: { write, why in
             if let former = saved.former.removeValue(forKey: write.name) {
                 saved.records[write.table, default: [:]][write.row] = former

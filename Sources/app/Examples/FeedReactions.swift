@@ -40,15 +40,15 @@ public final class FeedReactions {
         self.me = me
     }
 
-    public func likeCount(_ post: UUID) -> Int { likes.count(post) }
+    public func likeCount(_ post: UUID) -> Int { likes.count(in: post) }
     public func isLiked(_ post: UUID) -> Bool { likes.contains(Like.Key(postID: post, userID: me)) }
     public func comments(_ post: UUID) -> [Comment] { allComments.all.filter { $0.postID == post } }
 
     func followLikes() async {
         for await batch in tidewire.live(Like.self, window: .immediate) {
             problems += batch.problems
-            if let rows = batch.rows { likes.replaceAll(rows.map(\.id)) }
-            for change in batch.changes { likes.hear(change.id, isThere: change.row != nil) }
+            if let rows = batch.rows { likes.replaceAll(with: rows.map(\.id)) }
+            for change in batch.changes { likes.apply(change.id, isThere: change.row != nil) }
         }
     }
 
@@ -56,8 +56,8 @@ public final class FeedReactions {
         for await batch in tidewire.live(Comment.self, window: .immediate) {
             if Task.isCancelled { return }
             problems += batch.problems
-            if let rows = batch.rows { allComments.replaceAll(rows) }
-            for change in batch.changes { allComments.hear(change) }
+            if let rows = batch.rows { allComments.replaceAll(with: rows) }
+            for change in batch.changes { allComments.apply(change) }
         }
     }
 
@@ -68,36 +68,36 @@ public final class FeedReactions {
         let isThere = !likes.contains(key)
         let row = post.filterText + "/" + me.filterText
         try writes.add(
-            isThere ? .insert : .delete, Like.table, row,
-            ["post_id": .string(post.filterText), "user_id": .string(me.filterText)])
+            isThere ? .insert : .delete, table: Like.table, row: row,
+            values: ["post_id": .string(post.filterText), "user_id": .string(me.filterText)])
         likes.write(key, isThere: isThere)
         // The like was taken back before it was sent.
-        if !writes.hasUnsent(Like.table, row) { likes.failed(key) }
+        if !writes.hasUnsentWrite(table: Like.table, row: row) { likes.revertWrite(key) }
     }
 
     public func comment(_ post: UUID, _ body: String) throws {
         let comment = Comment(id: UUID(), postID: post, userID: me, body: body)
         let id = comment.id.filterText
         try writes.add(
-            .insert, Comment.table, id,
-            ["post_id": .string(post.filterText), "user_id": .string(me.filterText), "body": .string(body)])
+            .insert, table: Comment.table, row: id,
+            values: ["post_id": .string(post.filterText), "user_id": .string(me.filterText), "body": .string(body)])
         allComments.write(comment, origin: id)
     }
 
     func sendWrites() async {
         await writes.run { write in
-            allComments.succeeded(write.row)
-            if let like = like(write) { likes.succeeded(like) }
+            allComments.confirmWrite(origin: write.row)
+            if let like = like(write) { likes.confirmWrite(like) }
         } lost: { write, why in
-            allComments.failed(write.row)
-            if let like = like(write) { likes.failed(like) }
+            allComments.revertWrite(origin: write.row)
+            if let like = like(write) { likes.revertWrite(like) }
             problems.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }
 
     /// Returns the like of a write; nil unless it is the last of several for that like, which decides the result.
     private func like(_ write: PendingWrite) -> Like.Key? {
-        guard write.table == Like.table, !writes.hasUnsent(write.table, write.row) else { return nil }
+        guard write.table == Like.table, !writes.hasUnsentWrite(table: write.table, row: write.row) else { return nil }
         return try? RowImage(write.values).decode(Like.Key.self)
     }
 }

@@ -39,10 +39,10 @@ public final class ListingDetail {
         self.listing = listing
         self.writes = writes
         self.me = me
-        notes = LiveQuery(tidewire, ListingNote.self, where: \.listingID == listing, window: .immediate) {
+        notes = LiveQuery(of: ListingNote.self, from: tidewire, where: \.listingID == listing, window: .immediate) {
             ($0.createdAt, $0.id) < ($1.createdAt, $1.id)
         }
-        activities = LiveQuery(tidewire, Activity.self, where: \.listingID == listing) { $0.name < $1.name }
+        activities = LiveQuery(of: Activity.self, from: tidewire, where: \.listingID == listing) { $0.name < $1.name }
     }
 
     func run() async {
@@ -55,8 +55,8 @@ public final class ListingDetail {
     public func addNote(_ content: String) throws {
         let id = "note_" + UUID().filterText
         try writes.add(
-            .insert, ListingNote.table, id,
-            ["listing_id": .string(listing), "content": .string(content), "created_by": .string(me.filterText)])
+            .insert, table: ListingNote.table, row: id,
+            values: ["listing_id": .string(listing), "content": .string(content), "created_by": .string(me.filterText)])
         let note = ListingNote(id: id, listingID: listing, content: content, createdBy: me, createdAt: Date())
         notes.write(note, origin: id)
     }

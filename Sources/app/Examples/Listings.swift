@@ -60,11 +60,11 @@ public final class ListingsModel {
         self.tidewire = tidewire
         self.writes = writes
         self.me = me
-        listings = LiveQuery(tidewire, Listing.self) { $0.address < $1.address }
+        listings = LiveQuery(of: Listing.self, from: tidewire) { $0.address < $1.address }
         tasks = LiveQuery(
-            tidewire, AgentTask.self, where: \.status == .open || \.assignedStaffID == me
+            of: AgentTask.self, from: tidewire, where: \.status == .open || \.assignedStaffID == me
         ) { $0.title < $1.title }
-        acknowledgments = LiveQuery(tidewire, Acknowledgment.self, where: \.staffID == me) { $0.id < $1.id }
+        acknowledgments = LiveQuery(of: Acknowledgment.self, from: tidewire, where: \.staffID == me) { $0.id < $1.id }
     }
 
     public var myListings: [Listing] { listings.rows.filter { $0.assignee == me } }
@@ -99,13 +99,16 @@ public final class ListingsModel {
         var claimed = task
         claimed.status = .claimed
         claimed.assignedStaffID = me
-        try writes.add(.update, AgentTask.table, task.id, ["status": "CLAIMED", "assigned_staff_id": mine])
+        try writes.add(
+            .update, table: AgentTask.table, row: task.id, values: ["status": "CLAIMED", "assigned_staff_id": mine])
         tasks.write(claimed, origin: task.id)
     }
 
     public func acknowledge(_ listing: Listing) throws {
         let id = "ack_" + UUID().uuidString.lowercased()
-        try writes.add(.insert, Acknowledgment.table, id, ["listing_id": .string(listing.id), "staff_id": mine])
+        try writes.add(
+            .insert, table: Acknowledgment.table, row: id,
+            values: ["listing_id": .string(listing.id), "staff_id": mine])
         acknowledgments.write(Acknowledgment(id: id, listingID: listing.id, staffID: me), origin: id)
     }
 
@@ -114,14 +117,14 @@ public final class ListingsModel {
     public func sendWrites() async {
         await writes.run { write in
             // Of several writes for one row, the last one decides its state.
-            guard !writes.hasUnsent(write.table, write.row) else { return }
-            acknowledgments.succeeded(write.row)
-            tasks.succeeded(write.row)
-            detail?.notes.succeeded(write.row)
+            guard !writes.hasUnsentWrite(table: write.table, row: write.row) else { return }
+            acknowledgments.confirmWrite(origin: write.row)
+            tasks.confirmWrite(origin: write.row)
+            detail?.notes.confirmWrite(origin: write.row)
         } lost: { write, why in
-            acknowledgments.failed(write.row)
-            tasks.failed(write.row)
-            detail?.notes.failed(write.row)
+            acknowledgments.revertWrite(origin: write.row)
+            tasks.revertWrite(origin: write.row)
+            detail?.notes.revertWrite(origin: write.row)
             losses.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }

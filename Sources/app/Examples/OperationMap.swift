@@ -98,8 +98,8 @@ public final class OperationModel {
             OperationMessage.self, where: \.operationID == operation, window: .immediate)
         {
             problems += batch.problems
-            if let rows = batch.rows { chat.replaceAll(rows) }
-            for change in batch.changes { chat.hear(change) }
+            if let rows = batch.rows { chat.replaceAll(with: rows) }
+            for change in batch.changes { chat.apply(change) }
             if batch.rows != nil { hasBegun = true }
         }
     }
@@ -131,7 +131,7 @@ public final class OperationModel {
             "user_id": .string(me.filterText), "latitude": .number("\(latitude)"), "longitude": .number("\(longitude)"),
             "accuracy": 5, "timestamp": .string(now().filterText),
         ]
-        try writes.add(.insert, Location.table, me.filterText, values, newestOnly: true)
+        try writes.add(.insert, table: Location.table, row: me.filterText, values: values, isReplaceable: true)
     }
 
     /// Shows a message at once, and sends it when possible.
@@ -142,15 +142,15 @@ public final class OperationModel {
             "content": .string(content), "created_at": .string(message.createdAt.filterText),
         ]
         let id = message.id.filterText
-        try writes.add(.insert, OperationMessage.table, id, values)
+        try writes.add(.insert, table: OperationMessage.table, row: id, values: values)
         chat.write(message, origin: id)
     }
 
     public func sendWrites() async {
         await writes.run { write in
-            chat.succeeded(write.row)
+            chat.confirmWrite(origin: write.row)
         } lost: { write, why in
-            chat.failed(write.row)
+            chat.revertWrite(origin: write.row)
             problems.append(TidewireProblem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }

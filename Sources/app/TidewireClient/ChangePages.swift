@@ -7,7 +7,7 @@ extension Tidewire {
     /// ```swift
     /// var page = TableBatch()
     /// repeat {
-    ///     page = try await tidewire.changes(after: store.position, of: [TableBinding(table: "reminders")])
+    ///     page = try await tidewire.fetchChanges(after: store.position, of: [TableBinding(table: "reminders")])
     ///     try store.save(page.changes, at: page.position)
     /// } while page.hasMore
     /// ```
@@ -17,29 +17,39 @@ extension Tidewire {
     ///   - tables: tables to ask for, with their filters.
     ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
     ///     answer's `position`.
-    /// - Throws: a ``TidewireProblem`` with the server's code, or `Unreachable`. Changes that the server can no longer
-    ///   send are no error: the answer's `mustRefetch` gives the reason, and its `position` the place to resume from.
-    public func changes(
+    /// - Throws: a ``TidewireProblem`` with the server's code, or with the code `Unreachable`. Changes that the server
+    ///   can no longer send are no error: the answer's `refetchReason` gives the reason, and its `position` the place to
+    ///   resume from.
+    public func fetchChanges(
         after position: LogPosition?, of tables: [TableBinding], limit: Int = 1000
     ) async throws -> TableBatch {
         let request = ChangesRequest(engine.address.url, tables, position, limit, token: engine.account.token)
         let answer: TransportAnswer
         do {
             answer = try await engine.transport.get(request.request)
-        } catch let interruption as Interruption {
+        } catch let interruption as Tidewire.Interruption {
             throw TidewireProblem(code: "Unreachable", message: "\(interruption)", severity: .error)
         }
         return try ChangesAnswer(answer).batch
     }
 
-    /// Returns the changes of one table as rows of the app's type.
-    public func changes<Row: LiveRow>(
+    /// Returns the changes of one table since a position, as rows of the app's type, in one answer over HTTP.
+    ///
+    /// - Parameters:
+    ///   - position: position that the app saved last; nil to get the present end of the log, and no changes.
+    ///   - row: type of the rows.
+    ///   - table: name of the table, if it differs from the row type's own.
+    ///   - filter: condition on the rows; the server evaluates it.
+    ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
+    ///     answer's `position`.
+    /// - Throws: a ``TidewireProblem``, as for several tables.
+    public func fetchChanges<Row: LiveRow>(
         after position: LogPosition?, of row: Row.Type, table: String? = nil, where filter: LiveFilter<Row>? = nil,
         limit: Int = 1000
     ) async throws -> LiveBatch<Row> {
         let binding = TableBinding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
         var reader = RowReader<Row>()
-        return reader.batch(try await changes(after: position, of: [binding], limit: limit))
+        return reader.batch(try await fetchChanges(after: position, of: [binding], limit: limit))
     }
 }
 
@@ -87,7 +97,7 @@ struct ChangesAnswer {
         batch.position = body["position"]?.text.flatMap { LogPosition($0) }
         switch answer.status {
         case 200: try Self.read(body, into: &batch)
-        case 409: batch.mustRefetch = RefetchReason(serverReason: body["reason"]?.text)
+        case 409: batch.refetchReason = RefetchReason(serverReason: body["reason"]?.text)
         default:
             throw TidewireProblem(
                 code: body["code"]?.text ?? "NotAnswered",
@@ -112,8 +122,8 @@ struct ChangesAnswer {
             let message = note["message"]?.text ?? ""
             switch note["code"]?.text {
             case nil, "CaughtUp": break
-            case "ChangesMissing": batch.mustRefetch = .changesMissing(message)
-            case "Truncated": batch.mustRefetch = .truncated
+            case "ChangesMissing": batch.refetchReason = .changesMissing(message)
+            case "Truncated": batch.refetchReason = .truncated
             case let code?:
                 let isError = note["status"]?.text == "error"
                 batch.problems.append(

@@ -2,22 +2,22 @@ import Dispatch
 import Foundation
 
 /// The client's clock, which tests can control.
-public protocol ClientClock: Sendable {
+package protocol ClientClock: Sendable {
     /// Time since an arbitrary start.
     var now: Duration { get }
     /// Calls `perform` once at that time, on any thread.
     func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void)
 }
 
-public struct SystemClock: ClientClock {
+package struct SystemClock: ClientClock {
     private let start = DispatchTime.now().uptimeNanoseconds
     private let queue = DispatchQueue(label: "tidewire.clock")
 
-    public init() {}
+    package init() {}
 
-    public var now: Duration { .nanoseconds(Int64(DispatchTime.now().uptimeNanoseconds - start)) }
+    package var now: Duration { .nanoseconds(Int64(DispatchTime.now().uptimeNanoseconds - start)) }
 
-    public func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void) {
+    package func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void) {
         let (seconds, attoseconds) = moment.components
         let due = start + UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000
         queue.asyncAfter(deadline: DispatchTime(uptimeNanoseconds: due), execute: perform)

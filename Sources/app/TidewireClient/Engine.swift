@@ -63,8 +63,8 @@ final class Engine: Sendable {
         var subjects: [Int: Subject] = [:]
         /// Channels of queries that came after a shared channel had joined, until they have caught up with it.
         var aside: Set<Int> = []
-        var state: ClientState
-        var watchers: [Int: Mailbox<ClientState>] = [:]
+        var state: Tidewire.State
+        var watchers: [Int: Mailbox<Tidewire.State>] = [:]
         var pushes: [Int: Push] = [:]
 
         /// Forgets the channel and returns it, if it has no listeners left.
@@ -203,11 +203,11 @@ final class Engine: Sendable {
 
     // MARK: State
 
-    var state: ClientState { core.withLock { $0.state } }
+    var state: Tidewire.State { core.withLock { $0.state } }
     var account: ClientMachine.Account { core.withLock { $0.machine.account } }
 
     private func announce() {
-        let (state, watchers) = core.withLock { core -> (ClientState?, [Mailbox<ClientState>]) in
+        let (state, watchers) = core.withLock { core -> (Tidewire.State?, [Mailbox<Tidewire.State>]) in
             guard core.machine.state != core.state else { return (nil, []) }
             core.state = core.machine.state
             return (core.state, Array(core.watchers.values))
@@ -220,8 +220,8 @@ final class Engine: Sendable {
         }
     }
 
-    func watch() -> (Int, Mailbox<ClientState>) {
-        let mailbox = Mailbox<ClientState>()
+    func watch() -> (Int, Mailbox<Tidewire.State>) {
+        let mailbox = Mailbox<Tidewire.State>()
         let number = core.withLock { core in
             core.next += 1
             core.watchers[core.next] = mailbox

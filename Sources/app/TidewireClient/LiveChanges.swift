@@ -1,13 +1,16 @@
 /// A change of a row, in the app's own type.
 public enum LiveChange<Row: LiveRow>: Sendable {
+    /// A new row, or one that this query can see from now on.
     case inserted(Row)
-    /// `was` is the old row, as far as the server sent it.
+    /// A row with new values. `was` is the old row, as far as the server sent it.
     case updated(Row, was: Row?)
+    /// A deleted row. `was` is the old row, as far as the server sent it.
     case deleted(Row.ID, was: Row?)
     /// The row still exists, but no longer matches the query, or this user may no longer see it. Remove it from the
     /// list.
     case left(Row.ID, was: Row?)
 
+    /// Id of the changed row.
     public var id: Row.ID {
         switch self {
         case .inserted(let row), .updated(let row, _): row.id
@@ -27,27 +30,34 @@ public enum LiveChange<Row: LiveRow>: Sendable {
 /// A row that does not fit the app's type, or that arrived incomplete. The client reports the row here and delivers the
 /// other rows.
 public struct UnreadableRow: Sendable, Hashable {
+    /// Change as the server sent it.
     public let change: RowChange
     /// Expected type and its place in the row; never a value.
     public let reason: String
 }
 
+/// Changes of a query's rows, in the app's own type.
 public struct LiveBatch<Row: LiveRow>: Sendable {
+    /// Changes of whole transactions, in the order of commits.
     public internal(set) var changes: [LiveChange<Row>] = []
     /// All existing rows, from the server or from the app's `fetch`, in place of the shown rows.
     public internal(set) var rows: [Row]?
     /// Position to save together with the changes. Nil if the server keeps none.
     public internal(set) var position: LogPosition?
     /// Set if the app must fetch the rows itself: the server does not send them, and there is no `fetch`.
-    public internal(set) var mustRefetch: RefetchReason?
+    public internal(set) var refetchReason: RefetchReason?
     /// True if there is no position yet: the app must fetch the existing rows for the first time.
     public internal(set) var isFirst = false
+    /// True if all missed changes have been delivered.
     public internal(set) var isCaughtUp = false
+    /// Problems that the server or the client reports, for example a table that is not published.
     public internal(set) var problems: [TidewireProblem] = []
-    public internal(set) var unreadable: [UnreadableRow] = []
-    /// True if more changes follow behind the position, for an answer to `changes(after:of:)`.
+    /// Rows that do not fit the app's type. The other rows are in the batch.
+    public internal(set) var unreadableRows: [UnreadableRow] = []
+    /// True if more changes follow behind the position, for an answer to `fetchChanges(after:of:)`.
     public internal(set) var hasMore = false
 
+    /// Creates an empty batch.
     public init() {}
 }
 
@@ -79,14 +89,17 @@ extension Tidewire {
     }
 }
 
+/// The sequence of a query's batches. Each loop over it is a subscription of its own.
 public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
     let tables: LiveTables
     let fetch: (@Sendable () async throws -> [Row])?
 
+    /// Subscribes, and returns an iterator over the batches.
     public func makeAsyncIterator() -> Iterator {
         Iterator(tables: tables.makeAsyncIterator(), clock: tables.engine.clock, fetch: fetch)
     }
 
+    /// Iterator over a query's batches. The subscription ends when it is released.
     public struct Iterator: AsyncIteratorProtocol {
         let tables: LiveTables.Iterator
         let clock: any ClientClock
@@ -104,6 +117,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
             self.fetch = fetch
         }
 
+        /// Waits for the next batch; nil if the task is cancelled or the user is signed out.
         public mutating func next() async -> LiveBatch<Row>? {
             if let (batch, failures) = unfetched {
                 unfetched = nil
@@ -111,7 +125,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
                 return Task.isCancelled ? nil : await fetched(batch, failures)
             }
             guard let told = await tables.next() else { return nil }
-            if fetch != nil, told.isFirst || told.mustRefetch != nil { return await fetched(told, 0) }
+            if fetch != nil, told.isFirst || told.refetchReason != nil { return await fetched(told, 0) }
             return reader.batch(told)
         }
 
@@ -120,7 +134,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
             var batch = reader.batch(told)
             do {
                 batch.rows = try await fetch?()
-                (batch.mustRefetch, batch.isFirst) = (nil, false)
+                (batch.refetchReason, batch.isFirst) = (nil, false)
             } catch {
                 let problem = TidewireProblem(code: "NotFetched", message: "\(error)", severity: .error)
                 batch = LiveBatch()

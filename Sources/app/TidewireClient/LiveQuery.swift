@@ -7,7 +7,7 @@ import Observation
 ///     let notes: LiveQuery<Note>
 ///
 ///     init(_ tidewire: Tidewire, me: UUID) {
-///         notes = LiveQuery(tidewire, Note.self, where: \.ownerID == me) { $0.text < $1.text }
+///         notes = LiveQuery(of: Note.self, from: tidewire, where: \.ownerID == me) { $0.text < $1.text }
 ///     }
 ///
 ///     func run() async { await notes.run() }      // in the view's `.task`
@@ -15,14 +15,15 @@ import Observation
 /// ```
 @MainActor @Observable
 public final class LiveQuery<Row: LiveRow> {
+    /// Rows in order, with the rows of pending writes.
     public private(set) var rows: [Row] = []
     /// True if all missed changes have been delivered.
     public private(set) var isCaughtUp = false
     /// Problems reported by the server; the latest of each code.
     public private(set) var problems: [String: TidewireProblem] = [:]
     /// Reason why the rows may be wrong. Set if the server does not send the rows and there is no `fetch`. The app must
-    /// then fetch the rows and call `replace`.
-    public private(set) var mustRefetch: RefetchReason?
+    /// then fetch the rows and call ``replaceRows(with:)``.
+    public private(set) var refetchReason: RefetchReason?
     /// True once the existing rows have been loaded, even if there are none.
     public private(set) var hasBegun = false
 
@@ -33,18 +34,18 @@ public final class LiveQuery<Row: LiveRow> {
     /// Creates a query. It follows the table while ``run()`` runs.
     ///
     /// - Parameters:
-    ///   - tidewire: client that the query uses.
     ///   - row: type of the rows.
+    ///   - tidewire: client that the query uses.
     ///   - filter: condition on the rows; the server evaluates it.
     ///   - window: rules for gathering changes into batches.
     ///   - snapshot: true to ask the server for the existing rows. The default is true if there is no `fetch`.
     ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered.
-    ///   - origin: returns the origin of the write that made a row, for ``optimistic(_:origin:send:)``. The default is
-    ///     the row's id, which works if the app chooses the ids.
+    ///   - origin: returns the origin of the write that made a row, for ``write(_:origin:send:)``. The default is the
+    ///     row's id, which works if the app chooses the ids.
     ///   - areInOrder: returns true if the first row comes before the second one.
     public init(
-        _ tidewire: Tidewire, _ row: Row.Type, where filter: LiveFilter<Row>? = nil, window: BatchWindow = .standard,
-        snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
+        of row: Row.Type, from tidewire: Tidewire, where filter: LiveFilter<Row>? = nil,
+        window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
         origin: @escaping @Sendable (Row) -> String? = { "\($0.id)" },
         sortedBy areInOrder: @escaping @Sendable (Row, Row) -> Bool
     ) {
@@ -59,23 +60,24 @@ public final class LiveQuery<Row: LiveRow> {
         isCaughtUp = false
     }
 
-    public func replace(_ rows: [Row]) {
-        kept.replaceAll(rows)
-        mustRefetch = nil
+    /// Replaces the rows with those that the app has fetched. The rows of pending writes remain.
+    public func replaceRows(with fetched: [Row]) {
+        kept.replaceAll(with: fetched)
+        refetchReason = nil
         hasBegun = true
         sort()
     }
 
     func take(_ batch: LiveBatch<Row>) {
-        if let rows = batch.rows { replace(rows) }
-        if let reason = batch.mustRefetch {
-            mustRefetch = reason
+        if let rows = batch.rows { replaceRows(with: rows) }
+        if let reason = batch.refetchReason {
+            refetchReason = reason
             isCaughtUp = false
         }
         if batch.isCaughtUp { isCaughtUp = true }
         for problem in batch.problems { problems[problem.code] = problem }
         guard !batch.changes.isEmpty else { return }
-        for change in batch.changes { kept.hear(change) }
+        for change in batch.changes { kept.apply(change) }
         sort()
     }
 
@@ -90,46 +92,62 @@ public final class LiveQuery<Row: LiveRow> {
     ///   - row: row to show.
     ///   - origin: value by which the arriving change is recognized.
     ///   - send: writes the row and returns it as stored; nil if the answer does not contain it.
-    public func optimistic(
+    public func write(
         _ row: Row, origin: String, send: () async throws -> Row?
     ) async throws {
         write(row, origin: origin)
         do {
-            succeeded(origin, try await send() ?? row)
+            confirmWrite(origin: origin, as: try await send() ?? row)
         } catch {
-            failed(origin)
+            revertWrite(origin: origin)
             throw error
         }
     }
 
-    /// Shows a row at once for a write that waits for the network, until `succeeded` or `failed` is called.
+    /// Shows a row at once for a write that waits for the network, until ``confirmWrite(origin:)`` or
+    /// ``revertWrite(origin:)`` is called.
+    ///
+    /// - Parameters:
+    ///   - row: row to show.
+    ///   - origin: value by which the arriving change is recognized.
     public func write(_ row: Row, origin: String) {
         kept.write(row, origin: origin)
         sort()
     }
 
-    public func succeeded(_ origin: String, _ row: Row) {
-        kept.succeeded(origin, row)
+    /// Replaces the row of a pending write with the row that the server has stored.
+    public func confirmWrite(origin: String, as row: Row) {
+        kept.confirmWrite(origin: origin, as: row)
         sort()
     }
 
     /// Records that the server accepted a row as written. Origins of other queries have no effect, so the app may call
     /// this on several queries.
-    public func succeeded(_ origin: String) {
-        kept.succeeded(origin)
+    public func confirmWrite(origin: String) {
+        kept.confirmWrite(origin: origin)
         sort()
     }
 
-    public func failed(_ origin: String) {
-        kept.failed(origin)
+    /// Takes a failed write back: its row disappears, or is shown as the server has it.
+    public func revertWrite(origin: String) {
+        kept.revertWrite(origin: origin)
         sort()
     }
 }
 
 extension Tidewire {
-    /// Returns the number of rows in each group, counted by row key: likes by post, or unread messages by conversation.
-    public func count<Row: LiveRow, Group: Hashable & Sendable>(
-        _ row: Row.Type, where filter: LiveFilter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
+    /// Returns the numbers of rows by group, and again after each change: likes by post, or unread messages by
+    /// conversation. A row counts once, however often its change arrives.
+    ///
+    /// - Parameters:
+    ///   - row: type of the rows.
+    ///   - filter: condition on the rows; the server evaluates it.
+    ///   - group: returns the group of a row.
+    ///   - window: rules for gathering changes into batches.
+    ///   - snapshot: true to ask the server for the existing rows. The default is true if there is no `fetch`.
+    ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered.
+    public func counts<Row: LiveRow, Group: Hashable & Sendable>(
+        of row: Row.Type, where filter: LiveFilter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
         window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil
     ) -> LiveCounts<Row, Group> {
         let changes = live(row, where: filter, window: window, snapshot: snapshot, fetch: fetch)
@@ -142,8 +160,10 @@ public struct LiveCounts<Row: LiveRow, Group: Hashable & Sendable>: AsyncSequenc
     let changes: LiveChanges<Row>
     let group: @Sendable (Row) -> Group
 
+    /// Subscribes, and returns an iterator over the counts.
     public func makeAsyncIterator() -> Iterator { Iterator(changes: changes.makeAsyncIterator(), group: group) }
 
+    /// Iterator over the counts. The subscription ends when it is released.
     public struct Iterator: AsyncIteratorProtocol {
         var changes: LiveChanges<Row>.Iterator
         let group: @Sendable (Row) -> Group
@@ -154,6 +174,7 @@ public struct LiveCounts<Row: LiveRow, Group: Hashable & Sendable>: AsyncSequenc
             self.group = group
         }
 
+        /// Waits for the next counts; nil if the task is cancelled or the user is signed out.
         public mutating func next() async -> KeyedCounts<Group, Row.ID>? {
             while let batch = await changes.next() {
                 if let rows = batch.rows {

@@ -9,15 +9,17 @@ public struct TableBatch: Sendable {
     /// All existing rows, as inserts, in place of the shown rows. Set if the server was asked for rows.
     public internal(set) var rows: [RowChange]?
     /// Set if the app must fetch the shown rows again; changes continue from here.
-    public internal(set) var mustRefetch: RefetchReason?
+    public internal(set) var refetchReason: RefetchReason?
     /// True if the app must fetch the existing rows for the first time.
     public internal(set) var isFirst = false
     /// True if all missed changes have been delivered.
     public internal(set) var isCaughtUp = false
+    /// Problems that the server reports, for example a table that is not published.
     public internal(set) var problems: [TidewireProblem] = []
-    /// True if more changes follow behind the position, for an answer to `changes(after:of:)`.
+    /// True if more changes follow behind the position, for an answer to `fetchChanges(after:of:)`.
     public internal(set) var hasMore = false
 
+    /// Creates an empty batch.
     public init() {}
 }
 
@@ -42,6 +44,7 @@ extension Tidewire {
     }
 }
 
+/// The sequence of the batches of one or several tables. Each loop over it is a subscription of its own.
 public struct LiveTables: AsyncSequence, Sendable {
     let engine: Engine
     let subject: Engine.Subject
@@ -49,9 +52,10 @@ public struct LiveTables: AsyncSequence, Sendable {
     let name: String?
     let batcher: Batcher
 
+    /// Subscribes, and returns an iterator over the batches.
     public func makeAsyncIterator() -> Iterator { Iterator(self) }
 
-    /// Subscribes when it is created, and unsubscribes when it is released.
+    /// Iterator over the batches of tables. Subscribes when it is created, and unsubscribes when it is released.
     public final class Iterator: AsyncIteratorProtocol {
         private let engine: Engine
         private let number: Int
@@ -73,8 +77,9 @@ public struct LiveTables: AsyncSequence, Sendable {
 
         deinit { engine.stopListening(number) }
 
+        /// Waits for the next batch; nil if the task is cancelled or the user is signed out.
         public func next() async -> TableBatch? {
-            if let key, let unsaved { engine.storage.save(Data(unsaved.description.utf8), key) }
+            if let key, let unsaved { engine.storage.save(Data(unsaved.description.utf8), as: key) }
             unsaved = nil
             guard let item = await mailbox.take() else {
                 engine.stopListening(number)
@@ -92,7 +97,7 @@ public struct LiveTables: AsyncSequence, Sendable {
                 batch.rows = rows
                 batch.position = position
             case .refetch(let reason, let position):
-                batch.mustRefetch = reason
+                batch.refetchReason = reason
                 batch.isFirst = reason == nil
                 batch.position = position
             case .problem(let problem): batch.problems = [problem]

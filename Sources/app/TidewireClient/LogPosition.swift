@@ -3,8 +3,10 @@
 public struct LogPosition: Sendable, Hashable, Codable, CustomStringConvertible {
     /// Id of the log's epoch. A gap in history begins a new epoch.
     public let epoch: String
+    /// Number of the place in its epoch.
     public let offset: UInt64
 
+    /// Creates a position from its parts.
     public init(epoch: String, offset: UInt64) {
         self.epoch = epoch
         self.offset = offset
@@ -18,8 +20,10 @@ public struct LogPosition: Sendable, Hashable, Codable, CustomStringConvertible 
         self.init(epoch: String(text[..<dot]), offset: offset)
     }
 
+    /// The position as text, `epoch.offset`, which `init(_:)` parses.
     public var description: String { "\(epoch).\(offset)" }
 
+    /// Decodes a position from its text.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard let position = LogPosition(try container.decode(String.self)) else {
@@ -28,6 +32,7 @@ public struct LogPosition: Sendable, Hashable, Codable, CustomStringConvertible 
         self = position
     }
 
+    /// Encodes the position as its text.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(description)

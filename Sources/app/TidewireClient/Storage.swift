@@ -3,50 +3,65 @@ import Synchronization
 
 /// Storage by name for positions and unsent writes between launches. Values are small and seldom written.
 public protocol TidewireStorage: Sendable {
+    /// Returns the data that was saved under a name; nil if there is none.
     func load(_ name: String) -> Data?
     /// Saves the data under a name; nil removes it.
-    func save(_ data: Data?, _ name: String)
+    func save(_ data: Data?, as name: String)
+    /// Removes all data. The client calls it when the user signs out.
     func removeAll()
 }
 
-/// Storage in memory, lost when the app ends.
-public final class MemoryStorage: TidewireStorage {
-    private let values = Mutex<[String: Data]>([:])
+extension Tidewire {
+    /// Storage in memory, lost when the app ends.
+    public final class MemoryStorage: TidewireStorage {
+        private let values = Mutex<[String: Data]>([:])
 
-    public init() {}
+        /// Creates an empty storage.
+        public init() {}
 
-    public func load(_ name: String) -> Data? { values.withLock { $0[name] } }
-    public func save(_ data: Data?, _ name: String) { values.withLock { $0[name] = data } }
-    public func removeAll() { values.withLock { $0 = [:] } }
-}
-
-/// Storage with one file for each value, in a directory of its own.
-public struct FileStorage: TidewireStorage {
-    private let directory: URL
-
-    public init(directory: URL) {
-        self.directory = directory
-        try? FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        /// Returns the data that was saved under a name; nil if there is none.
+        public func load(_ name: String) -> Data? { values.withLock { $0[name] } }
+        /// Saves the data under a name; nil removes it.
+        public func save(_ data: Data?, as name: String) { values.withLock { $0[name] = data } }
+        /// Removes all data.
+        public func removeAll() { values.withLock { $0 = [:] } }
     }
 
-    private func file(_ name: String) -> URL {
-        directory.appendingPathComponent(Data(name.utf8).base64EncodedString().replacing("/", with: "_"))
-    }
+    /// Storage with one file for each value, in a directory of its own.
+    public struct FileStorage: TidewireStorage {
+        private let directory: URL
 
-    public func load(_ name: String) -> Data? { try? Data(contentsOf: file(name)) }
-
-    public func save(_ data: Data?, _ name: String) {
-        if let data {
-            try? data.write(to: file(name), options: .atomic)
-        } else {
-            try? FileManager.default.removeItem(at: file(name))
+        /// Creates a storage, and its directory if there is none.
+        ///
+        /// - Parameter directory: directory that holds nothing but this storage's files.
+        public init(directory: URL) {
+            self.directory = directory
+            try? FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         }
-    }
 
-    public func removeAll() {
-        for file in (try? FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)) ?? []
-        {
-            try? FileManager.default.removeItem(at: file)
+        private func file(_ name: String) -> URL {
+            directory.appendingPathComponent(Data(name.utf8).base64EncodedString().replacing("/", with: "_"))
+        }
+
+        /// Returns the data that was saved under a name; nil if there is none, or if it cannot be read.
+        public func load(_ name: String) -> Data? { try? Data(contentsOf: file(name)) }
+
+        /// Saves the data under a name; nil removes it. A failure of the disk leaves the former data.
+        public func save(_ data: Data?, as name: String) {
+            if let data {
+                try? data.write(to: file(name), options: .atomic)
+            } else {
+                try? FileManager.default.removeItem(at: file(name))
+            }
+        }
+
+        /// Removes all files in the directory.
+        public func removeAll() {
+            for file in (try? FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil))
+                ?? []
+            {
+                try? FileManager.default.removeItem(at: file)
+            }
         }
     }
 }

@@ -15,6 +15,8 @@ import Foundation
 public final class Tidewire: Sendable {
     let engine: Engine
 
+    /// Creates a client. It connects when the first query or room needs a connection.
+    ///
     /// - Parameters:
     ///   - url: address of the hub, or of its `…/realtime/v1`.
     ///   - key: public key of the project.
@@ -56,7 +58,9 @@ public final class Tidewire: Sendable {
     // MARK: Account
 
     /// Id of the signed-in user, from the token's claim `sub`; nil while no user is signed in, and for the key alone.
-    public var user: String? { engine.account.token.flatMap(Self.person) }
+    ///
+    /// - Complexity: O(*n*), where *n* is the length of the token.
+    public var userID: String? { engine.account.token.flatMap(Self.person) }
 
     /// Signs a user in, or replaces the token of the same user: the new token goes to the server at once. If the token
     /// belongs to another user (by its claim `sub`), the client signs the former user out first.
@@ -93,34 +97,15 @@ public final class Tidewire: Sendable {
     /// Resumes at once from the last positions.
     public func enterForeground() { engine.handle(.foreground) }
 
-    public func networkChanged(isReachable: Bool) { engine.handle(.network(isReachable: isReachable)) }
+    /// Tells the client whether there is a network, as `NWPathMonitor` reports it. With a network the client tries to
+    /// connect at once; without one it waits.
+    public func updateNetwork(isReachable: Bool) { engine.handle(.network(isReachable: isReachable)) }
 
     // MARK: State
 
-    public var state: ClientState { engine.state }
+    /// The present state.
+    public var state: State { engine.state }
 
     /// The present state and each later one. A slow consumer receives only the latest.
-    public var states: ClientStates { ClientStates(engine: engine) }
-}
-
-/// The sequence of a client's states.
-public struct ClientStates: AsyncSequence, Sendable {
-    let engine: Engine
-
-    public func makeAsyncIterator() -> Iterator { Iterator(engine) }
-
-    public final class Iterator: AsyncIteratorProtocol {
-        private let engine: Engine
-        private let number: Int
-        private let mailbox: Mailbox<ClientState>
-
-        init(_ engine: Engine) {
-            self.engine = engine
-            (number, mailbox) = engine.watch()
-        }
-
-        deinit { engine.unwatch(number) }
-
-        public func next() async -> ClientState? { await mailbox.take() }
-    }
+    public var states: States { States(engine: engine) }
 }

@@ -2,7 +2,7 @@ import Synchronization
 import TidewireClient
 
 /// A clock that moves only when the test moves it. Due calls happen on the thread that moves it.
-public final class ManualClock: ClientClock {
+public final class ManualClock: ClientClock, Sendable {
     private struct Alarm {
         let due: Duration
         let perform: @Sendable () -> Void
@@ -15,11 +15,14 @@ public final class ManualClock: ClientClock {
 
     private let state = Mutex(State())
 
+    /// Creates a clock that stands at zero.
     public init() {}
 
+    /// Time that the clock shows.
     public var now: Duration { state.withLock { $0.now } }
 
-    public func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void) {
+    /// Calls `perform` once when the clock reaches that time.
+    package func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void) {
         state.withLock { $0.alarms.append(Alarm(due: moment, perform: perform)) }
     }
 

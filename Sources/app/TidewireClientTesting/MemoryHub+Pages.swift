@@ -4,7 +4,7 @@ import TidewireClient
 
 /// Handler of `GET /api/changes`.
 extension MemoryHub {
-    public func get(_ request: TransportRequest) async throws -> TransportAnswer {
+    package func get(_ request: TransportRequest) async throws -> TransportAnswer {
         let asked = PageRequest(request)
         return try state.withLock { state in
             state.requests += 1

@@ -2,26 +2,42 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// Reason why a hub in memory refuses messages that clients send to rooms.
-public enum MessageRefusal: Sendable, Hashable {
-    case tooLarge
-    /// The client sends more messages a second than allowed. The hub closes the channel, and the client joins again.
-    case tooMany
-    /// The user may not write to the room. The hub drops the message and does not answer it.
-    case noRight
-}
-
 /// A hub in memory for tests of apps. Everything happens at once, on the calling thread, and faults happen only when
 /// the test causes them.
 ///
 /// ```swift
 /// let (hub, clock) = (MemoryHub(), ManualClock())
-/// let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: clock)
+/// let tidewire = Tidewire(hub: hub, token: "ana", clock: clock)
 /// hub.insert("expenses", ["id": 1, "owner_id": "ana"])
 /// hub.cut(code: 1012)
 /// clock.advance(by: .milliseconds(500))
 /// ```
-public final class MemoryHub: Transport {
+public final class MemoryHub: Transport, Sendable {
+    /// Reason why the hub refuses messages that clients send to rooms.
+    public enum MessageRefusal: Sendable, Hashable {
+        /// The message is larger than allowed.
+        case tooLarge
+        /// The client sends more messages a second than allowed. The hub closes the channel, and the client joins
+        /// again.
+        case tooMany
+        /// The user may not write to the room. The hub drops the message and does not answer it.
+        case noRight
+    }
+
+    /// A message that a client has sent.
+    public struct Message: Sendable, Hashable {
+        /// Topic of the channel, in the protocol's form: `realtime:` and the name of the room or query.
+        public let topic: String
+        /// Kind of the message in the protocol: for example `phx_join`, or `broadcast` for a message to a room.
+        public let event: String
+        /// Content of the message.
+        public let payload: JSONValue
+
+        init(_ message: ClientMessage) {
+            (topic, event, payload) = (message.topic, message.event, message.payload)
+        }
+    }
+
     struct Entry {
         let kind: String
         let table: String
@@ -57,7 +73,7 @@ public final class MemoryHub: Transport {
         var first = 0
         var peers: [Int: Peer] = [:]
         var nextPeer = 1
-        var refusal: Interruption?
+        var refusal: Tidewire.Interruption?
         var messageRefusal: MessageRefusal?
         var refusedRooms: Set<String> = []
         var keepsPositions = true
@@ -82,6 +98,8 @@ public final class MemoryHub: Transport {
     let sees: @Sendable (_ token: String?, _ table: String, _ row: [String: JSONValue]) -> Bool
     let key: [String]
 
+    /// Creates a hub with an empty log.
+    ///
     /// - Parameters:
     ///   - key: key columns, by which deletes identify rows.
     ///   - sees: stands for the policies: true if the user of a token may see a row.
@@ -95,16 +113,20 @@ public final class MemoryHub: Transport {
         self.sees = sees
     }
 
+    /// Address of the hub, for code that needs one.
     public let url = URL(string: "ws://hub.test") ?? URL(fileURLWithPath: "/")
 
     // MARK: Changes in the database
 
+    /// Inserts a row in a transaction of its own.
     public func insert(_ table: String, _ row: [String: JSONValue]) { commit([(table, [:], row)]) }
 
+    /// Updates a row in a transaction of its own.
     public func update(_ table: String, from old: [String: JSONValue], to new: [String: JSONValue]) {
         commit([(table, old, new)])
     }
 
+    /// Deletes a row in a transaction of its own.
     public func delete(_ table: String, _ row: [String: JSONValue]) { commit([(table, row, [:])]) }
 
     /// Commits several changes in one transaction. Each has a table, the old row and the new row; an empty row means
@@ -133,14 +155,24 @@ public final class MemoryHub: Transport {
         flush()
     }
 
-    /// Sends a broadcast of another client.
-    public func broadcast(_ topic: String, _ event: String, _ payload: JSONValue) {
+    /// Sends a message of another client to a room.
+    ///
+    /// - Parameters:
+    ///   - payload: content of the message.
+    ///   - event: name by which receivers choose the message.
+    ///   - topic: name of the room.
+    public func broadcast(_ payload: JSONValue, event: String, to topic: String) {
         state.withLock { state in say(event, payload, to: "realtime:" + topic, but: nil, &state) }
         flush()
     }
 
-    /// Sends a broadcast of another client with bytes in place of JSON.
-    public func broadcast(_ topic: String, _ event: String, bytes: [UInt8]) {
+    /// Sends a message of another client to a room, with bytes in place of JSON.
+    ///
+    /// - Parameters:
+    ///   - bytes: content of the message.
+    ///   - event: name by which receivers choose the message.
+    ///   - topic: name of the room.
+    public func broadcast(bytes: [UInt8], event: String, to topic: String) {
         let (name, event) = (Array("realtime:\(topic)".utf8), Array(event.utf8))
         let frame = [4, UInt8(name.count), UInt8(event.count), 0, 0] + name + event + bytes
         state.withLock { state in
@@ -165,11 +197,12 @@ public final class MemoryHub: Transport {
     }
 
     /// Refuses all new connections until it is called with nil.
-    public func refuseConnections(_ refusal: Interruption?) { state.withLock { $0.refusal = refusal } }
+    public func refuseConnections(_ refusal: Tidewire.Interruption?) { state.withLock { $0.refusal = refusal } }
 
     /// Holds all messages back until `release` is called.
     public func hold() { state.withLock { $0.isHeld = true } }
 
+    /// Sends all messages that `hold` held back, and later ones at once.
     public func release() {
         state.withLock { $0.isHeld = false }
         flush()
@@ -240,18 +273,21 @@ public final class MemoryHub: Transport {
     // MARK: Counters for tests
 
     /// Messages that clients have sent, in order.
-    public var messages: [ClientMessage] { state.withLock { $0.messages } }
+    public var messages: [Message] { state.withLock { $0.messages.map(Message.init) } }
     /// Number of times that the hub sent all existing rows.
     public var snapshots: Int { state.withLock { $0.snapshots } }
     /// Number of requests over HTTP.
     public var requests: Int { state.withLock { $0.requests } }
+    /// Number of connections that clients have made.
     public var connections: Int { state.withLock { $0.connections } }
+    /// Number of connections that are open now.
     public var openConnections: Int { state.withLock { $0.peers.count } }
+    /// Number of channels that are joined now.
     public var openChannels: Int { state.withLock { $0.peers.values.reduce(0) { $0 + $1.channels.count } } }
 
     // MARK: The transport
 
-    public func connect(
+    package func connect(
         to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
     ) -> any TransportConnection {
         let peer = state.withLock { state in

@@ -2,20 +2,35 @@ import Foundation
 import TidewireClient
 
 extension Tidewire {
-    /// Creates a client for a test.
+    /// Creates a client of a hub in memory.
     ///
     /// - Parameters:
-    ///   - transport: transport in place of the network, for example a ``MemoryHub``.
-    ///   - clock: clock that the client uses, for example a ``ManualClock`` that the test moves.
+    ///   - hub: hub in place of the network.
+    ///   - key: public key of the project. The hub in memory accepts any.
+    ///   - token: token of the signed-in user; nil while no user is signed in.
+    ///   - storage: storage for positions that the app does not save itself.
+    ///   - clock: clock that the test moves; nil for the system's clock.
+    ///   - maximumWaitingChanges: maximum number of changes of one query that wait for the app.
     ///   - seed: seed of the random part of delays between attempts, so that a test repeats exactly.
     public convenience init(
+        hub: MemoryHub, key: String = "key", token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
+        clock: ManualClock? = nil, maximumWaitingChanges: Int = 10_000, seed: UInt64 = .random(in: .min ... .max)
+    ) {
+        self.init(
+            url: hub.url, key: key, token: token, storage: storage, maximumWaitingChanges: maximumWaitingChanges,
+            seams: TidewireSeams(transport: hub, clock: clock ?? SystemClock(), seed: seed))
+    }
+
+    /// Creates a client of a hub in memory.
+    @available(*, deprecated, renamed: "init(hub:key:token:storage:clock:maximumWaitingChanges:seed:)")
+    public convenience init(
         url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
-        transport: any Transport, clock: any ClientClock = SystemClock(), maximumWaitingChanges: Int = 10_000,
+        transport: MemoryHub, clock: ManualClock? = nil, maximumWaitingChanges: Int = 10_000,
         seed: UInt64 = .random(in: .min ... .max)
     ) {
         self.init(
-            url: url, key: key, token: token, storage: storage, maximumWaitingChanges: maximumWaitingChanges,
-            seams: TidewireSeams(transport: transport, clock: clock, seed: seed))
+            hub: transport, key: key, token: token, storage: storage, clock: clock,
+            maximumWaitingChanges: maximumWaitingChanges, seed: seed)
     }
 }
 
@@ -23,10 +38,13 @@ extension OfflineWrites {
     /// Creates a queue of writes for a test.
     ///
     /// - Parameters:
-    ///   - clock: clock that the queue uses, for example a ``ManualClock`` that the test moves.
+    ///   - storage: storage of the writes between launches.
+    ///   - limits: maximum number, size and age of the writes.
+    ///   - clock: clock that the test moves.
     ///   - date: returns the current date, by which writes are dated and expire.
+    ///   - send: sends one write to the app's API. The same write may be sent twice.
     public convenience init(
-        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(), clock: any ClientClock,
+        storage: any TidewireStorage, limits: OfflineWrites.Limits = .init(), clock: ManualClock,
         date: @escaping @Sendable () -> Date = { Date() }, send: @escaping @Sendable (PendingWrite) async -> Answer
     ) {
         self.init(storage: storage, limits: limits, seams: OfflineWritesSeams(clock: clock, date: date), send: send)

@@ -53,6 +53,9 @@ public struct LedgerNote: Sendable, Equatable {
         }
     }
 
+    /// Topic of refused requests that broadcast over HTTP. Such a request receives nothing.
+    public static let topicOfPosts = Array("http:broadcast".utf8)
+
     /// Bits of a socket's number that name the loop serving the socket. A hub has fewer loops than this.
     public static let loopBits: UInt64 = 1023
 

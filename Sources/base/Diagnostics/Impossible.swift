@@ -14,10 +14,13 @@ public enum Impossible {
     /// the hub belongs to no project, and the code that finds it often does not know for which project it works.
     public static let states = CounterFamily<Room>(
         "tidewire_impossible_states_total",
-        "Rules broken that only a mistake in the hub can break; what they concerned was given up. Never expected.")
+        "Violations of the hub's internal rules, which only a defect of the hub can cause. The hub gave up the "
+            + "affected work. Never expected.")
 
     public static func happened(_ rule: StaticString, in room: Room) {
         states[room].add()
-        Log.shared.error("a rule of the hub's own was broken; what it concerns was given up", [.reason("\(rule)")])
+        Log.shared.error(
+            "internal error: an invariant of the hub does not hold; the hub gave up the affected work. Please report it",
+            [.reason("\(rule)")])
     }
 }

@@ -131,9 +131,8 @@ public enum Limits {
     /// Interval at which an idle slot is advanced, so that the slot does not keep WAL without changes for the hub.
     public static let idleProgressInterval = Duration.seconds(10)
 
-    /// Tables and schemas of the publication for which the hub remembers since when they belong to it: a line in a file
-    /// for each. In a larger publication, the hub does not notice a member that is taken out and put in again.
-    public static let maximumFollowedMembers = 4096
+    /// Interval at which the hub tries again to write one of its records beside the log.
+    public static let recordRetryInterval = Duration.seconds(5)
 
     /// Intervals at which the ingest thread checks the publications, and tries to create a
     /// missing publication of messages.

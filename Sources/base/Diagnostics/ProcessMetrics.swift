@@ -1,5 +1,4 @@
-/// Metrics of the process, its sockets and its clients, whatever projects it serves. Each
-/// name and meaning is here once.
+/// Metrics of the process, its sockets and its clients, over all projects. Each name and help text is here once.
 ///
 /// The code that creates a hub makes one instance and passes it on. Metrics of a project are in `ProjectMetrics`.
 public final class ProcessMetrics: Sendable {
@@ -47,61 +46,58 @@ public final class ProcessMetrics: Sendable {
     /// Processor time. Prometheus defines the names and meanings of these process metrics ("Writing client
     /// libraries", "Process metrics").
     public let cpuTime = TimeCounter(
-        "process_cpu_seconds_total",
-        "Processor time that the process has used, its own and the kernel's on its behalf, in seconds.")
-    public let residentBytes = Gauge(
-        "process_resident_memory_bytes", "Memory of the process that is in the machine's memory now, in bytes.")
+        "process_cpu_seconds_total", "Processor time that the process has used, in user and kernel mode, in seconds.")
+    public let residentBytes = Gauge("process_resident_memory_bytes", "Resident memory of the process, in bytes.")
     public let virtualBytes = Gauge(
-        "process_virtual_memory_bytes", "Addresses that the process has set aside, used or not, in bytes.")
+        "process_virtual_memory_bytes", "Virtual memory of the process, used or not, in bytes.")
     public let openDescriptors = Gauge(
         "process_open_fds",
-        "File descriptors open in the fullest descriptor table of the process; each socket loop has a table of its own."
-    )
+        "Open file descriptors in the fullest descriptor table of the process. Each socket loop has its own table.")
     public let maximumDescriptors = Gauge(
-        "process_max_fds", "File descriptors that each descriptor table of the process may have open.")
+        "process_max_fds", "Maximum number of open file descriptors in each descriptor table of the process.")
     public let startTime = Gauge(
-        "process_start_time_seconds", "When the process began, in seconds since the beginning of 1970, UTC.")
+        "process_start_time_seconds", "Start time of the process, in seconds since the beginning of 1970, UTC.")
     public let build: Information
 
     // MARK: Clients
     public let sessions = Gauge("tidewire_sessions", "WebSocket clients that are connected now.")
     public let refusals = CounterFamily<Refusal>(
-        "tidewire_refused_requests_total", "HTTP requests and WebSocket upgrades that were refused, by reason.")
+        "tidewire_refused_requests_total", "HTTP requests and WebSocket upgrades that the hub refused, by reason.")
 
     // MARK: Sockets
     public let connectionsOpen = Gauge(
-        "tidewire_connections_open", "Client connections that are open now, whatever they were opened for.")
+        "tidewire_connections_open", "Client connections of every kind that are open now.")
     public let connectionsAccepted = Counter(
         "tidewire_connections_accepted_total", "Client connections accepted since the hub started.")
     public let connectionsRefused = CounterFamily<RefusalReason>(
-        "tidewire_connections_refused_total", "Client connections closed before they were of use, by reason.")
+        "tidewire_connections_refused_total", "Client connections closed before they could be used, by reason.")
     public let socketBytesReceived = Counter(
         "tidewire_socket_received_bytes_total", "Bytes received from clients, without TLS.")
     public let socketBytesSent = Counter("tidewire_socket_sent_bytes_total", "Bytes sent to clients, without TLS.")
     public let piecesSent = Counter(
-        "tidewire_socket_pieces_total", "Frames, or parts of large ones, queued for clients.")
+        "tidewire_socket_pieces_total", "Frames, or parts of large frames, queued for clients.")
     public let connectionsBlocked = Gauge(
-        "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
+        "tidewire_connections_blocked", "Client connections whose socket accepts no more data now.")
     public let outboxBytes = Gauge(
-        "tidewire_outbox_bytes", "Bytes of memory held for what blocked client connections have not taken.")
+        "tidewire_outbox_bytes", "Bytes of memory that hold unsent data of blocked client connections.")
     public let filterParts = Gauge(
-        "tidewire_filter_parts", "Conditions, and values that these name, in the filters of all channels.")
+        "tidewire_filter_parts", "Conditions, and values in them, in the filters of all channels.")
     public let filtersRefused = CounterFamily<RoomRefused>(
         "tidewire_filters_refused_total",
-        "Joins refused because filters have as many conditions and values as they may, by whose limit that was.")
+        "Joins refused because their filters would exceed a limit of conditions and values, by scope of the limit.")
     public let presenceBytes = Gauge(
-        "tidewire_presence_bytes", "Bytes that all channels of this hub's connections track as their presence.")
+        "tidewire_presence_bytes", "Bytes of presence state that all channels of this hub's connections track.")
     public let presenceRefused = CounterFamily<RoomRefused>(
         "tidewire_presence_refused_total",
-        "Presences that were not tracked because there is no room for more, by whose limit that was.")
+        "Presence states that the hub did not track because they would exceed a limit, by scope of the limit.")
     public let unfinishedInputBytes = Gauge(
-        "tidewire_unfinished_input_bytes", "Bytes kept of clients' messages and requests that are not whole yet.")
+        "tidewire_unfinished_input_bytes", "Bytes of incomplete messages and requests received from clients.")
     public let unfinishedInputRefused = CounterFamily<UnfinishedInput>(
         "tidewire_unfinished_input_refused_total",
-        "Connections ended for messages or requests that they began and did not finish, by reason.")
+        "Connections closed because a message or request stayed incomplete, by reason.")
     public let connectionsFellBehind = Counter(
         "tidewire_connections_fell_behind_total",
-        "Client connections closed because they took too little of what they were sent, too late.")
+        "Client connections that the hub closed because they read their data too slowly.")
 
     /// - Parameters:
     ///   - version: version of this program.
@@ -109,7 +105,7 @@ public final class ProcessMetrics: Sendable {
     public init(version: String = "unknown", swift: String = "unknown") {
         build = Information(
             "tidewire_build_info",
-            "Always 1: its labels say which version of the hub this is, and of Swift's compiler.",
+            "Always 1. The labels show the versions of the hub and of the Swift compiler.",
             [("version", version), ("swift", swift)])
         let names = (instruments + ProjectMetrics().instruments).map(\.name)
         precondition(names.allSatisfy(Exposition.isValidName), "each metric has a name that Prometheus takes")

@@ -1,7 +1,8 @@
-/// Metrics of one project. Each name and meaning is here once.
+/// Metrics of one project. Each name and help text is here once.
 ///
-/// The settings' own project has no project label, so that a hub without other projects looks as it always did. Other
-/// projects have their names as the label `tenant`. The code that starts a project makes one instance and passes it on.
+/// Metrics of the project that the hub's own settings describe have no project label, so a hub without other projects
+/// needs none. Metrics of other projects have the project's name as the label `tenant`. The code that starts a project
+/// makes one instance and passes it on.
 public final class ProjectMetrics: Sendable {
     public enum Operation: String, MetricLabel {
         case insert, update, delete, truncate, message
@@ -38,7 +39,7 @@ public final class ProjectMetrics: Sendable {
     }
 
     public enum DropReason: String, MetricLabel {
-        /// The socket did not take the data sent to it; the hub closed it with a reason to come back.
+        /// The socket did not accept the data sent to it. The hub closed it with a code that makes clients reconnect.
         case slowConsumer = "slow_consumer"
         /// PostgreSQL did not answer a question; the client was told.
         case unanswered
@@ -146,8 +147,7 @@ public final class ProjectMetrics: Sendable {
 
     // MARK: State
     public let running = Gauge(
-        "tidewire_project_running",
-        "1 while the project runs, 0 while it starts or ends or cannot be started.")
+        "tidewire_project_running", "1 while the project runs; 0 while it starts, stops or cannot be started.")
     public let replicationConnected = Gauge(
         "tidewire_replication_connected", "1 while changes are streaming from PostgreSQL, else 0.")
     public let receivedLSN = Gauge("tidewire_received_lsn", "Last WAL position received from PostgreSQL, as a number.")
@@ -155,100 +155,97 @@ public final class ProjectMetrics: Sendable {
         "tidewire_confirmed_lsn",
         "Last WAL position confirmed to PostgreSQL, after it was durable in the event log, as a number.")
     public let slotLagBytes = Gauge(
-        "tidewire_slot_lag_bytes",
-        "Bytes of WAL that PostgreSQL has written beyond the position that is confirmed for the slot.")
+        "tidewire_slot_lag_bytes", "Bytes of WAL that PostgreSQL has written after the slot's confirmed position.")
     public let slotLagSeconds = Gauge(
         "tidewire_slot_lag_seconds",
-        "Seconds since the event log had everything that PostgreSQL had committed; at least so many.")
+        "Minimum number of seconds since the event log last held everything that PostgreSQL had committed.")
     public let slotKeptBytes = Gauge(
         "tidewire_slot_kept_bytes",
-        "Bytes of WAL that PostgreSQL keeps because of the slot, from the slot's restart position on.")
+        "Bytes of WAL that PostgreSQL keeps for the slot, from the slot's restart position on.")
     public let slotLimitBytes = Gauge(
         "tidewire_slot_limit_bytes",
-        "Bytes of WAL that PostgreSQL keeps for the slot before it lets go of the slot (max_slot_wal_keep_size); 0 without a limit."
-    )
-    public let dataFreeBytes = Gauge(
-        "tidewire_data_free_bytes", "Room left on the disk of the event log, in bytes.")
+        "Bytes of WAL that PostgreSQL keeps for the slot before it invalidates the slot (max_slot_wal_keep_size); "
+            + "0 if there is no limit.")
+    public let dataFreeBytes = Gauge("tidewire_data_free_bytes", "Free space on the disk of the event log, in bytes.")
     public let logFirstOffset = Gauge("tidewire_log_first_offset", "Oldest offset that the event log still holds.")
     public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset that the next change in the event log will get.")
     public let slowestReaderOffset = Gauge(
         "tidewire_slowest_reader_offset",
-        "Offset in the event log of the channel that is furthest behind; the log's end where all have come there.")
+        "Lowest event log offset that any channel still needs; the log's end if no channel is behind.")
     public let logUnreadable = Gauge(
         "tidewire_log_unreadable",
-        "Socket loops whose clients wait because the event log cannot be read there for now; 0 when all is well.")
+        "Socket loops that cannot read the event log now, so that their clients wait; 0 is normal.")
     public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes that the segments of the event log take.")
 
     public let catalogConnected = Gauge(
-        "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
+        "tidewire_catalog_connected", "1 while the hub can read the catalog of PostgreSQL to resolve bindings, else 0.")
     public let catalogVersion = Gauge(
         "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
     public let judgeConnected = Gauge(
-        "tidewire_judge_connected", "1 while PostgreSQL can be asked about rows that a filter leaves open, else 0.")
+        "tidewire_judge_connected",
+        "1 while the hub can ask PostgreSQL about rows for which it cannot decide a filter, else 0.")
 
     // MARK: Ingest
     public let transactionsIngested = Counter(
         "tidewire_ingest_transactions_total", "Transactions received from PostgreSQL by replication.")
     public let changesIngested = CounterFamily<Operation>(
-        "tidewire_ingest_changes_total", "Changes of rows and messages received from PostgreSQL, by operation.")
+        "tidewire_ingest_changes_total", "Row changes and messages received from PostgreSQL, by operation.")
     public let bytesIngested = Counter(
         "tidewire_ingest_bytes_total", "Bytes of logical replication messages received from PostgreSQL.")
     public let transactionsSkipped = Counter(
         "tidewire_ingest_transactions_skipped_total",
-        "Transactions that the slot sent again and the event log already held."
-    )
+        "Transactions that PostgreSQL sent again although the event log already held them.")
     public let reconnects = CounterFamily<ReconnectReason>(
-        "tidewire_replication_reconnects_total",
-        "Attempts to connect to the replication stream again, by what made them necessary.")
+        "tidewire_replication_reconnects_total", "Attempts to reconnect to the replication stream, by reason.")
     public let gaps = Counter(
-        "tidewire_gaps_total", "Times that changes were lost for certain or possibly, each marked in the event log.")
+        "tidewire_gaps_total", "Times that changes were lost or may have been lost. The event log marks each as a gap.")
     public let presenceMarksDropped = Counter(
         "tidewire_presence_marks_dropped_total",
-        "Joins and leaves of presences that are not in the event log because there was no room for them in time.")
+        "Presence joins and leaves missing from the event log because their queue had no room.")
     public let ledgerNotesDropped = Counter(
         "tidewire_ledger_notes_dropped_total",
-        "Events in the life of channels that are not in the event log because there was no room for them in time.")
+        "Channel events and other ledger records missing from the event log because their queue had no room.")
     public let messagesSkipped = Counter(
         "tidewire_messages_skipped_total",
-        "Rows of realtime.messages that could not be broadcast, for want of an event, a payload or something else.")
+        "Rows of realtime.messages that the hub could not broadcast, because an event, a payload or another part "
+            + "is missing or invalid.")
     public let replays = CounterFamily<Replay>(
-        "tidewire_replays_total", "Requests of clients for messages sent before, by how they were answered.")
+        "tidewire_replays_total", "Requests of clients to replay earlier messages, by answer.")
     public let resumes = CounterFamily<Resume>(
-        "tidewire_resumes_total", "Joins that asked to go on from a position of the event log, by what came of it.")
+        "tidewire_resumes_total", "Joins that asked to resume from a position of the event log, by outcome.")
     public let returns = CounterFamily<Resume>(
         "tidewire_returns_total",
-        "Channels whose clients came back after a cut and asked for nothing, by whether they could go on where they were."
-    )
+        "Channels whose clients reconnected without asking for a position, by outcome of the automatic resume.")
     public let departures = Gauge(
-        "tidewire_departures", "Channels whose clients are gone and may still come back to where they were.")
+        "tidewire_departures", "Disconnected channels whose position the hub still keeps, so that they can resume.")
     public let departuresEvicted = Counter(
         "tidewire_departures_evicted_total",
-        "Channels whose place was forgotten early, or not kept, because there was no room: their clients are told ChangesMissing "
-            + "when they come back.")
+        "Channel positions that the hub evicted early or did not keep, because there was no room. The clients "
+            + "receive ChangesMissing when they return.")
     public let catchUpPasses = Counter(
-        "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
+        "tidewire_catch_up_passes_total", "Catch-up passes: reads of the event log for channels that are behind.")
     public let segmentsPassedOver = Counter(
         "tidewire_catch_up_segments_passed_over_total",
-        "Segments of the event log that passes for channels that came back left out, as nothing in them is for these channels."
-    )
+        "Segments of the event log that catch-up passes skipped, because they contain nothing for the channels of "
+            + "the pass.")
     public let catchUps = Counter(
-        "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
+        "tidewire_catch_ups_total",
+        "Times that a channel finished its catch-up: the hub has sent everything that the channel missed.")
     public let parked = CounterFamily<Parked>(
         "tidewire_channels_parked_total",
-        "Times that a channel was left where it was in the event log, to go on from there: a slow client's, a snapshot's, or one "
-            + "of a table with a commit that waits for a standby.")
+        "Times that the hub parked a channel at its position in the event log, to continue from there later. "
+            + "Reasons: a slow socket, slow answers of PostgreSQL, a snapshot, or a commit that waits for a standby.")
     public let snapshots = CounterFamily<Snapshot>(
-        "tidewire_snapshots_total", "Snapshots of tables that clients asked to begin with, by what came of them.")
+        "tidewire_snapshots_total", "Snapshots of tables that clients requested, by outcome.")
     public let snapshotsRunning = Gauge(
-        "tidewire_snapshots_running", "Snapshots of tables that are being told to clients now.")
+        "tidewire_snapshots_running", "Snapshots of tables that the hub is sending to clients now.")
     public let snapshotRows = Counter(
         "tidewire_snapshot_rows_total", "Rows of tables that were read for clients' snapshots.")
     public let snapshotReadSeconds = Histogram(
         "tidewire_snapshot_read_seconds",
         "Seconds that PostgreSQL took to read the rows of one snapshot.", unit: .seconds)
     public let replaySeconds = Histogram(
-        "tidewire_replay_seconds",
-        "Seconds that one request for messages sent before waited for its answer.", unit: .seconds)
+        "tidewire_replay_seconds", "Seconds from a request to replay earlier messages to its answer.", unit: .seconds)
 
     // MARK: Event log
     public let entriesAppended = Counter("tidewire_log_entries_appended_total", "Entries appended to the event log.")
@@ -258,142 +255,150 @@ public final class ProjectMetrics: Sendable {
         "tidewire_log_fsync_seconds", "Seconds that one flush of the event log to the disk took.", unit: .seconds)
     public let commitToDurableSeconds = Histogram(
         "tidewire_commit_to_durable_seconds",
-        "Seconds from a transaction's commit in PostgreSQL until it was durable in the event log (by the clocks of both).",
+        "Seconds from a transaction's commit to durability in the event log (by PostgreSQL's clock and the hub's).",
         unit: .seconds)
     public let diskStalls = Counter(
         "tidewire_disk_stalls_total", "Times that ingest stopped because the disk was full or failed.")
     public let scrubbedBytes = Counter(
         "tidewire_log_scrubbed_bytes_total",
-        "Bytes of the event log's sealed segments that were read again in the background to find damage.")
+        "Bytes of sealed event log segments that the hub read again in the background to find damage.")
     public let scrubDueSegments = Gauge(
         "tidewire_log_scrub_due_segments",
-        "Sealed segments of the event log that were not read again in the last day, nor since the hub started.")
+        "Sealed segments of the event log that the running hub has not checked for damage in the last day.")
     public let damagedSegments = Gauge(
-        "tidewire_log_damaged_segments",
-        "Sealed segments of the event log that did not read back when they were last looked at.")
+        "tidewire_log_damaged_segments", "Sealed segments of the event log that failed their last check for damage.")
     public let segmentsRemoved = Counter(
         "tidewire_log_segments_removed_total", "Segments of the event log removed because they were past retention.")
 
     // MARK: Clients
     public let channels = Gauge("tidewire_channels", "Channels that are joined now.")
     public let subscriptions = Gauge(
-        "tidewire_subscriptions", "Bindings of channels to tables, one for each binding and table.")
+        "tidewire_subscriptions", "Bindings of channels to tables, counted once for each binding and table.")
     public let channelEvents = CounterFamily<ChannelEvent>(
         "tidewire_channel_events_total", "Channels that were joined, refused, left or closed.")
     public let tokensRefused = CounterFamily<TokenRefusal>(
-        "tidewire_tokens_refused_total", "Tokens of clients that were refused, by what was wrong with them.")
+        "tidewire_tokens_refused_total", "Tokens of clients that the hub refused, by reason.")
     public let messagesReceived = Counter("tidewire_messages_received_total", "Messages received from clients.")
     public let messagesMalformed = Counter(
         "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")
     public let changesMatched = Counter(
-        "tidewire_changes_matched_total", "Changes that at least one subscription wanted, counted on each loop.")
+        "tidewire_changes_matched_total",
+        "Changes that matched at least one subscription, counted on each socket loop.")
     public let broadcasts = Counter(
-        "tidewire_broadcasts_total", "Messages that were said to a topic, by clients or the database.")
+        "tidewire_broadcasts_total", "Messages that clients or the database sent to topics.")
     public let broadcastDeliveries = Counter(
-        "tidewire_broadcast_deliveries_total", "Messages of topics handed to a socket, one for each channel.")
-    public let presenceChanges = Counter("tidewire_presence_changes_total", "Presences that came, went or changed.")
+        "tidewire_broadcast_deliveries_total", "Messages of topics handed to sockets, counted once for each channel.")
+    public let presenceChanges = Counter(
+        "tidewire_presence_changes_total", "Presence states that clients added, removed or changed.")
     public let presenceDeliveries = Counter(
-        "tidewire_presence_deliveries_total", "Differences in presence handed to a socket, one for each channel.")
-    public let deliveries = Counter("tidewire_deliveries_total", "Changes handed to a socket, one for each channel.")
+        "tidewire_presence_deliveries_total", "Presence differences handed to sockets, counted once for each channel.")
+    public let deliveries = Counter(
+        "tidewire_deliveries_total", "Row changes handed to sockets, counted once for each channel.")
     public let feeds = Gauge(
-        "tidewire_feeds", "Requests for changes over HTTP that are being answered now, page by page or live.")
+        "tidewire_feeds", "HTTP requests for changes that the hub is answering now, page by page or live.")
     public let feedEvents = CounterFamily<FeedEvent>(
-        "tidewire_feed_requests_total", "Requests for changes over HTTP, by what happened to them.")
+        "tidewire_feed_requests_total", "HTTP requests for changes, by event.")
     public let feedChanges = Counter(
-        "tidewire_feed_changes_total", "Changes told in answers to requests for changes over HTTP.")
+        "tidewire_feed_changes_total", "Changes sent in answers to HTTP requests for changes.")
     public let drops = CounterFamily<DropReason>(
         "tidewire_drops_total",
-        "Deliveries that were not made, by reason. The client was told; of a limit, if it set the option limits.")
+        "Deliveries that the hub dropped, by reason. The hub told the client; about a limit only if the client set "
+            + "the option limits.")
     public let commitToSocketSeconds = Histogram(
         "tidewire_commit_to_socket_seconds",
-        "Seconds from a transaction's commit in PostgreSQL to its first delivery to a socket (by the clocks of both).",
+        "Seconds from a transaction's commit to its first delivery to a socket (by PostgreSQL's clock and the hub's).",
         unit: .seconds)
     public let tables: TableMeters
     public let tableDeliveries: TableFigures
     public let tableDelaySeconds: TableFigures
     public let tableLagSeconds: TableFigures
     public let readerPauses = Counter(
-        "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
+        "tidewire_reader_pauses_total",
+        "Times that a socket loop paused reading the event log to wait for the catalog.")
     public let readerStalls = Counter(
         "tidewire_reader_stalls_total",
-        "Times a loop waited for clients to take what they had before it went on reading the log.")
+        "Times that a socket loop paused reading the event log, because too many deliveries waited for answers of "
+            + "PostgreSQL.")
     public let filtersRested = Counter(
         "tidewire_filters_rested_total",
-        "Times a connection was left out of changes for a while, because its filters took more time than their share.")
-    public let heldBytes = Gauge(
-        "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
+        "Times that the hub sent no changes to a connection's filtered channels for a while, because the filters "
+            + "took more than their share of time.")
+    public let heldBytes = Gauge("tidewire_held_bytes", "Bytes of deliveries that wait for answers of PostgreSQL.")
     public let recalls = CounterFamily<Recall>(
         "tidewire_recalls_total",
-        "Deletes judged by the last version of the row in the event log, by where that version was found.")
+        "Deletes for which the hub needed the last version of the row from the event log, by place where it was found.")
     public let recallSeconds = Histogram(
         "tidewire_recall_seconds",
-        "Seconds that one search of the event log for the last version of a deleted row took.", unit: .seconds)
+        "Seconds that one search of the event log for a deleted row's last version took.", unit: .seconds)
     public let generatedValues = Counter(
-        "tidewire_generated_values_total", "Values of generated columns that PostgreSQL was asked to compute.")
+        "tidewire_generated_values_total", "Values of generated columns that the hub asked PostgreSQL to compute.")
     public let generatedFailures = Counter(
         "tidewire_generated_failures_total",
-        "Values of generated columns that PostgreSQL could not compute; they are left out of changes.")
+        "Values of generated columns that PostgreSQL could not compute. The hub leaves them out of changes.")
     // MARK: Bindings
     public let catalogReads = Counter(
-        "tidewire_catalog_reads_total", "Times that the published tables were read from the catalog.")
+        "tidewire_catalog_reads_total", "Times that the hub read the published tables from the catalog.")
     public let catalogReadSeconds = Histogram(
         "tidewire_catalog_read_seconds",
-        "Seconds that one reading of the published tables from the catalog took.", unit: .seconds)
+        "Seconds that one read of the published tables from the catalog took.", unit: .seconds)
     public let catalogTroubles = Counter(
-        "tidewire_catalog_troubles_total", "Times that the catalog's connection was lost or could not be made.")
+        "tidewire_catalog_troubles_total", "Times that the catalog connection was lost or could not be opened.")
     public let policiesMisread = Counter(
         "tidewire_policies_misread_total",
-        "Policies that PostgreSQL reads otherwise than the hub did, and decides on itself.")
+        "Policies that PostgreSQL reads differently than the hub, so that PostgreSQL decides them itself.")
     public let bindingsResolved = Counter(
-        "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
+        "tidewire_bindings_resolved_total", "Bindings that the hub resolved with queries to PostgreSQL.")
     public let judgeQuestions = Counter(
         "tidewire_judge_questions_total",
-        "Rows that PostgreSQL was asked about because the hub could not decide a filter.")
+        "Rows that the hub asked PostgreSQL about because it could not decide a filter.")
     public let judgeFailures = Counter(
         "tidewire_judge_failures_total",
-        "Questions to PostgreSQL about a row and a filter that got no answer; the row is not delivered then.")
+        "Questions to PostgreSQL about a row and a filter that got no answer. The hub then does not deliver the row.")
     public let judgeRoundTripSeconds = Histogram(
         "tidewire_judge_round_trip_seconds",
         "Seconds that one round trip of questions to PostgreSQL about rows and filters took.", unit: .seconds)
     public let policyConnections = Gauge(
-        "tidewire_policy_connections", "Connections on which PostgreSQL can be asked about rows under policies.")
+        "tidewire_policy_connections", "Open connections on which the hub asks PostgreSQL about rows under policies.")
     public let policyPairs = Counter(
         "tidewire_policy_pairs_total",
-        "Pairs of a row and a subscriber that PostgreSQL was asked about under the row's policies.")
+        "Pairs of a row and a subscriber that the hub asked PostgreSQL about under the row's policies.")
     public let policyFailures = Counter(
         "tidewire_policy_failures_total",
-        "Pairs of a row and a subscriber that PostgreSQL gave no answer about; the row is not delivered then.")
+        "Pairs of a row and a subscriber that PostgreSQL gave no answer about. The hub then does not deliver the row.")
     public let policyStatementSeconds = Histogram(
         "tidewire_policy_statement_seconds",
         "Seconds that one statement about pairs of a row and a subscriber took.", unit: .seconds)
     public let policyWaits = Counter(
         "tidewire_policy_visibility_waits_total",
-        "Times that a committed transaction could not be seen yet by those who asked about its rows.")
+        "Times that the hub waited until a committed transaction was visible in PostgreSQL, to ask about its rows.")
     public let policyTerms = Counter(
-        "tidewire_policy_terms_total", "Subscribers for whom PostgreSQL evaluated what depends on claims alone.")
+        "tidewire_policy_terms_total",
+        "Subscribers for whom PostgreSQL evaluated the parts of policies that depend only on claims.")
     public let channelProbes = Counter(
-        "tidewire_channel_probes_total", "Times that somebody's rights in a private channel were asked for.")
+        "tidewire_channel_probes_total",
+        "Times that the hub asked PostgreSQL for a client's rights in a private channel.")
     public let channelProbeFailures = Counter(
         "tidewire_channel_probe_failures_total",
-        "Questions about somebody's rights in a private channel that got no answer; they count as no rights.")
+        "Questions about a client's rights in a private channel that got no answer. They count as no rights.")
     public let channelProbeSeconds = Histogram(
         "tidewire_channel_probe_seconds",
-        "Seconds from a question about somebody's rights in a private channel to the answer.", unit: .seconds)
+        "Seconds from a question about a client's rights in a private channel to the answer.", unit: .seconds)
     public let shadowSamples = Counter(
-        "tidewire_shadow_samples_total", "Decisions on rows that PostgreSQL was asked to confirm.")
+        "tidewire_shadow_samples_total", "Decisions of the hub on rows that PostgreSQL checked.")
     public let shadowContradictions = Counter(
         "tidewire_shadow_contradictions_total",
-        "Decisions on rows that PostgreSQL contradicted when asked: the policy is left to PostgreSQL from there on. Never expected."
-    )
+        "Decisions of the hub on rows that PostgreSQL contradicted. From then on PostgreSQL alone decides the "
+            + "policy. Never expected.")
     public let membershipSets = Gauge(
-        "tidewire_membership_sets", "Subscribers' memberships that are kept from the stream.")
+        "tidewire_membership_sets",
+        "Membership sets of subscribers that the hub keeps current from the replication stream.")
     public let membershipRefills = Counter(
         "tidewire_membership_refills_total",
-        "Memberships that had to be read anew, because the stream did not say all that happened to them.")
+        "Membership sets that the hub had to read again, because the stream did not show all changes to them.")
     public let membershipFills = Counter(
-        "tidewire_membership_fills_total", "Subscribers whose memberships were read from their table.")
+        "tidewire_membership_fills_total", "Subscribers whose membership set the hub read from its table.")
 
-    /// Name of the project; nil for the settings' own project.
+    /// Name of the project; nil for the project that the hub's own settings describe.
     let tenant: String?
 
     /// - Parameter tables: number of tables with figures of their own; all other tables share one set.
@@ -403,14 +408,14 @@ public final class ProjectMetrics: Sendable {
         self.tables = tables
         tableDeliveries = TableFigures(
             "tidewire_table_deliveries_total",
-            "Changes of each table handed to a socket, one for each channel; without changes that PostgreSQL was asked about.",
+            "Row changes of each table handed to sockets, once for each channel; without changes put to PostgreSQL.",
             .deliveries, of: tables)
         tableDelaySeconds = TableFigures(
             "tidewire_table_commit_to_socket_seconds",
-            "Seconds from a commit to the delivery of its changes of a table to sockets, by table.", .delay, of: tables)
+            "Seconds from a commit to the delivery of its changes to sockets, by table.", .delay, of: tables)
         tableLagSeconds = TableFigures(
             "tidewire_table_lag_seconds",
-            "Seconds from commit to delivery of what was delivered last of each table.", .lastDelay, of: tables)
+            "Seconds from commit to delivery of the last delivered changes, by table.", .lastDelay, of: tables)
     }
 
     /// All metrics of the project, in the order of their declarations above.

@@ -17,6 +17,12 @@ public enum Clock {
     /// Returns the processor time in nanoseconds that the calling thread has used.
     public static func threadNanoseconds() -> UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
+    /// Identity of the computer's start, from which the monotonic clock counts; 0 if the kernel does not tell it.
+    public static let boot: UInt64 = {
+        let digits = (ProcFile.text("/proc/sys/kernel/random/boot_id") ?? "").filter { $0 != "-" }
+        return UInt64(digits.prefix(16), radix: 16) ?? 0
+    }()
+
     private static func read(_ clock: clockid_t) -> UInt64 {
         var time = timespec()
         // SAFETY: the kernel fills the local structure; these clocks always exist on Linux.
@@ -32,6 +38,8 @@ public protocol TimeSource: Sendable {
     func monotonicNanoseconds() -> UInt64
     /// Returns microseconds since 1970, UTC; see `Clock.unixMicroseconds`.
     func unixMicroseconds() -> Int64
+    /// Identity of the monotonic clock's start; 0 if it is unknown, see `Clock.boot`.
+    var boot: UInt64 { get }
 }
 
 /// Time source that reads the kernel's clocks.
@@ -40,9 +48,11 @@ public struct KernelTime: TimeSource {
 
     public func monotonicNanoseconds() -> UInt64 { Clock.monotonicNanoseconds() }
     public func unixMicroseconds() -> Int64 { Clock.unixMicroseconds() }
+    public var boot: UInt64 { Clock.boot }
 }
 
 extension TimeSource {
+    public var boot: UInt64 { 0 }
     /// Whole seconds since 1970, the unit of time claims in tokens.
     public var unixSeconds: Int64 { unixMicroseconds() / 1_000_000 }
 }

@@ -37,6 +37,18 @@ public protocol StorageDirectory: AnyObject, Sendable {
     func freeBytes() throws(SystemError) -> UInt64
 }
 
+extension StorageDirectory {
+    /// Replaces the named file as a whole. After a crash, the file has the old bytes or the new ones.
+    public func replace(_ name: String, with bytes: RawSpan) throws(SystemError) {
+        let unfinished = name + ".new"
+        let file = try open(unfinished, for: .creating)
+        try file.write(bytes, at: 0)
+        try file.sync()
+        try rename(unfinished, to: name)
+        try sync()
+    }
+}
+
 /// One open file; closed when the last reference goes.
 public protocol StorageFile: AnyObject, Sendable {
     /// Path of the file, for messages to people.

@@ -12,6 +12,10 @@ public struct SystemError: Error, Sendable, Equatable {
         self.code = code
     }
 
+    /// True if the peer reset the connection. Which of the codes the kernel reports depends on whether something was
+    /// about to be sent.
+    public var isReset: Bool { code == ECONNRESET || code == EPIPE }
+
     /// Description of the error code by the C library.
     public var reason: String {
         // SAFETY: strerror returns a C string that lives at least until the next call on this thread.

@@ -15,7 +15,8 @@ struct VerifyCommand: Command {
         What goes wrong follows from the seed: sockets cut, links stalled and slow, a proxy that takes events along when it \
         dies, frozen clients, tokens renewed and expired; the hub killed, terminated, frozen, on a full disk; the database \
         killed, restarted, its sessions and the replication ended, the catalog, a policy, a publication and memberships \
-        changed, the slot dropped.
+        changed, the slot dropped; commits that wait for a synchronous standby that is away; the hub's clock stepped by up to \
+        two hours, where libfaketime is installed.
 
         The oracle is PostgreSQL: triggers write down each committed change with who may see it, as of its commit. One event \
         that is missing, duplicated, out of order, wrongly visible or wrong, one close that nothing explains, and the run is \
@@ -82,7 +83,10 @@ extension Option {
         "only", "FAULTS", "Only these, by commas: \(VerifySettings.faults.joined(separator: ", ")); or none.")
     fileprivate static let without = Option.value("without", "FAULTS", "All but these.")
     fileprivate static let directory = Option.value("dir", "DIR", "Where files go. Default: /var/tmp.")
-    fileprivate static let keep = Option.flag("keep", "Leave the directory with all logs.")
+    fileprivate static let keep = Option.flag(
+        "keep",
+        "Leave a directory whose name ends in .kept: all logs, the hub's data, and in the file notes what each client heard and when."
+    )
 }
 
 /// Text of a report, for people or for programs.

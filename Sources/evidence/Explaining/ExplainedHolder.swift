@@ -21,7 +21,7 @@ public struct ExplainedHolder: Sendable {
         let known = try ExplainedHolder.only(found["role"], role, "role")
         let sub = try ExplainedHolder.only(found["sub"], subject, "sub")
         guard let known, !known.isEmpty else {
-            throw .badClaims("there is no role: neither in the claims nor as --role")
+            throw .badClaims("no role is given: neither in the claims nor by --role")
         }
         var added: [String] = []
         if found["role"] == nil { added.append("\"role\":" + ExplainedHolder.quoted(known)) }
@@ -29,7 +29,7 @@ public struct ExplainedHolder: Sendable {
         self.claims = ExplainedHolder.adding(added, to: claims ?? "{}", isEmpty: found.isEmpty)
         self.role = known
         self.subject = sub
-        name = found["email"] ?? sub ?? "a holder without sub"
+        name = found["email"] ?? sub ?? "a user without sub"
         nameClaim = found["email"] == nil ? "sub" : "email"
     }
 
@@ -81,7 +81,7 @@ public struct ExplainedHolder: Sendable {
 
     private static func only(_ found: String?, _ given: String?, _ name: String) throws(ExplainFailure) -> String? {
         guard let found, let given, found != given else { return found ?? given }
-        throw .badClaims("the claims say another \(name) than --\(name)")
+        throw .badClaims("the claims have another \(name) than --\(name)")
     }
 
     /// Returns the members with a text. A member with any other value is included with an empty text.

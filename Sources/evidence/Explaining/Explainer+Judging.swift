@@ -23,9 +23,9 @@ enum MembershipTime {
         case .now: "memberships are as they are now, not as they were when the change was committed"
         case .then: "memberships are as they were when the change was committed, by the log"
         case .unknown:
-            "the log alone does not tell all memberships; with a database they are taken back from what they are now"
+            "the log alone does not have all memberships; with a database, they are computed back from those of now"
         case .thenAsFarAsTheLogGoes:
-            "memberships are as they were when the change was committed, by the log; what was committed behind its end is not taken back"
+            "memberships are as they were when the change was committed, by the log; changes after the log's end are not included"
         }
     }
 }
@@ -51,14 +51,14 @@ extension Explainer {
             explanation.oldRecord = oldRecord(change, isVisible: image.isVisible)
             if change.oldImage == .key, !image.isVisible, settings.deletesAreStrict {
                 explanation.notes.append(
-                    "the former key is told where the server's event log has the row as it was, and that may be seen")
+                    "the former key is told if the server's event log has the old row, and the user may see it")
             }
         }
         if isDelete {
             explanation.oldRecord = isOpen && binding.policy != nil || change.oldImage != .full ? .keys : .whole
             if isOpen, binding.policy != nil {
                 explanation.notes.append(
-                    "delete_visibility is reference: policies do not judge deletes, and keys are all that is sent")
+                    "delete_visibility is reference: policies do not judge deletes, and only keys are sent")
             }
         }
         if let warning = binding.policy?.warning { explanation.notes.append(warning) }
@@ -168,7 +168,9 @@ extension Explainer {
         let rows = rows(of: change, in: held.policy.table)
         for (index, membership) in wanted.enumerated() {
             guard let logged, let keys = keys(membership, logged[index], held, rows) else {
-                held.memberships[membership] = (Held.unknown, "the log does not tell, and there is no database to ask")
+                held.memberships[membership] = (
+                    Held.unknown, "the log does not have it, and there is no database to ask"
+                )
                 held.membershipsAreOf = .unknown
                 continue
             }
@@ -256,7 +258,8 @@ extension Explainer {
                 MembershipKeys(keys: [], hasNull: false, hasRows: false, hasFailed: true),
                 "PostgreSQL refuses to read it (\(state))"
             )
-        case .unreadable: return (Held.unknown, "it is too large, or may not be read here: each row is asked about")
+        case .unreadable:
+            return (Held.unknown, "it is too large, or may not be read here: PostgreSQL is asked about each row")
         case .unavailable: return (Held.unknown, "it could not be read")
         }
     }

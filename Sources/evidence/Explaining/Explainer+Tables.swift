@@ -94,8 +94,8 @@ extension Explainer {
         }
         let permissive = policy.parts.filter(\.isPermissive)
         guard !permissive.isEmpty else { return nil }
-        let names = policy.parts.map { "\($0.isPermissive ? "" : "only as far as ")\"\($0.name)\" says" }
-        return TableFinding(table.quotedName, role, .fine, "rows as \(names.joined(separator: " or "))")
+        let names = policy.parts.map { "\($0.isPermissive ? "" : "restricted by ")\"\($0.name)\"" }
+        return TableFinding(table.quotedName, role, .fine, "rows that policies allow: \(names.joined(separator: ", "))")
     }
 
     /// Returns the SQL that a user with rights to the table would run.
@@ -138,8 +138,8 @@ extension Explainer {
                 return tables.map { members in
                     TableFinding(
                         table, role, .notable,
-                        "policy \"\(part.name)\" looks into \(members), of which not every change is followed: PostgreSQL "
-                            + "decides on every row, which is slower",
+                        "policy \"\(part.name)\" reads \(members), and the hub does not follow every change there: "
+                            + "PostgreSQL decides every row, which is slower",
                         sql: "ALTER PUBLICATION \(publication) ADD TABLE ONLY \(members);")
                 }
             }
@@ -148,7 +148,7 @@ extension Explainer {
             return [
                 TableFinding(
                     table, role, .notable,
-                    "policy \"\(part.name)\" is left to PostgreSQL for every row, which is slower\(reason)")
+                    "PostgreSQL decides policy \"\(part.name)\" for every row, which is slower\(reason)")
             ]
         }
     }

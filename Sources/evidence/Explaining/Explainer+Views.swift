@@ -19,7 +19,7 @@ extension Explainer {
             return tables.map {
                 TableFinding(
                     $0.quotedName, holder.role, .notable,
-                    "was not tried: policies are run as no login that may do more than their roles (policy_database_url)"
+                    "was not checked: no login is fit to run policies, because it may do more than the client roles (policy_database_url)"
                 )
             }
         }

@@ -8,7 +8,7 @@ extension Explanation {
         var result = self
         if isUndecided, publication.hasOperation, wantsOperation {
             let reason = withoutPostgres ?? "it could not be asked"
-            result.sentence = "whether \(holder) was told only PostgreSQL can say: \(reason)"
+            result.sentence = "only PostgreSQL can say whether \(holder) was told: \(reason)"
             return result
         }
         let (isTold, reason) = verdict(question)
@@ -81,7 +81,7 @@ extension Explanation.Image {
         if let closing = policies.first(where: { !$0.isPermissive && !$0.truth.isTrue }) {
             return "restrictive " + closing.sentence(closing.truth)
         }
-        let others = permissive.count > 1 ? ", and no other policy lets him read it" : ""
+        let others = permissive.count > 1 ? ", and no other policy allows the row" : ""
         return permissive[0].sentence(permissive[0].truth) + others
     }
 

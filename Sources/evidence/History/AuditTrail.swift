@@ -203,7 +203,7 @@ public enum AuditFailure: Error, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .failed(let reason): reason
-        case .full(let path): "\(path) has become too large; move it to where it is kept"
+        case .full(let path): "\(path) has become too large; move it to an archive"
         }
     }
 }

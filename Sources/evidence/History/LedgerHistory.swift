@@ -189,6 +189,11 @@ public struct AttendanceBook: Sendable {
         var channel: UInt32
     }
 
+    private struct RefusedKey: Hashable {
+        var subject: [UInt8]
+        var topic: [UInt8]
+    }
+
     private var known: [Int: Attendance] = [:]
     private var next = 0
     private var open: [Key: Int] = [:]
@@ -199,6 +204,8 @@ public struct AttendanceBook: Sendable {
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
     /// Place of the first note that is written only by a ledger with joins.
     private var keptFrom: UInt64?
+    /// Last refusal of each user who has not joined since, for a book that is limited to a change.
+    private var refused: [RefusedKey: RecordedNote] = [:]
     /// Number of short-lived channels, and of requests, that the log lacks because there was no room for their notes.
     public private(set) var strangers: UInt64 = 0
 
@@ -227,6 +234,22 @@ public struct AttendanceBook: Sendable {
 
     /// True if joins were being recorded at the offset. A client that is not in the book then was not connected.
     public func isKept(at offset: UInt64) -> Bool { keptFrom.map { $0 <= offset } ?? false }
+
+    /// Refusals of users who were refused before the change of the book and had not joined since, the last one of each
+    /// user and topic, in the order of the log. The topic is empty if the socket was refused.
+    public var refusals: [RecordedNote] {
+        refused.values.sorted { ($0.place, $0.note.time, $0.note.session) < ($1.place, $1.note.time, $1.note.session) }
+    }
+
+    /// Notes a refusal before the change. Users without a name cannot be told apart, and a list of older refusals would
+    /// say nothing about the change.
+    private mutating func refuse(_ recorded: RecordedNote) {
+        guard let concern, recorded.place <= concern.offset, !recorded.note.subject.isEmpty else { return }
+        guard concern.subject.map({ $0 == recorded.whole.subject }) ?? true,
+            concern.committed == .max || recorded.note.time > concern.committed - Self.goneMicroseconds
+        else { return }
+        refused[RefusedKey(subject: recorded.whole.subject, topic: recorded.note.topic)] = recorded
+    }
 
     /// All channels, in the order of their joins.
     public var all: [Attendance] { known.keys.sorted().compactMap { known[$0] } }
@@ -310,6 +333,9 @@ public struct AttendanceBook: Sendable {
         case .stands where open[key] != nil: if let place = open[key] { confirm(place, recorded) }
         case .joined, .stands:
             if let concern, note.offset > concern.offset { return }
+            for topic in [note.topic, []] {
+                refused[RefusedKey(subject: recorded.whole.subject, topic: topic)] = nil
+            }
             open[key] = next
             known[next] = Attendance(recorded)
             next += 1
@@ -321,7 +347,7 @@ public struct AttendanceBook: Sendable {
                 reason: String(decoding: note.reason, as: UTF8.self))
             known[next] = answer
             next += 1
-        case .refused: break
+        case .refused: refuse(recorded)
         case .renewed: if let place = open[key] { known[place]?.renewals.append(recorded) }
         case .told: if let place = open[key] { known[place]?.losses.append(recorded) }
         case .left:

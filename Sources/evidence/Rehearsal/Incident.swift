@@ -97,7 +97,7 @@ public final class Incident {
             INSERT INTO office.colleagues VALUES (5, '\(Self.ana.id)'), (7, '\(Self.ana.id)'), (5, '\(Self.ben.id)')
             """, "ana works on listings 5 and 7, ben on listing 5")
         try come(ana, "ana's phone joins realtime:listing-5: notes where listing=eq.5")
-        try come(ben, "ben's phone joins realtime:listing-5 likewise, and realtime:toasts")
+        try come(ben, "ben's phone joins realtime:listing-5 with the same filter, and realtime:toasts")
         try come(laptop, "ben's laptop joins realtime:toasts")
         try stage.awaitCatalog(0)
     }
@@ -127,16 +127,16 @@ public final class Incident {
             INSERT INTO office.colleagues VALUES (5, '\(Self.ben.id)');
             INSERT INTO office.toasts VALUES (1, '\(Self.ben.id)', 'You work on listing 5 again')
             """, "ben is put on listing 5 again, and a toast says so")
-        try come(ben, "ben's phone comes back and goes on where it was")
+        try come(ben, "ben's phone reconnects and resumes where it was")
         try told([ben], "INSERT", "toasts", 1)
-        try come(laptop, "ben's laptop opens its page anew")
+        try come(laptop, "ben's laptop opens its page again")
     }
 
     private func aMigrationGoesWrong() throws {
-        try migrate("migration", Self.migration, "a migration: only who wrote a note may read it")
+        try migrate("migration", Self.migration, "a migration lets only the author of a note read it")
         try commit("note 4", note(4, 5, by: Self.ben, "price agreed"), "ben writes note 4 on listing 5")
         try told([ben], "INSERT", "notes", 4)
-        try migrate("remedy", Self.remedy, "the migration is taken back")
+        try migrate("remedy", Self.remedy, "the migration is undone")
     }
 
     private func theHubIsRestarted() throws {
@@ -144,16 +144,16 @@ public final class Incident {
         for device in devices { try device.catchUp() }
         // The devices notice the end while the hub shuts down, because the hub waits for them.
         let watch = try BackgroundThread("devices") { for device in devices { device.awaitEnd() } }
-        try say("a deploy: the hub ends")
+        try say("a deployment stops the hub")
         let ended = Clock.unixMicroseconds()
         try stage.deploy {
             watch.join()
             try commit("note 5", note(5, 5, by: Self.ana, "papers sent"), "ana writes note 5 on listing 5")
         }
-        try say("the hub is there again")
-        try come(ana, "ana's phone comes back and goes on where it was")
-        try come(ben, "ben's phone comes back and goes on where it was")
-        try come(laptop, "ben's laptop opens its page anew")
+        try say("the hub runs again")
+        try come(ana, "ana's phone reconnects and resumes where it was")
+        try come(ben, "ben's phone reconnects and resumes where it was")
+        try come(laptop, "ben's laptop opens its page again")
         // Without a newer catalog record, the log could not show by which policies the devices were told.
         try stage.awaitCatalog(ended)
         try told([ana, ben], "INSERT", "notes", 5)
@@ -166,7 +166,7 @@ public final class Incident {
             try device.catchUp()
             try device.leave()
         }
-        try say("everybody leaves")
+        try say("all devices leave")
     }
 
     // MARK: Helpers

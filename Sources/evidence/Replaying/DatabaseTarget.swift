@@ -76,7 +76,8 @@ public final class DatabaseTarget: ReplayTarget {
         if change.operation == .truncate { return empty(target, change) }
         sayEmptied()
         guard let statements = statements[relation.fingerprint] else {
-            throw ReplayConflict(offset: change.offset, table: relation.table, reason: "its schema was not expected")
+            throw ReplayConflict(
+                offset: change.offset, table: relation.table, reason: "the plan has no such schema of the table")
         }
         let sql: String?
         switch change.operation {
@@ -87,7 +88,7 @@ public final class DatabaseTarget: ReplayTarget {
         }
         guard let sql else {
             throw ReplayConflict(
-                offset: change.offset, table: relation.table, reason: "the log does not tell which row it was")
+                offset: change.offset, table: relation.table, reason: "the log does not show which row it was")
         }
         add(
             Queued(
@@ -160,7 +161,7 @@ public final class DatabaseTarget: ReplayTarget {
             case .success(let rows):
                 guard statement.isOfARow, rows.affected ?? rows.values.count != 1 else { continue }
                 throw ReplayConflict(
-                    offset: statement.offset, table: statement.table, reason: "the row is not there")
+                    offset: statement.offset, table: statement.table, reason: "the row is missing")
             }
         }
     }
@@ -168,7 +169,7 @@ public final class DatabaseTarget: ReplayTarget {
     private func conflict(_ error: PostgresError, at offset: UInt64, _ table: TableName?) throws -> ReplayConflict {
         guard !error.isConnectionLost, let state = error.sqlState else { throw error }
         // Errors about constraints and names contain no values of rows; other errors may.
-        let reason = ["23", "42"].contains { state.hasPrefix($0) } ? error.message : "PostgreSQL does not take it"
+        let reason = ["23", "42"].contains { state.hasPrefix($0) } ? error.message : "PostgreSQL does not accept it"
         return ReplayConflict(offset: offset, table: table, reason: "\(reason) (SQLSTATE \(state))")
     }
 }

@@ -101,10 +101,11 @@ public final class HubTarget: ReplayTarget {
             case 200..<300: return
             case 429: rest(Self.pause)
             case 401, 403:
-                throw HubFailure("\(settings.hub) does not take the token (HTTP \(answer.status))")
+                throw HubFailure("\(settings.hub) does not accept the token (HTTP \(answer.status))")
             case 413, 422:
                 throw ReplayConflict(
-                    offset: first.offset, table: first.table, reason: "the hub does not take it (HTTP \(answer.status))"
+                    offset: first.offset, table: first.table,
+                    reason: "the hub does not accept it (HTTP \(answer.status))"
                 )
             default: throw HubFailure("\(settings.hub) answers with HTTP \(answer.status)")
             }

@@ -56,7 +56,7 @@ extension Pacer.Speed {
 extension Pacer.Speed: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .maximum: "as fast as it goes"
+        case .maximum: "at full speed"
         case .times(1): "at the original speed"
         case .times(let factor):
             "at \(factor.rounded() == factor ? String(Int(factor)) : String(factor)) times the original speed"

@@ -54,7 +54,7 @@ public struct RowStatements: Sendable {
             guard !column.isGenerated, !column.takesNull, isMasked(index) else { return nil }
             guard StandIn.text(of: 0, for: column.type) == nil else { return nil }
             return
-                "\(target.name).\(name) takes no NULL, and nothing is known that could stand in for its masked values"
+                "\(target.name).\(name) takes no NULL, and its type has no stand-in for masked values"
         }
     }
 

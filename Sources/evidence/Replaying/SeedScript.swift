@@ -68,7 +68,7 @@ public struct SeedScript {
                 try write(rows, of: name, line)
             } catch TableAsOfError.noKey(let table) {
                 report.leftOut.append(table)
-                try line(Self.comment("\(table) is left out: it has no key by which the log could tell its rows"))
+                try line(Self.comment("\(table) is left out: it has no key that distinguishes its rows"))
             }
         }
         try line("COMMIT;")
@@ -92,17 +92,17 @@ public struct SeedScript {
             Self.comment(
                 "\(name): \(rows.count == 1 ? "1 row" : "\(rows.count) rows"); "
                     + (rows.isWhole
-                        ? "these are all, as the log tells"
-                        : "rows that nothing touched since @\(oldest) are not among them")))
-        if !rows.gaps.isEmpty { try line(Self.comment("changes were lost on the way: \(rows.gaps.count) gaps")) }
+                        ? "these are all rows, by the log"
+                        : "rows that no change touched since @\(oldest) are missing")))
+        if !rows.gaps.isEmpty { try line(Self.comment("some changes were lost: \(rows.gaps.count) gaps in the log")) }
         var batch = Batch()
         try rows.visit { row in if let statement = batch.add(row, to: name) { try line(statement) } }
         if let statement = batch.take() { try line(statement) }
         for column in batch.unknown.sorted() {
-            try line(Self.comment("\(column) of some rows is not known, and left to its default"))
+            try line(Self.comment("\(column) is unknown in some rows, which get its default"))
         }
         for column in batch.withoutStandIn.sorted() {
-            try line(Self.comment("\(column) is masked, and of a type for which nothing stands in: it is NULL"))
+            try line(Self.comment("\(column) is masked, and its type has no stand-in: it is NULL"))
         }
     }
 
@@ -118,11 +118,11 @@ extension TableOrder {
             switch source {
             case .log: "foreign keys, as the log has them"
             case .database: "foreign keys, as the database has them now"
-            case .names: "names of columns (x_id behind x or xs): nobody says what the foreign keys are"
+            case .names: "names of columns (x_id after x or xs), because the foreign keys are unknown"
             }
-        return ["the order of the tables is by " + known]
+        return ["the order of the tables follows " + known]
             + circles.map { circle in
-                "\(circle.map(\.description).joined(separator: ", ")) refer to each other in a circle: no order of them is right"
+                "\(circle.map(\.description).joined(separator: ", ")) refer to each other in a circle: no order satisfies all of their foreign keys"
             }
     }
 }

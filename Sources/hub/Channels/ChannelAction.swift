@@ -35,6 +35,38 @@ public struct ChannelEnding: Sendable, Hashable {
     }
 }
 
+/// Accepted join. Its parts are sent to the client in this order.
+public struct AcceptedJoin: Sendable, Hashable {
+    /// Address of the reply.
+    public let address: ChannelAddress
+    /// Channel that the join has replaced, and that is closed after the reply; nil if there is none.
+    public let replaced: ChannelAddress?
+    /// Steps to take when the channel is open: frames that waited for the join.
+    public let waiting: [ChannelAction]
+
+    public init(address: ChannelAddress, replaced: ChannelAddress? = nil, waiting: [ChannelAction] = []) {
+        self.address = address
+        self.replaced = replaced
+        self.waiting = waiting
+    }
+}
+
+/// Reason why a channel has ended. No channel ends without one.
+public enum ChannelStop: Sendable, Hashable {
+    /// The client left the channel.
+    case left
+    /// The client joined the topic again.
+    case replaced
+    /// The hub ended the channel, and told the client why.
+    case expelled(ChannelEnding)
+    /// The hub refused the join.
+    case refused
+    /// The hub itself failed in the channel.
+    case crashed
+    /// The channel's socket has ended. The session knows why.
+    case socketGone
+}
+
 /// Step that the channel machine wants its caller to take. Steps are taken in their order.
 public enum ChannelAction: Sendable, Hashable {
     /// Answer the heartbeat with this ref.
@@ -45,23 +77,17 @@ public enum ChannelAction: Sendable, Hashable {
     case replyUnmatched(ChannelAddress)
     /// Check the join in the current frame, and report the result with `joinSucceeded` or `joinFailed`.
     case startJoin(ChannelID)
-    /// Reply `ok` to the join, with its bindings.
-    case acceptJoin(ChannelID, ChannelAddress)
     /// Reply `error` to the join.
     case refuseJoin(ChannelAddress, reason: String)
     /// Reply `error` to a join beyond the maximum number of channels, after the same pause as for other refused joins.
     case refuseSurplusJoin(ChannelAddress)
-    /// The join is answered: pushes to the channel may begin.
-    case open(ChannelID)
     /// Verify the token in the current frame, and report the result with `refreshSucceeded` or `refreshFailed`.
     case startRefresh(ChannelID, number: UInt16)
     /// Handle the current frame as a message to this channel.
     case push(ChannelID)
     /// Forget the channel: its subscriptions, its timers, and the checks that still run for it. Its client may come
-    /// back.
-    case stop(ChannelID)
-    /// Forget the channel in the same way. Its client said that it leaves.
-    case leave(ChannelID)
+    /// back, unless it has left.
+    case stop(ChannelID, ChannelStop)
     /// Push `phx_close`, with the address's join_ref as ref and join_ref.
     case close(ChannelAddress)
     /// Push `phx_error`, with the address's join_ref as ref and join_ref.

@@ -117,7 +117,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     /// one's reply.
     private mutating func replace(_ slot: Int, by frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         precondition(slots[slot].state == .joined, "frames wait for what is replaced")
-        actions.append(.stop(id(of: slot)))
+        actions.append(.stop(id(of: slot), .replaced))
         let old = slots[slot].joinRef
         slots[slot].begin(frame, incarnation: nextIncarnation())
         slots[slot].pending?.replaced = closesReplaced ? old : nil
@@ -128,7 +128,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     private mutating func leave(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let address = slots[slot].address(ref: frame.ref.copied())
         if !frame.joinRef.isEmpty, !address.joinRef.isEmpty, frame.joinRef.copied() != address.joinRef { return }
-        actions.append(.leave(id(of: slot)))
+        actions.append(.stop(id(of: slot), .left))
         free(slot)
         actions.append(.replyOK(address))
         actions.append(.close(address))
@@ -136,17 +136,21 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Joins
 
-    /// Accepts a join. `token` is the token of the join, by which the machine recognizes the same token later.
-    public mutating func joinSucceeded(_ id: ChannelID, token: RawSpan, into actions: inout [ChannelAction]) {
-        guard let slot = slot(of: id), slots[slot].state == .joining else { return }
+    /// Accepts a join: the caller sends the reply, and the channel takes pushes from here on. Returns nil if the channel
+    /// is not being joined any more. `token` is the token of the join, by which the machine recognizes the same token
+    /// later.
+    public mutating func joinSucceeded(_ id: ChannelID, token: RawSpan) -> AcceptedJoin? {
+        guard let slot = slot(of: id), slots[slot].state == .joining else { return nil }
         let pending = slots[slot].finishJoin()
         slots[slot].token = ChannelSlot.hash(token)
         precondition(pending != nil && slots[slot].pending == nil, "a join that nobody asked for, or asked for still")
-        actions.append(.acceptJoin(id, slots[slot].address(ref: pending?.ref ?? [])))
-        closeReplaced(pending, slots[slot].topic, into: &actions)
         precondition(isOpen(id), "pushes to a channel that is not joined")
-        actions.append(.open(id))
-        resume(pending, into: &actions)
+        let topic = slots[slot].topic
+        var waiting: [ChannelAction] = []
+        resume(pending, into: &waiting)
+        return AcceptedJoin(
+            address: slots[slot].address(ref: pending?.ref ?? []),
+            replaced: pending?.replaced.map { ChannelAddress(topic: topic, joinRef: $0) }, waiting: waiting)
     }
 
     /// Refuses a join. The caller calls this when the client is to be told, which for most reasons is after a pause.
@@ -225,7 +229,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     public mutating func expel(_ id: ChannelID, _ ending: ChannelEnding, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joined else { return }
         let address = slots[slot].address(ref: [])
-        end(slot, into: &actions)
+        end(slot, .expelled(ending), into: &actions)
         assert(!isOpen(id), "a channel that was expelled and stays")
         actions.append(.systemError(address, ending))
         actions.append(.close(address))
@@ -235,24 +239,24 @@ public struct ChannelMachine: ~Copyable, Sendable {
     public mutating func crash(_ id: ChannelID, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id) else { return }
         if slots[slot].state == .joining {
-            actions.append(.stop(id))
+            actions.append(.stop(id, .crashed))
             return joinFailed(id, reason: "join crashed", into: &actions)
         }
         let address = slots[slot].address(ref: [])
-        end(slot, into: &actions)
+        end(slot, .crashed, into: &actions)
         actions.append(.fail(address))
     }
 
     /// Ends all channels, because the socket is gone. No client is there to be told.
     public mutating func socketGone(into actions: inout [ChannelAction]) {
-        for id in channels { actions.append(.stop(id)) }
+        for id in channels { actions.append(.stop(id, .socketGone)) }
         slots = []
         waitingFrames = 0
         waitingBytes = 0
     }
 
-    private mutating func end(_ slot: Int, into actions: inout [ChannelAction]) {
-        actions.append(.stop(id(of: slot)))
+    private mutating func end(_ slot: Int, _ reason: ChannelStop, into actions: inout [ChannelAction]) {
+        actions.append(.stop(id(of: slot), reason))
         free(slot)
     }
 

@@ -57,15 +57,31 @@ extension ResumeRegistry {
 
     private func isFree(_ place: UInt32) -> Bool { entries[Int(place)].standing == .free }
 
-    /// Returns the file's first record.
-    public static func head(_ secret: Secret) -> [UInt8] {
-        Record(words: [magic, secret.first, secret.second]).bytes
-    }
+    /// First record of a file.
+    public struct Head: Equatable, Sendable {
+        public var secret: Secret
+        /// Start of the computer on which the file was written, see `TimeSource.boot`, and the seconds since 1970 then,
+        /// by the file's own clock.
+        public var boot: UInt64
+        public var bootSeconds: Int64
 
-    /// Returns the secret of a file; nil if the file is not a resume registry.
-    public static func secret(in file: RawSpan) -> Secret? {
-        guard let head = Record(file, 0), head.words[0] == magic else { return nil }
-        return Secret(first: head.words[1], second: head.words[2])
+        public init(secret: Secret, boot: UInt64, bootSeconds: Int64) {
+            self.secret = secret
+            self.boot = boot
+            self.bootSeconds = bootSeconds
+        }
+
+        /// Reads the first record; nil if the file is not a resume registry.
+        public init?(of file: RawSpan) {
+            guard let record = Record(file, 0), record.words[0] == magic else { return nil }
+            secret = Secret(first: record.words[1], second: record.words[2])
+            boot = record.words[3]
+            bootSeconds = Int64(bitPattern: record.words[4])
+        }
+
+        public var bytes: [UInt8] {
+            Record(words: [magic, secret.first, secret.second, boot, UInt64(bitPattern: bootSeconds)]).bytes
+        }
     }
 
     /// Restores the book from a file. A record that is not whole counts as absent.

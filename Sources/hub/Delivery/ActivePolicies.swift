@@ -58,7 +58,7 @@ struct ActivePolicies {
     /// Returns the form in which a member sees a change, if the member may see the new row. `change` contains the known
     /// values of the old row.
     mutating func seen(
-        by member: Member, _ change: borrowing ReadableChange, _ moment: ChangeRouter.Moment,
+        by member: Member, _ change: borrowing ReadableChange, _ moment: ChangeMoment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
     ) throws(ByteError) -> Seen {
         guard moment.hasPast, member.policy != Member.noPolicy else { return Seen(view: member.view) }
@@ -76,7 +76,7 @@ struct ActivePolicies {
     }
 
     private func past(
-        _ number: UInt32, _ change: borrowing ReadableChange, _ moment: ChangeRouter.Moment,
+        _ number: UInt32, _ change: borrowing ReadableChange, _ moment: ChangeMoment,
         _ index: inout PredicateIndex, _ asked: inout AskedQuestions
     ) throws(ByteError) -> PolicyEntry.Past {
         assert(moment.hasPast, "there is an old row to be seen")
@@ -138,15 +138,21 @@ struct NodeQuestions {
     /// Question to PostgreSQL if `verdict` leaves the filter open.
     let filter: Question?
     let hasFilter: Bool
-    var ofFilter: PendingQuestion?
+    private(set) var ofFilter: PendingQuestion?
     /// Question about the policy that was asked about last. The members of a node most often have the same policy.
-    var ofPolicy: (policy: UInt32, question: PendingQuestion)?
+    private(set) var ofPolicy: (policy: UInt32, question: PendingQuestion)?
 
-    init(_ verdict: Verdict, _ filter: Question?, hasFilter: Bool) {
-        self.verdict = verdict
-        self.filter = filter
-        self.hasFilter = hasFilter
+    /// Creates the questions of a node for a change, which `index` judges.
+    init(
+        _ node: MatchedNode, on change: borrowing Change, _ index: inout PredicateIndex
+    ) throws(ByteError) {
+        verdict = try index.filterVerdict(of: node, on: change)
+        filter = index.question(of: node)
+        hasFilter = index.hasFilter(node)
     }
+
+    mutating func share(ofFilter question: PendingQuestion) { ofFilter = question }
+    mutating func share(_ question: PendingQuestion, of policy: UInt32) { ofPolicy = (policy, question) }
 }
 
 /// Questions to PostgreSQL that the hub has not sent yet.

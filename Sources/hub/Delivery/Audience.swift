@@ -113,8 +113,6 @@ struct Audience {
     var recipients: [Recipient] = []
     private(set) var members = Slots<Member>()
     var envelopes = EnvelopeTable()
-    /// Quotas of listeners that are feeds, with the number of changes already sent.
-    var feeds: [UInt32: FeedShare] = [:]
     /// Envelopes of channels with several bindings, by the bindings that matched; made when they are first needed.
     private var envelopesOfSets: [UInt32: [SetKey: UInt32]] = [:]
 
@@ -137,13 +135,27 @@ struct Audience {
     }
 
     /// True if the change is not before the offset from which changes are for the member's channel.
-    func wants(_ moment: ChangeRouter.Moment, _ member: Member) -> Bool {
+    func wants(_ moment: ChangeMoment, _ member: Member) -> Bool {
         recipients[Int(member.listener)].since <= moment.offset
     }
 
     /// Returns the recipient of a listener; nil if the listener was removed.
     func recipient(_ listener: UInt32) -> Recipient? {
         listeners.contains(listener) ? recipients[Int(listener)] : nil
+    }
+
+    /// Has later deliveries to the listener wait behind one that waits for PostgreSQL.
+    mutating func hold(_ listener: UInt32) { recipients[Int(listener)].isHeld = true }
+
+    /// Notes that no delivery to the listener waits any more.
+    mutating func release(_ listener: UInt32) { recipients[Int(listener)].isHeld = false }
+
+    /// Notes that the client is told the offset as its position.
+    mutating func tell(_ listener: UInt32, at offset: UInt64) { recipients[Int(listener)].toldAt = offset }
+
+    /// Leaves out the changes before the offset, which the listener's channel already has.
+    mutating func skip(_ listener: UInt32, before offset: UInt64) {
+        recipients[Int(listener)].since = max(recipients[Int(listener)].since, offset)
     }
 
     mutating func add(_ member: Member) -> UInt32 {
@@ -171,7 +183,6 @@ struct Audience {
         assert(
             !listeners.contains(index) || recipients[Int(index)].members == 0, "a channel goes after its bindings")
         forgetEnvelopes(of: index)
-        feeds[index] = nil
         listeners.remove(index)
     }
 

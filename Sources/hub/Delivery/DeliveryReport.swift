@@ -26,13 +26,18 @@ public struct DeliveryReport {
 /// Findings of a pipeline in the log since its last report, of which the loop tells clients.
 public struct LogFindings {
     /// Tables that lost all rows at once, with the last offset at which the log says so.
-    public internal(set) var truncated: [UInt32: UInt64] = [:]
+    public private(set) var truncated: [UInt32: UInt64] = [:]
     /// Tables with changes whose values were removed from the log, with the offset of the last such change.
-    public internal(set) var forgotten: [UInt32: UInt64] = [:]
+    public private(set) var forgotten: [UInt32: UInt64] = [:]
     /// True if messages to topics were among the changes with removed values.
-    public internal(set) var hasForgottenMessages = false
+    public private(set) var hasForgottenMessages = false
     /// Gaps in history, described in words.
-    public internal(set) var gaps: [String] = []
+    public private(set) var gaps: [String] = []
+
+    mutating func noteGap(_ reason: String) { gaps.append(reason) }
+    mutating func noteTruncation(of table: UInt32, at offset: UInt64) { truncated[table] = offset }
+    mutating func noteForgotten(_ table: UInt32, at offset: UInt64) { forgotten[table] = offset }
+    mutating func noteForgottenMessage() { hasForgottenMessages = true }
 }
 
 /// Table whose policies or privileges may have changed before a transaction that PostgreSQL does not show yet.
@@ -49,6 +54,12 @@ public struct DeliveryLosses {
     public let overfull: [UInt32]
     /// Listeners that may have missed a change, because the hub could not find out if the change was for them.
     public let unanswered: [UInt32]
+    /// Tables whose deletes were not judged for a listener, because the log does not have the deleted rows, or does not
+    /// have them for certain.
+    public let unknownRows: [UInt32: Set<UInt32>]
+    /// Listeners that missed a delete because the log has the deleted row without a value that their filter or policy
+    /// reads.
+    public let incompleteRows: [UInt32]
     /// Accounts whose filters were not tried, because that would have taken more work than the allowance.
     public let stopped: [UInt32]
     /// Listeners that were left out together with the accounts in `stopped`.

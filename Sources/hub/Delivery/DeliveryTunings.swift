@@ -3,6 +3,8 @@ import Diagnostics
 /// Tunings of time and memory for this module, which no document promises. Its limits are in
 /// `Diagnostics/Limits.swift`.
 extension Limits {
+    /// Number of times that PostgreSQL is asked about a row on which policies fail while definitions change.
+    static let policyTries = 3
     /// Time that all changes wait until PostgreSQL shows a transaction that concerns one table. After that, only the
     /// table's listeners wait.
     static let heldTablePatience = Duration.seconds(5)

@@ -27,7 +27,7 @@ struct FrameWriter: ~Copyable {
 
     /// Writes the body of the change in a view, if there is none yet.
     mutating func write(
-        _ readable: borrowing ReadableChange, _ moment: ChangeRouter.Moment, _ index: UInt32,
+        _ readable: borrowing ReadableChange, _ moment: ChangeMoment, _ index: UInt32,
         _ views: inout ViewTable
     ) throws(ByteError) {
         assert(moment.number != 0, "changes are counted from one")

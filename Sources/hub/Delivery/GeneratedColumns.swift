@@ -233,11 +233,12 @@ struct GeneratedColumns {
         missed[relation.oid, default: []].insert(column)
         guard reported[relation.oid, default: []].insert(column).inserted else { return }
         Log.shared.warning(
-            "a generated column could not be computed: it is left out, and what filters and policies make of it is no",
+            "cannot compute a generated column: changes lack it, and filters and policies that read it match nothing",
             [
                 .relation("\(relation)"), .reason("column \(SQLName.quoted(column))"),
                 .hint(
-                    "the client roles have to be able to call what its expression calls, with search_path pg_catalog"),
+                    "grant the client roles EXECUTE on the functions of its expression, which runs with search_path pg_catalog"
+                ),
             ])
     }
 

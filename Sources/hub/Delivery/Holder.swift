@@ -51,7 +51,7 @@ public final class ActivePolicy {
     /// True if the holder is gone or another policy has replaced this one. The policy is removed with its last binding.
     public var isRetired = false
     /// True if a channel waits until the policy's memberships are known.
-    public var isAwaited: Bool { sets.contains { !$0.waiters.isEmpty } }
+    public var isAwaited: Bool { sets.contains(where: \.isAwaited) }
     /// Channels that are bound by the policy, with the number of their bindings.
     public var places: [UInt32: Int] = [:]
 

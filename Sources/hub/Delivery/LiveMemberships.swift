@@ -2,26 +2,19 @@ import Bytes
 import Catalog
 import Change
 import Diagnostics
+import EventLog
 import Judging
-import Matching
 import Policy
 
 /// Memberships by which holders on one loop are judged, kept current from the log's changes.
-///
-/// Each holder's membership is a predicate over the membership's table, in an index of its own. A change of that table
-/// finds the sets that it concerns as any change finds its subscribers.
 public struct LiveMemberships: ~Copyable {
     public private(set) var sets = Slots<MembershipSet>()
     private var numbers: [SetKey: UInt32] = [:]
-    private var handles: [UInt32: Handles] = [:]
     private var users: [UInt32: Int] = [:]
     private var fillings = MembershipFilling.Desk()
-    private var tables: [UInt32: CatalogTable] = [:]
-    /// Index of sets by rows as changes leave them; `departures` is the index by rows as changes found them.
-    private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
-    private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
-    private var arrived = MatchBatch()
-    private var departed = MatchBatch()
+    private var index = MembershipIndex()
+    /// Progress on the transaction that the log is at.
+    private(set) var progress = MembershipProgress()
     private var passed = PassedTransactions()
     /// True if a table has changed so that a set of it is no longer valid.
     private var hasReplaced = false
@@ -57,11 +50,6 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
-    private struct Handles {
-        var arrival: PredicateIndex.Handle
-        var departure: PredicateIndex.Handle
-    }
-
     private let metrics: ProjectMetrics
 
     init(_ metrics: ProjectMetrics) { self.metrics = metrics }
@@ -89,27 +77,9 @@ public struct LiveMemberships: ~Copyable {
         _ = sets.add(set)
         numbers[key] = number
         users[number] = 1
-        enlist(set)
+        index.add(set)
         metrics.membershipSets.add(1)
         return set
-    }
-
-    /// Adds a set to the indexes, so that changes of its table find the set.
-    private mutating func enlist(_ set: MembershipSet) {
-        let (table, rows) = (set.table.oid, set.held.rows)
-        assert(handles[set.number] == nil, "a set is listed once")
-        precondition(tables[table].map { set.stands(on: $0) } ?? false, "a set is read by its table's own columns")
-        handles[set.number] = Handles(
-            arrival: arrivals.add(
-                table: table, operations: [.insert, .update], predicate: rows, member: set.number),
-            departure: departures.add(
-                table: table, operations: [.update, .delete], predicate: rows, member: set.number))
-    }
-
-    private mutating func delist(_ set: MembershipSet) {
-        guard let handles = handles.removeValue(forKey: set.number) else { return }
-        arrivals.remove(handles.arrival)
-        departures.remove(handles.departure)
     }
 
     public mutating func release(_ set: MembershipSet) {
@@ -119,35 +89,25 @@ public struct LiveMemberships: ~Copyable {
         guard left == 0 else { return }
         users[set.number] = nil
         numbers[SetKey(set)] = nil
-        delist(set)
+        index.remove(set)
         changed.remove(set.number)
         mayBeAhead.remove(set.number)
         unwinding.remove(set.number)
         set.giveUp(.failed)
         sets.remove(set.number)
-        assert(handles[set.number] == nil && numbers.count == sets.count, "nothing of a set is left")
+        assert(!index.has(set) && numbers.count == sets.count, "nothing of a set is left")
         metrics.membershipSets.add(-1)
     }
 
+    /// Declares a table. Its sets are added to the index again if the table has other columns. Sets that do not read
+    /// those continue. The others match nothing any more, so their holders must be checked before anything is read.
     private mutating func declare(_ table: CatalogTable) {
-        let known = tables[table.oid]
-        if known === table { return }
-        tables[table.oid] = table
-        let columns = table.columns.map(\.name)
-        if let known, known.columns.map(\.name) == columns { return }
-        arrivals.declare(table: table.oid, columns: columns)
-        departures.declare(table: table.oid, columns: columns)
-        if known != nil { enlistAgain(table) }
-    }
-
-    /// Adds the table's sets to the indexes again, because the table has other columns. Sets that do not read those
-    /// continue. The others match nothing any more, so their holders must be checked before anything is read.
-    private mutating func enlistAgain(_ table: CatalogTable) {
+        guard index.declare(table) else { return }
         for number in sets.indices {
             guard let set = sets[number], set.table.oid == table.oid else { continue }
             if set.stands(on: table) {
-                delist(set)
-                enlist(set)
+                index.remove(set)
+                index.add(set)
             } else {
                 hasReplaced = true
             }
@@ -203,7 +163,7 @@ public struct LiveMemberships: ~Copyable {
     /// Notes that an answer did not come. Returns the set; the hub asks for it again when it is needed.
     public func unanswered(_ filling: MembershipFilling) -> MembershipSet? {
         guard let set = set(awaiting: filling) else { return nil }
-        set.isAsked = false
+        set.isUnanswered()
         return set
     }
 
@@ -215,9 +175,7 @@ public struct LiveMemberships: ~Copyable {
 
     /// Puts the set among those to ask PostgreSQL for, because somebody waits for it.
     public mutating func want(_ set: MembershipSet) {
-        guard !set.isSettled, !set.isAsked else { return }
-        set.isAsked = true
-        unfilled.append(set.number)
+        if set.ask() { unfilled.append(set.number) }
     }
 
     /// Reopens the set for a channel that is promised the log's next transactions, of which the set says nothing yet.
@@ -252,14 +210,10 @@ public struct LiveMemberships: ~Copyable {
     // MARK: Following the log
 
     mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
-        arrivals.noteRelation(fingerprint, relation, foreign: foreign)
-        departures.noteRelation(fingerprint, relation, foreign: foreign)
+        index.noteRelation(fingerprint, relation, foreign: foreign)
     }
 
-    mutating func forgetRelations() {
-        arrivals.forgetRelations()
-        departures.forgetRelations()
-    }
+    mutating func forgetRelations() { index.forgetRelations() }
 
     mutating func pass(_ xid: UInt32) { passed.note(xid) }
 
@@ -278,8 +232,8 @@ public struct LiveMemberships: ~Copyable {
     @_lifetime(part: copy part)
     mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
-        var effects: [Effect] = []
-        let unknown = try gather(&part, schemas, into: &effects)
+        var effects: [MembershipIndex.Effect] = []
+        let unknown = try index.gather(&part, schemas, sets, into: &effects)
         for effect in effects {
             switch effect {
             case .row(let number, let key, let change):
@@ -289,95 +243,6 @@ public struct LiveMemberships: ~Copyable {
             }
         }
         return unknown
-    }
-
-    /// Effect on sets of a change of a membership's table.
-    private enum Effect {
-        /// A row that gives the key was added (1) or removed (-1).
-        case row(set: UInt32, key: [UInt8]?, Int)
-        /// The change does not show its effect.
-        case unreadable(set: UInt32)
-        case truncated(table: UInt32?)
-    }
-
-    @_lifetime(part: copy part)
-    private mutating func gather(
-        _ part: inout TransactionPart, _ schemas: SchemaRegistry, into effects: inout [Effect]
-    ) throws(ByteError) -> UInt64? {
-        while true {
-            var forArrivals = part
-            var forDepartures = part
-            let outcome = try arrivals.match(&forArrivals, into: &arrived)
-            _ = try departures.match(&forDepartures, into: &departed)
-            for place in 0..<arrived.changeCount {
-                guard let change = try part.next() else { break }
-                if change.isForgotten {
-                    effects += Self.forgotten(schemas.relation(change.relation)?.oid, sets)
-                } else if change.operation == .truncate {
-                    effects.append(.truncated(table: schemas.relation(change.relation)?.oid))
-                } else if hasMatches(at: place), let relation = schemas.relation(change.relation) {
-                    try gather(change, relation, at: place, into: &effects)
-                }
-            }
-            if case .unknownRelation(let fingerprint) = outcome { return fingerprint }
-            if arrived.changeCount == 0 { return nil }
-        }
-    }
-
-    /// Returns effects that fill the table's sets again, because the log has lost the values of one of its changes.
-    private static func forgotten(_ table: UInt32?, _ sets: Slots<MembershipSet>) -> [Effect] {
-        sets.indices.filter { sets[$0]?.held.membership.table == table }.map { .unreadable(set: $0) }
-    }
-
-    private func hasMatches(at place: Int) -> Bool {
-        !arrived.certain(of: place).isEmpty || !departed.certain(of: place).isEmpty
-            || !arrived.asking(of: place).isEmpty || !departed.asking(of: place).isEmpty
-    }
-
-    /// Gathers removed rows before added ones, so that a row which stays in a set leaves no trace.
-    private func gather(
-        _ change: borrowing Change, _ relation: Relation, at place: Int, into effects: inout [Effect]
-    ) throws(ByteError) {
-        for node in 0..<departed.certain(of: place).count {
-            for set in Self.sets(departures, departed.certain(of: place), node, sets) {
-                effects.append(try effect(set, -1, change, relation, .old))
-            }
-        }
-        for node in 0..<arrived.certain(of: place).count {
-            for set in Self.sets(arrivals, arrived.certain(of: place), node, sets) {
-                effects.append(try effect(set, 1, change, relation, .new))
-            }
-        }
-        for node in 0..<departed.asking(of: place).count {
-            for set in Self.sets(departures, departed.asking(of: place), node, sets) {
-                effects.append(.unreadable(set: set.number))
-            }
-        }
-        for node in 0..<arrived.asking(of: place).count {
-            for set in Self.sets(arrivals, arrived.asking(of: place), node, sets) {
-                effects.append(.unreadable(set: set.number))
-            }
-        }
-    }
-
-    private func effect(
-        _ set: MembershipSet, _ count: Int, _ change: borrowing Change, _ relation: Relation, _ image: RowTexts.Image
-    ) throws(ByteError) -> Effect {
-        guard let slot = set.held.membership.keySlot else { return .row(set: set.number, key: nil, count) }
-        switch try RowTexts.value(of: set.keyColumn(slot), in: change, relation, image) {
-        case .text(let key): return .row(set: set.number, key: key, count)
-        case .null: return .row(set: set.number, key: nil, count)
-        case .absent: return .unreadable(set: set.number)
-        }
-    }
-
-    private static func sets(
-        _ index: borrowing PredicateIndex, _ nodes: Span<MatchedNode>, _ node: Int, _ sets: Slots<MembershipSet>
-    ) -> [MembershipSet] {
-        let members = index.members(of: nodes, at: node)
-        var found: [MembershipSet] = []
-        for place in members.indices { if let set = sets[members[place]] { found.append(set) } }
-        return found
     }
 
     private mutating func apply(_ key: [UInt8]?, _ count: Int, to set: MembershipSet, _ xid: UInt32, _ lsn: UInt64) {
@@ -419,8 +284,8 @@ public struct LiveMemberships: ~Copyable {
     @_lifetime(part: copy part)
     mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
-        var effects: [Effect] = []
-        let unknown = try gather(&part, schemas, into: &effects)
+        var effects: [MembershipIndex.Effect] = []
+        let unknown = try index.gather(&part, schemas, sets, into: &effects)
         for effect in effects {
             switch effect {
             case .row(let number, let key, let change): sets[number]?.unwind((key, change), xid: xid, at: lsn)
@@ -449,5 +314,65 @@ public struct LiveMemberships: ~Copyable {
             if set.isSettled { settled.append(set) } else { refill(set) }
         }
         return settled
+    }
+
+    // MARK: Progress
+
+    /// Notes that the current entry's effect is to be applied. Returns true if its changes must be gone through: those
+    /// of a transaction's later parts have been applied with its first part.
+    mutating func beginEntry(_ info: TransactionInfo) -> Bool {
+        guard progress.begin(info) else { return false }
+        pass(info.xid)
+        if isEmpty { return false }
+        begin(info)
+        return true
+    }
+
+    mutating func applyLaterParts() { progress.applyLaterParts() }
+
+    /// Fills all sets again, because only half of a transaction could be applied. They are then unwound to before it.
+    mutating func partsAreLost() {
+        discardAll()
+        progress.partsAreLost()
+    }
+
+    /// Ends an entry. A transaction without further parts ends with it.
+    mutating func finish(_ entry: EventLogEntry) {
+        progress.finishEntry(endsTransaction: entry.kind == .transaction && !entry.isContinued)
+    }
+
+    /// Begins to read the log anew.
+    mutating func forgetProgress() { progress = MembershipProgress() }
+
+    /// Checks which sets are valid for the current transaction. A set that was filled after the transaction began may
+    /// contain newer rows.
+    mutating func measureAtHand() {
+        if let info = progress.begun { begin(info) }
+    }
+}
+
+/// Progress of memberships on the transaction that the log is at.
+struct MembershipProgress {
+    /// True if the effect of the current entry has been applied.
+    private(set) var hasApplied = false
+    /// Transaction whose effect has been applied with the current entry; nil before that.
+    private(set) var begun: TransactionInfo?
+    /// True if the effects of the current transaction's later parts have been applied.
+    private(set) var isAheadOfParts = false
+
+    /// Begins an entry. Returns false if its effect was applied with an earlier part of its transaction.
+    mutating func begin(_ info: TransactionInfo) -> Bool {
+        (hasApplied, begun) = (true, info)
+        return !isAheadOfParts
+    }
+
+    mutating func applyLaterParts() { isAheadOfParts = true }
+
+    /// Notes that the later parts could not be applied: the entry is applied again.
+    mutating func partsAreLost() { (hasApplied, isAheadOfParts) = (false, false) }
+
+    mutating func finishEntry(endsTransaction: Bool) {
+        (hasApplied, begun) = (false, nil)
+        if endsTransaction { isAheadOfParts = false }
     }
 }

@@ -63,28 +63,93 @@ private struct OpenDeletes {
     let handle: PredicateIndex.Handle
 }
 
-/// Placement of bindings, so that changes find them.
+// MARK: Placing
+
 extension Pipeline {
     public mutating func place(_ request: PlacementRequest) -> Placement {
+        let table = request.binding.table
+        let declaration = schemas.declare(table, &router)
+        if !table.computed.isEmpty { values.watch(table.oid, as: request.role) }
+        return router.place(request, declaration, schemas)
+    }
+
+    /// Offset from which changes may still be judged: changes that wait for answers, and the changes after them.
+    public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
+
+    /// True if the log's last passed change is before the offset from which changes are for the listener.
+    public func hasMissedNothing(_ listener: UInt32) -> Bool { router.since(listener).map { $0 >= frontier } ?? false }
+
+    /// True if changes find the placement, and it is still right for this binding and policy.
+    public func stands(_ placement: Placement, as binding: TableBinding, _ policy: ActivePolicy?) -> Bool {
+        placement.policy === policy && placement.binding.isSame(as: binding)
+            && schemas.holds(placement.declaration, of: binding.table)
+    }
+
+    /// Places the binding again by the keys of the holder's changed policy. If the table has other columns by now, the
+    /// placement stays as it is: it is replaced before anything is read.
+    public mutating func judgeAnew(_ placement: inout Placement) { router.judgeAnew(&placement, schemas) }
+
+    public mutating func remove(_ placement: Placement) {
+        if let role = placement.computedAs { values.leave(placement.binding.table.oid, as: role) }
+        router.remove(placement)
+    }
+}
+
+extension ChangeRouter {
+    fileprivate mutating func place(
+        _ request: PlacementRequest, _ declaration: UInt64, _ schemas: SchemaRegistry
+    ) -> Placement {
+        let placement = bindings.place(request, declaration, schemas)
+        recall.watch(for: placement)
+        return placement
+    }
+
+    fileprivate mutating func judgeAnew(_ placement: inout Placement, _ schemas: SchemaRegistry) {
+        recall.leave(for: placement)
+        bindings.judgeAnew(&placement, schemas)
+        recall.watch(for: placement)
+    }
+
+    fileprivate mutating func remove(_ placement: Placement) {
+        recall.leave(for: placement)
+        bindings.remove(placement)
+    }
+}
+
+extension RowRecall {
+    fileprivate mutating func watch(for placement: Placement) {
+        let table = placement.binding.table.oid
+        if placement.isRecalled { watch(table) }
+        if placement.recallsDepartures { watchDepartures(table) }
+    }
+
+    fileprivate mutating func leave(for placement: Placement) {
+        let table = placement.binding.table.oid
+        if placement.isRecalled { leave(table) }
+        if placement.recallsDepartures { leaveDepartures(table) }
+    }
+}
+
+/// Placement of bindings, so that changes find them.
+extension PlacedBindings {
+    fileprivate mutating func place(
+        _ request: PlacementRequest, _ declaration: UInt64, _ schemas: SchemaRegistry
+    ) -> Placement {
         let (binding, policy) = (request.binding, request.policy)
         precondition(request.place < BindingSet.bitWidth, "a binding has a place in its channel's set")
         precondition(policy.map { $0.binding.table == binding.table.oid } ?? true, "a policy is its own table's")
-        let declaration = declare(binding.table)
-        let view = router.views.take(binding.viewKey)
+        let view = views.take(binding.viewKey)
         // A holder that may see every row may see every old row.
         let judged = policy.flatMap { $0.predicate == .always ? nil : $0.number }
-        let member = router.audience.add(
+        let member = audience.add(
             Member(
                 listener: request.listener, view: view, policy: judged ?? Member.noPolicy,
                 binding: UInt8(request.place)))
         var placement = Placement(
             binding: binding, policy: policy, declaration: declaration, account: request.account,
             wantsMoves: request.wantsMoves, member: member, view: view)
-        if !binding.table.computed.isEmpty {
-            watchGenerated(binding.table.oid, as: request.role)
-            placement.computedAs = request.role
-        }
-        enlist(&placement)
+        if !binding.table.computed.isEmpty { placement.computedAs = request.role }
+        enlist(&placement, schemas)
         // The index has the filter. A second copy is kept only if a changed policy may place the binding again, because
         // there are as many filters as clients.
         if policy == nil { placement.binding.predicate = nil }
@@ -94,38 +159,31 @@ extension Pipeline {
         return placement
     }
 
-    /// True if changes find the placement, and it is still right for this binding and policy.
-    public func stands(_ placement: Placement, as binding: TableBinding, _ policy: ActivePolicy?) -> Bool {
-        placement.policy === policy && placement.binding.isSame(as: binding)
-            && holds(placement.declaration, of: binding.table)
-    }
-
-    /// Places the binding again by the keys of the holder's changed policy. If the table has other columns by now, the
-    /// placement stays as it is: it is replaced before anything is read.
-    public mutating func judgeAnew(_ placement: inout Placement) {
-        guard let policy = placement.policy, holds(placement.declaration, of: placement.binding.table) else { return }
+    fileprivate mutating func judgeAnew(_ placement: inout Placement, _ schemas: SchemaRegistry) {
+        guard let policy = placement.policy, schemas.holds(placement.declaration, of: placement.binding.table) else {
+            return
+        }
         delist(placement)
-        router.audience.judge(placement.member, by: policy.predicate == .always ? Member.noPolicy : policy.number)
+        audience.judge(placement.member, by: policy.predicate == .always ? Member.noPolicy : policy.number)
         placement.departure = nil
         placement.isRecalled = false
         placement.recallsDepartures = false
-        enlist(&placement)
+        enlist(&placement, schemas)
     }
 
-    public mutating func remove(_ placement: Placement) {
+    fileprivate mutating func remove(_ placement: Placement) {
         delist(placement)
-        if let role = placement.computedAs { leaveGenerated(placement.binding.table.oid, as: role) }
-        router.audience.removeMember(placement.member)
-        router.views.release(placement.view)
+        audience.removeMember(placement.member)
+        views.release(placement.view)
         guard let open = placement.openDeletes else { return }
         needs?.remove(open.member)
-        router.index.remove(open.handle)
-        router.audience.removeMember(open.member)
-        router.views.release(open.view)
+        index.remove(open.handle)
+        audience.removeMember(open.member)
+        views.release(open.view)
     }
 
     /// Adds the placement to the indexes, so that changes find it.
-    private mutating func enlist(_ placement: inout Placement) {
+    private mutating func enlist(_ placement: inout Placement, _ schemas: SchemaRegistry) {
         let binding = placement.binding
         var operations = OperationSet(binding.operations)
         // As in the reference server, every client that asked for deletes gets all of them.
@@ -134,136 +192,84 @@ extension Pipeline {
         var predicate = placement.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
         // A predicate refers to columns by their indices in the table that it was made for.
-        if !holds(placement.declaration, of: binding.table) {
+        if !schemas.holds(placement.declaration, of: binding.table) {
             Impossible.happened("a binding is placed in the index of its own table", in: .delivery)
             predicate = .never
         }
         needs?.add(placement.member, binding.table, predicate)
-        placement.handle = router.index.add(
+        placement.handle = index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placement.member,
             account: placement.account)
         if let policy = placement.policy, policy.predicate != .always, deletesAreStrict,
             !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
         {
             placement.isRecalled = true
-            router.recall.watch(binding.table.oid)
         }
         if placement.wantsMoves, binding.hearsOfMoves { enlistDepartures(&placement, predicate) }
     }
 
     private mutating func enlistDepartures(_ placement: inout Placement, _ predicate: Predicate) {
         let table = placement.binding.table
-        placement.departure = router.leavingRows.add(
+        placement.departure = leavingRows.add(
             table: table.oid, operations: .update, predicate: predicate, member: placement.member,
             account: placement.account)
         // The table's present replica identity does not matter: changes on their way may have another one.
-        guard table.isRecallable else { return }
-        placement.recallsDepartures = true
-        router.recall.watchDepartures(table.oid)
+        placement.recallsDepartures = table.isRecallable
     }
 
     private mutating func delist(_ placement: Placement) {
-        let table = placement.binding.table.oid
         assert(placement.handle != nil, "what is taken out was put in")
         needs?.remove(placement.member)
-        if let handle = placement.handle { router.index.remove(handle) }
-        if let departure = placement.departure { router.leavingRows.remove(departure) }
-        if placement.isRecalled { router.recall.leave(table) }
-        if placement.recallsDepartures { router.recall.leaveDepartures(table) }
+        if let handle = placement.handle { index.remove(handle) }
+        if let departure = placement.departure { leavingRows.remove(departure) }
     }
 
     private mutating func placeOpenDeletes(_ request: PlacementRequest) -> OpenDeletes {
         let binding = request.binding
-        let view = router.views.take(
-            ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
-        let member = router.audience.add(
-            Member(listener: request.listener, view: view, binding: UInt8(request.place)))
+        let view = views.take(ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
+        let member = audience.add(Member(listener: request.listener, view: view, binding: UInt8(request.place)))
         let predicate = binding.predicate ?? .always
         needs?.add(member, binding.table, predicate)
-        let handle = router.index.add(
+        let handle = index.add(
             table: binding.table.oid, operations: .delete, predicate: predicate, member: member,
             account: request.account)
         return OpenDeletes(member: member, view: view, handle: handle)
     }
 }
 
-// MARK: Listeners
-
-extension Pipeline {
-    /// - Parameter share: quota of a feed; nil for every other listener.
-    public mutating func add(_ listener: Listener, _ recipient: Recipient, _ share: FeedShare? = nil) -> UInt32 {
-        precondition((recipient.manner == .feed) == (share != nil), "a feed has its share, and nobody else has one")
-        let index = router.audience.add(listener, recipient)
-        if let share { router.audience.feeds[index] = share }
-        return index
-    }
-
-    /// Returns the quota of a feed; nil if the listener is not a feed.
-    public func share(_ listener: UInt32) -> FeedShare? { router.share(listener) }
-
-    /// Removes the listener of a channel that is gone, with everything that waits for it.
-    public mutating func forget(_ listener: UInt32) { router.forget(listener) }
-
-    /// Returns the index of the listener's channel among the loop's channels.
-    public func channel(of listener: UInt32) -> UInt32? { router.audience.listeners[listener]?.channel }
-
-    /// True if a delivery to the listener waits for an answer.
-    public func isHeld(_ listener: UInt32) -> Bool { router.isHeld(listener) }
-
-    /// Returns the offset of the first change that waits for the listener; nil if none does.
-    public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
-
-    /// Offset from which changes may still be judged: changes that wait for answers, and the changes after them.
-    public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
-
-    /// Returns the position that the hub last told the listener's client.
-    public func toldAt(_ listener: UInt32) -> UInt64? { router.toldAt(listener) }
-
-    /// Skips the transactions in `seen` for the listener, which already has them.
-    public mutating func leaveOut(_ seen: SeenTransactions, for listener: UInt32) {
-        router.leaveOut(seen, for: listener)
-    }
-
-    /// True if the log's last passed change is before the offset from which changes are for the listener.
-    public func hasMissedNothing(_ listener: UInt32) -> Bool { router.since(listener).map { $0 >= frontier } ?? false }
-
-    /// True if any delivery waits for PostgreSQL's answers.
-    public var holdsAnybody: Bool { router.holdsAnybody }
-
-    /// Drops the listener's waiting deliveries, which were judged for another holder. True if there were any.
-    public mutating func dropWaiting(_ listener: UInt32) -> Bool { router.dropWaiting(listener) }
-
-    /// True if more deliveries wait for answers than should.
-    public mutating func isCrowded(_ now: UInt64) -> Bool { router.isCrowded(now) }
-}
-
 // MARK: Policies
 
-extension Pipeline {
+extension ChangeRouter {
     /// Adds a policy for a holder. `sets` are the holder's sets of its memberships, which need not be filled yet.
     public mutating func hold(
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [MembershipSet]
     ) -> ActivePolicy {
         assert(residual.memberships.count == sets.count, "each membership has its set")
-        let number = router.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))
-        if policy.rowPolicy.isSteady { router.policies.sampling.add(number, of: policy.table) }
+        let number = bindings.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))
+        if policy.rowPolicy.isSteady { bindings.policies.sampling.add(number, of: policy.table) }
         let held = ActivePolicy(policy, residual, sets, number: number)
-        for set in sets { set.users[held.number] = held }
+        for set in sets { set.use(by: held) }
         return held
     }
 
     public mutating func replace(_ predicate: Predicate, of held: ActivePolicy) {
-        router.policies.replace(predicate, of: held.number)
+        bindings.policies.replace(predicate, of: held.number)
     }
 
+    fileprivate mutating func letGo(of held: ActivePolicy) {
+        bindings.policies.sampling.remove(held.number, of: held.binding.table)
+        bindings.policies.remove(held.number)
+    }
+}
+
+extension Pipeline {
     public mutating func letGo(of held: ActivePolicy) {
         assert(held.isRetired && held.places.isEmpty, "a policy goes with its last binding")
         for set in held.sets {
-            set.users[held.number] = nil
+            set.letGo(of: held)
             memberships.release(set)
         }
-        router.policies.sampling.remove(held.number, of: held.binding.table)
-        router.policies.remove(held.number)
+        router.letGo(of: held)
     }
 }
 
@@ -292,4 +298,25 @@ extension TableBinding {
 
 extension OperationSet {
     fileprivate init(_ operations: RowOperations) { self.init(rawValue: operations.rawValue) }
+}
+
+// MARK: States that the gateway reads
+
+/// States of the parts, each read in place: a part that another module reads as a whole is copied first.
+extension Pipeline {
+    /// True if a rule of the hub's own was broken, so that nobody can be served any more.
+    public var hasFailed: Bool { wait.hasFailed }
+    public var isHeldByPolicies: Bool { wait.isHeldByPolicies }
+    public var isHeldByTables: Bool { wait.isHeldByTables }
+    /// True if any delivery waits for PostgreSQL's answers.
+    public var holdsAnybody: Bool { router.holdsAnybody }
+    /// Number of changes whose deliveries were recorded since the last `takeSent`.
+    public var sentCount: Int { router.sentCount }
+
+    /// Returns the index of the listener's channel among the loop's channels.
+    public func channel(of listener: UInt32) -> UInt32? { router.channel(of: listener) }
+    public func isHeld(_ listener: UInt32) -> Bool { router.isHeld(listener) }
+    public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
+    public func toldAt(_ listener: UInt32) -> UInt64? { router.toldAt(listener) }
+    public func share(_ listener: UInt32) -> FeedShare? { router.share(listener) }
 }

@@ -13,6 +13,8 @@ struct ReadingPlace {
     private var epochAtOpening: UInt64?
     /// Offset of the entry that is read and not done; nil between entries.
     private(set) var entryAt: UInt64?
+    /// Number of changes of that entry that are done.
+    private(set) var done: UInt32 = 0
     /// Offset before which messages to topics have been told.
     private(set) var gathered: UInt64 = 0
     /// True if the log had not begun at the first attempt to open it.
@@ -65,7 +67,8 @@ struct ReadingPlace {
         // The epochs can differ if a gap lies between the noted position and the log: then the next entry shows the
         // epoch.
         epoch = wanted == nil || first.epoch == place.epoch ? place.epoch : nil
-        entryAt = nil
+        // Progress on an entry of an earlier opening does not apply to the entries of this one.
+        (entryAt, done) = (nil, 0)
         defer { (isEarly, lost) = (false, nil) }
         return (isEarly ? [Pipeline.logHasBegun] : []) + (lost.map { [$0.reason] } ?? [])
     }
@@ -84,6 +87,9 @@ struct ReadingPlace {
     /// Begins an entry.
     mutating func begin(_ entry: EventLogEntry) { entryAt = entry.offset }
 
+    /// Notes that one more change of the entry is done.
+    mutating func passChange() { done += 1 }
+
     /// Notes that the messages of the entry have been told, which comes before its changes.
     mutating func gather(_ entry: EventLogEntry) { gathered = entry.header.endOffset }
 
@@ -91,7 +97,7 @@ struct ReadingPlace {
     mutating func finish(_ entry: EventLogEntry) {
         passed = max(passed, entry.header.endOffset)
         epoch = entry.epoch
-        entryAt = nil
+        (entryAt, done) = (nil, 0)
     }
 
     /// Passes over everything before the position.
@@ -114,7 +120,6 @@ struct ReadingPlace {
         known.map { gap.offset <= $0.offset && gap.epoch == $0.epoch } ?? false
     }
 
-    /// Offset before which every change has been delivered or waits for an answer, if `done` changes of the current
-    /// entry have.
-    func frontier(done: UInt32) -> UInt64 { max(passed, entryAt.map { $0 + UInt64(done) } ?? 0) }
+    /// Offset before which every change has been delivered or waits for an answer. No later change has.
+    var frontier: UInt64 { max(passed, entryAt.map { $0 + UInt64(done) } ?? 0) }
 }

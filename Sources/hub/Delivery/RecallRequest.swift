@@ -1,6 +1,8 @@
 import Bytes
 import Catalog
 import Change
+import Diagnostics
+import EventLog
 
 /// Request for the last versions of rows before a place in the log.
 public struct RecallRequest: Sendable {
@@ -32,6 +34,45 @@ public struct RecallRequest: Sendable {
     /// Rows that changes already collected have touched. The hub does not ask for such a row again, because the row's
     /// state is known by then.
     var touched: Set<RowID> = []
+}
+
+extension RowRecall {
+    /// Returns the request for the row of the current change, and for rows of which later changes have only the keys.
+    mutating func request(
+        after done: UInt32, of entry: EventLogEntry, _ feed: borrowing LogFeed, _ schemas: SchemaRegistry
+    ) throws -> RecallRequest {
+        var request = RecallRequest(
+            segment: entry.segment, position: entry.position,
+            end: entry.position + UInt64(entry.header.byteCount), changes: done)
+        try collect(feed, after: done, into: &request, schemas)
+        request.reading = schemas.lookback(request.relations.values.map(\.oid))
+        return request
+    }
+
+    private mutating func collect(
+        _ feed: borrowing LogFeed, after done: UInt32, into request: inout RecallRequest, _ schemas: SchemaRegistry
+    ) throws {
+        var part = try TransactionPart(feed.payload)
+        for _ in 0..<done { _ = try part.next() }
+        guard try collect(&part, into: &request, { schemas.relation($0) }) else { return }
+        var left = Limits.recallAheadBytes
+        var newer: [UInt64: Relation] = [:]
+        var reader = feed.ahead()
+        while left > 0, reader.looksAhead() {
+            left -= reader.entry.header.byteCount
+            switch reader.entry.kind {
+            case .gap: return
+            case .relation:
+                let fingerprint = RelationCodec.fingerprint(of: reader.payload)
+                newer[fingerprint] = schemas.read(try RelationCodec.decode(reader.payload), fingerprint).relation
+            case .transaction:
+                var part = try TransactionPart(reader.payload)
+                let known = newer
+                guard try collect(&part, into: &request, { known[$0] ?? schemas.relation($0) }) else { return }
+            default: break
+            }
+        }
+    }
 }
 
 /// Answer of the log about one row.

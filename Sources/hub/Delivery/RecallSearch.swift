@@ -83,9 +83,9 @@ struct RecallSearch {
         return answers
     }
 
-    /// Marks the rows that are still wanted as unread: the log may have them.
+    /// Marks the rows that are still wanted as unread: the log may have them, or the values that a found version lacks.
     private mutating func giveUp() {
-        for place in wanted.values.flatMap(\.rows.values) where lacking[place] == nil { answers[place] = .unread }
+        for place in wanted.values.flatMap(\.rows.values) { answers[place] = .unread }
     }
 
     private func isPatient(_ log: borrowing LogLookback) -> Bool {

@@ -105,7 +105,7 @@ public final class RecallLookup {
             return try search.run(outlines)
         } catch {
             if !isLastTry, case .transient = ReadingTrouble(error) { return nil }
-            Log.shared.warning("deleted rows cannot be looked for in the event log", [.reason("\(error)")])
+            Log.shared.warning("cannot search the event log for deleted rows", [.reason("\(error)")])
             return request.rows.map { _ in .unread }
         }
     }

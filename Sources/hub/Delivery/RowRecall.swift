@@ -33,6 +33,8 @@ struct RowRecall {
         /// Image of the row; nil if the log does not have the row.
         let tuple: [UInt8]?
         var isFromLog = false
+        /// True if the log was asked and could not be read. It is asked again for the row's next change.
+        var isUnread = false
         /// True if some values have not been found yet.
         var isPartial = false
 
@@ -353,7 +355,7 @@ struct RowRecall {
             let current = try columns.id(of: new)
             let known = former?.row ?? current.flatMap { find($0) }
             tuple = try complete(change, plan, from: known)
-            wasAsked = known?.isFromLog ?? false
+            wasAsked = known.map { $0.isFromLog && !$0.isUnread } ?? false
         }
         let whole = tuple ?? new.bytes.copied()
         guard let id = try columns.id(of: whole.asTuple) else {
@@ -454,7 +456,8 @@ struct RowRecall {
             case .version(let fingerprint, let relation, let tuple):
                 _ = plan(fingerprint, relation)
                 add(Row(relation: fingerprint, tuple: tuple, isFromLog: true), as: row.id)
-            case .missing, .unread: add(Row(relation: row.relation, tuple: nil, isFromLog: true), as: row.id)
+            case .missing: add(Row(relation: row.relation, tuple: nil, isFromLog: true), as: row.id)
+            case .unread: add(Row(relation: row.relation, tuple: nil, isFromLog: true, isUnread: true), as: row.id)
             case .postponed: break
             }
         }

@@ -104,6 +104,27 @@ struct SchemaRegistry {
 
     func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
 
+    /// Returns the schema of a change, which the log has before it.
+    func relation(of fingerprint: UInt64) throws(ByteError) -> Relation {
+        guard let relation = relation(fingerprint) else {
+            throw ByteError(expected: "the schema of each change before it", offset: 0)
+        }
+        return relation
+    }
+
+    /// Returns the given tables that have rows in a part of a transaction.
+    func tables(of payload: RawSpan, among tables: Set<UInt32>) throws(ByteError) -> Set<UInt32> {
+        if tables.isEmpty { return [] }
+        var found: Set<UInt32> = []
+        var part = try TransactionPart(payload)
+        while found.count < tables.count, let change = try part.next() {
+            guard change.relation != 0 else { continue }
+            let table = try relation(of: change.relation).oid
+            if tables.contains(table) { found.insert(table) }
+        }
+        return found
+    }
+
     /// Schemas whose changes contain less of their old rows than they claim.
     var doubtedSchemas: [UInt64] { doubted.isEmpty ? [] : doubted.keys.sorted() }
 
@@ -130,7 +151,7 @@ struct SchemaRegistry {
             : table.flatMap {
                 ForeignColumns(relation, places, of: $0, identities[fingerprint], at: moment)
             }
-        router.noteRelation(fingerprint, relation, foreign: places)
+        router.bindings.noteRelation(fingerprint, relation, foreign: places)
         return true
     }
 
@@ -158,7 +179,7 @@ struct SchemaRegistry {
         assert(declared[table.oid]?.table !== table, "a table is declared once")
         lastDeclaration += 1
         declared[table.oid] = Declaration(table: table, number: lastDeclaration)
-        router.declare(table: table.oid, columns: table.columns.map(\.name))
+        router.bindings.declare(table: table.oid, columns: table.columns.map(\.name))
         if catalog?.related(table.oid) !== table {
             for (fingerprint, relation) in stored where relation.oid == table.oid { restate(fingerprint, relation) }
         }
@@ -187,10 +208,10 @@ struct SchemaRegistry {
         doubted = [:]
         for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
-            router.forget(table: oid)
+            router.bindings.forget(table: oid)
         }
         restateAll()
-        router.forgetRelations()
+        router.bindings.forgetRelations()
         if snapshot.tables.contains(where: { $0.isReadOtherwise(than: before?.table($0.oid)) }) { router.forgetRows() }
     }
 }

@@ -40,6 +40,8 @@ struct SecondOpinions {
     private var watched: [Watched] = []
     private var contradicted: Set<UInt64> = []
     private var last: UInt64 = 0
+    /// Policies on which PostgreSQL decided differently from the hub, since the last `takeConfirmed`.
+    private var confirmed: [UInt32] = []
     private let samples: Counter
 
     /// - Parameter samples: counts the answers.
@@ -127,12 +129,16 @@ struct SecondOpinions {
     }
 }
 
-extension ChangeRouter {
+extension SecondOpinions {
     /// Asks the table whether one holder sees the row of the change.
-    mutating func sample(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
-        guard change.operation == .insert || change.operation == .update, !opinions.isFull,
-            let number = policies.sampling.choose(relation.oid), let entry = policies.entries[number],
-            let expected = try decision(entry, change), let new = change.new
+    mutating func sample(
+        _ change: borrowing Change, _ relation: Relation, _ bindings: inout PlacedBindings,
+        _ asked: inout AskedQuestions
+    ) throws(ByteError) {
+        guard change.operation == .insert || change.operation == .update, !isFull,
+            let number = bindings.policies.sampling.choose(relation.oid),
+            let entry = bindings.policies.entries[number],
+            let expected = try Self.decision(entry, change, &bindings.index), let new = change.new
         else { return }
         let key = entry.table.primaryKey.map { RowTexts.Wanted(entry.table.columns[$0]) }
         let names = key.map(\.name)
@@ -140,15 +146,17 @@ extension ChangeRouter {
             let texts = try RowTexts.texts(of: key, in: change, relation, .new),
             let sight = TableSight(entry.table, texts, entry.claimant)
         else { return }
-        let ticket = opinions.add(
-            SecondOpinions.Opinion(
+        let ticket = add(
+            Opinion(
                 policy: number, judged: entry.judged.identity, expected: expected, id: id,
                 fingerprint: change.relation, row: new.bytes.copied()), key: names)
-        ask(sight, ticket)
+        asked.add(sight, ticket)
     }
 
     /// Returns the hub's decision; nil if PostgreSQL has to decide.
-    private mutating func decision(_ entry: PolicyEntry, _ change: borrowing Change) throws(ByteError) -> Bool? {
+    private static func decision(
+        _ entry: PolicyEntry, _ change: borrowing Change, _ index: inout PredicateIndex
+    ) throws(ByteError) -> Bool? {
         switch try index.verdict(of: entry.predicate, on: change) {
         case .yes: true
         case .no, .unknown, .notYes: false
@@ -158,16 +166,24 @@ extension ChangeRouter {
     }
 
     /// Confirms contradictions, because the log has come to a transaction at this position.
-    mutating func confirmContradictions(at position: LSN) throws(ByteError) {
-        for opinion in opinions.takeRipe(at: position) {
-            guard let entry = policies.entries[opinion.policy], entry.judged.identity == opinion.judged else {
+    mutating func confirm(at position: LSN, _ bindings: inout PlacedBindings) throws(ByteError) {
+        for opinion in takeRipe(at: position) {
+            guard let entry = bindings.policies.entries[opinion.policy], entry.judged.identity == opinion.judged else {
                 continue
             }
             let bytes = opinion.insertion
             var part = try TransactionPart(bytes.asBytes)
-            guard let change = try part.next(), try decision(entry, change) == opinion.expected else { continue }
-            contradicted.append(opinion.policy)
+            guard let change = try part.next(),
+                try Self.decision(entry, change, &bindings.index) == opinion.expected
+            else { continue }
+            confirmed.append(opinion.policy)
         }
+    }
+
+    /// Removes and returns the policies that PostgreSQL contradicts.
+    mutating func takeConfirmed() -> [UInt32] {
+        defer { confirmed = [] }
+        return confirmed
     }
 }
 

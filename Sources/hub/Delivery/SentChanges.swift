@@ -21,17 +21,14 @@ struct SentChanges {
     }
 }
 
-extension Pipeline {
-    /// Number of changes whose deliveries were recorded since the last `takeSent`.
-    public var sentCount: Int { router.sent.changes.count }
-
-    /// Calls `visit` with each recorded change and the seats of its recipients.
-    public mutating func takeSent(_ visit: (_ offset: UInt64, _ seats: Span<UInt32>) -> Void) {
+extension SentChanges {
+    /// Calls `visit` with each recorded change and the seats of its recipients, and forgets them.
+    mutating func take(_ visit: (_ offset: UInt64, _ seats: Span<UInt32>) -> Void) {
         var next = 0
-        for (offset, count) in router.sent.changes {
-            visit(offset, router.sent.seats.span.extracting(next..<next + count))
+        for (offset, count) in changes {
+            visit(offset, seats.span.extracting(next..<next + count))
             next += count
         }
-        router.sent.removeAll()
+        removeAll()
     }
 }

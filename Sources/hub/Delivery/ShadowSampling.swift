@@ -1,3 +1,4 @@
+import Bytes
 import Diagnostics
 
 /// Choice of decisions that are checked against the tables themselves: a safety net under all code that reads policies.
@@ -9,7 +10,6 @@ public struct ShadowSampling {
     private var candidates: [UInt32: [UInt32]] = [:]
     private var count: UInt64 = 0
     private var next: UInt64 = 1
-    private var random = SystemRandomNumberGenerator()
 
     public mutating func add(_ policy: UInt32, of table: UInt32) { candidates[table, default: []].append(policy) }
 
@@ -30,5 +30,11 @@ public struct ShadowSampling {
         return true
     }
 
-    mutating func choose(_ table: UInt32) -> UInt32? { candidates[table]?.randomElement(using: &random) }
+    /// Returns a policy of the table. The choice changes with each checked change, and is the same in each run.
+    func choose(_ table: UInt32) -> UInt32? {
+        guard let all = candidates[table] else { return nil }
+        var hash = KeyHash(seed: count)
+        hash.combine(UInt64(table))
+        return all[Int(hash.value % UInt64(all.count))]
+    }
 }

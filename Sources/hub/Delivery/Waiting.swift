@@ -18,7 +18,7 @@ final class PendingQuestion {
     private var hasFailedPart = false
     /// True if a policy's failure counts as a denial. A subscriber that was told of a failure on rows that its filter
     /// matches would learn about rows that it may not see.
-    private let hidesFailures: Bool
+    let hidesFailures: Bool
     /// Listeners whose first waiting delivery may go on when the question is answered.
     var listeners: [UInt32] = []
 

@@ -29,6 +29,12 @@ extension Limits {
     /// Time to wait for closing sockets when the hub must stop at once.
     static let hurriedDrainLimit = Duration.milliseconds(500)
 
+    /// Time for which the ledger does not note the same refusal of the same user again.
+    static let refusalNoteInterval = Duration.seconds(60)
+    /// Number of different refusals of a user that the ledger notes in that time.
+    static let refusalsOfUser = 16
+    /// Number of users whose refusals a loop remembers for that.
+    static let usersWithRefusals = 1024
     /// Number of changes in the log below which ledger notes are not repeated.
     static let restatedAfterChanges: UInt64 = 1000
     /// Number of channels whose ledger notes may be repeated in one sweep.

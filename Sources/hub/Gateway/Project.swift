@@ -56,28 +56,14 @@ public final class Project: Sendable {
     let budgets: ProjectBudgets
     let metrics: ProjectMetrics
     let reference = ReferenceMetrics()
+    let users: ProjectUsers
     private let refusals: RefusalLog
-    private let currentLimits: Mutex<ProjectLimits>
-    /// Number of open sockets that have joined a channel, or are joining one.
-    private let users = Atomic<Int>(0)
     let delivery: DeliverySources
-    /// Function that returns true if database messages arrive.
-    let hearsDatabase: @Sendable () -> Bool
-    /// Function that writes down presence changes; nil if they are not recorded.
-    let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
-    /// Ledger of channel events; nil if none is kept.
-    let ledger: ChannelLedger?
-    public let condition: @Sendable () -> ProjectHealthReport
+    let stream: ProjectStream
     public let verifier: Mutex<TokenVerifier>
-    /// Mailboxes by loop number.
-    let mailboxes: [Mailbox<Mail>]
-    /// Bytes of broadcasts and presence changes in those mailboxes.
-    private let mailedBytes: [MailedBytes]
+    let mail: ProjectMail
     let slowest: SlowestReader
-    /// True if a loop failed to read the log for good. Clients are refused then.
-    let cannotRead = Atomic<Bool>(false)
-    /// Reasons why loops cannot read the log now, by loop number.
-    let unreadable = Mutex<[Int: String]>([:])
+    let reading = LogTroubles()
     private let loopsLeft = Atomic<Int>(0)
     let admissions = Admissions()
 
@@ -95,24 +81,19 @@ public final class Project: Sendable {
         budgets = share.budgets
         metrics = share.metrics
         metrics.running.set(UInt64(1))
-        currentLimits = Mutex(settings.limits)
+        users = ProjectUsers(settings.limits)
         self.verifier = Mutex(verifier)
         delivery = DeliverySources(
             log: stream.log, asking: services.asking, maximumBodyBytes: settings.maximumBodyBytes,
             deletesAreStrict: settings.deletesAreStrict, time: settings.time,
             watcher: settings.watcher, metrics: metrics)
-        hearsDatabase = stream.hearsDatabase
-        presenceTimeline = stream.presenceTimeline
-        ledger = stream.ledger
-        condition = { stream.condition(catalog.isCurrent) }
-        let mailboxes = (0..<share.loops).map { _ in Mailbox<Mail>() }
-        self.mailboxes = mailboxes
-        mailedBytes = (0..<share.loops).map { _ in MailedBytes() }
+        self.stream = stream
+        mail = ProjectMail(loops: share.loops, metrics)
         slowest = SlowestReader(loops: share.loops)
         let (publication, log) = (settings.publication, stream.log)
-        catalog.listen { snapshot in
+        catalog.listen { [mail] snapshot in
             publication.take(snapshot, at: log.end()?.state.position.offset)
-            for mailbox in mailboxes { mailbox.post(.catalogMoved) }
+            mail.post(.catalogMoved)
         }
         if let snapshot = catalog.snapshot { publication.take(snapshot, at: logEnd) }
     }
@@ -135,41 +116,19 @@ public final class Project: Sendable {
         settings.demoted.stop()
     }
 
-    public func post(_ mail: Mail) {
-        for mailbox in mailboxes { mailbox.post(mail) }
+    public func post(_ mail: Mail) { self.mail.post(mail) }
+
+    /// Mailboxes by loop number.
+    var mailboxes: [Mailbox<Mail>] { mail.mailboxes }
+    var ledger: ChannelLedger? { stream.ledger }
+
+    /// Returns the project's health, as far as the stream and the loops tell.
+    public func condition() -> ProjectHealthReport {
+        var condition = stream.condition(catalog.isCurrent)
+        condition.isLogReadable = reading.isPossible
+        condition.trouble = condition.trouble ?? reading.trouble
+        return condition
     }
-
-    /// Posts broadcasts to all loops except the one they came from. A loop that is too far behind does not receive
-    /// them, and is told so.
-    func post(_ batch: TurnBroadcasts, from loop: Int) {
-        for index in mailboxes.indices where index != loop {
-            guard mailedBytes[index].add(batch.byteCount) else {
-                metrics.drops[.backlog].add(batch.entries.count)
-                mailboxes[index].post(.broadcastsLost)
-                continue
-            }
-            mailboxes[index].post(.broadcasts(batch))
-        }
-    }
-
-    func hasTaken(_ batch: TurnBroadcasts, on loop: Int) { mailedBytes[loop].subtract(batch.byteCount) }
-
-    /// Posts presence changes to all loops except the one they came from. Presence changes are never dropped. Instead,
-    /// nothing more can be tracked while a loop is far behind.
-    func post(_ changes: [PresenceChange], from loop: Int) {
-        let byteCount = changes.reduce(0) { $0 + $1.byteCount }
-        for index in mailboxes.indices where index != loop {
-            mailedBytes[index].addAnyway(byteCount)
-            mailboxes[index].post(.presence(changes))
-        }
-    }
-
-    func hasTaken(_ changes: [PresenceChange], on loop: Int) {
-        mailedBytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
-    }
-
-    /// True if a loop has too much mail that it has not taken.
-    var isBehind: Bool { mailedBytes.contains { $0.isFull } }
 
     /// True if PostgreSQL decides on the policy's rows.
     func isDemoted(_ policy: PolicyBinding) -> Bool { settings.demoted.contains(policy) }
@@ -192,44 +151,15 @@ public final class Project: Sendable {
 
     // MARK: Limits
 
-    var limits: ProjectLimits { currentLimits.withLock { $0 } }
+    var limits: ProjectLimits { users.limits }
 
     public func replace(_ limits: ProjectLimits) {
-        currentLimits.withLock { $0 = limits }
+        users.replace(limits)
         rates.set(limits)
         post(.limits)
     }
 
-    public var userCount: Int { users.load(ordering: .relaxed) }
-
-    /// True if the project has room for one more user.
-    var hasRoom: Bool { limits.maximumConcurrentUsers.map { userCount < $0 } ?? true }
-
-    /// Counts the session as a user. The caller reserves before the join is decided, because the decision takes a while
-    /// and many clients may ask meanwhile. Returns false if there is no room.
-    func reserve(for session: Session) -> Bool {
-        guard !session.use.isCounted else { return true }
-        let count = users.wrappingAdd(1, ordering: .relaxed).newValue
-        if let most = limits.maximumConcurrentUsers, count > most {
-            users.wrappingSubtract(1, ordering: .relaxed)
-            return false
-        }
-        session.use.isCounted = true
-        return true
-    }
-
-    /// Releases the reservation after a failed join. A session that never joined a channel, and is joining none, is no
-    /// user.
-    func giveBack(_ session: Session) {
-        if !session.use.hasJoined, session.channels.isEmpty { hasEnded(session) }
-    }
-
-    func hasEnded(_ session: Session) {
-        guard session.use.isCounted else { return }
-        session.use.isCounted = false
-        let left = users.wrappingSubtract(1, ordering: .relaxed).newValue
-        assert(left >= 0, "only a user that was counted ends")
-    }
+    public var userCount: Int { users.count }
 
     // MARK: Leaving
 
@@ -243,27 +173,6 @@ public final class Project: Sendable {
         while loopsLeft.load(ordering: .acquiring) < mailboxes.count {
             BackgroundThread.rest(nanoseconds: 1_000_000)
         }
-    }
-}
-
-/// Number of bytes that wait in one mailbox.
-private final class MailedBytes: Sendable {
-    private let bytes = Atomic<Int>(0)
-
-    /// Adds bytes. Returns false, and adds nothing, if there is no room.
-    func add(_ count: Int) -> Bool {
-        guard !isFull else { return false }
-        addAnyway(count)
-        return true
-    }
-
-    func addAnyway(_ count: Int) { bytes.wrappingAdd(count, ordering: .relaxed) }
-
-    var isFull: Bool { bytes.load(ordering: .relaxed) > Limits.maximumMailedBytes }
-
-    func subtract(_ count: Int) {
-        let left = bytes.wrappingSubtract(count, ordering: .relaxed).newValue
-        assert(left >= 0, "a loop takes only what was mailed")
     }
 }
 

@@ -208,6 +208,12 @@ extension ChannelPosition {
         }
     }
 
+    /// True unless something before the offset is still to be sent, as far as that is known.
+    public func wasSent(upTo offset: UInt64?, _ view: LogView) -> Bool {
+        guard receipt != nil, let offset, case .offset(let sent) = reach(view) else { return true }
+        return offset <= sent
+    }
+
     /// Returns the offset that the log must keep for the channel; nil for a channel at the log's end.
     public func needed(_ view: LogView) -> UInt64? {
         if let parkedAt { return parkedAt.offset }

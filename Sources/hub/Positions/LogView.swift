@@ -47,10 +47,13 @@ public struct LogExtent: Equatable, Sendable {
     public var end: EventLogPosition?
     /// Offset of the first change; nil if it cannot be read now.
     public var oldest: UInt64?
+    /// True if older changes are in the log, and cannot be read because they are damaged.
+    public var isBehindDamage: Bool
 
-    public init(end: EventLogPosition?, oldest: UInt64?) {
+    public init(end: EventLogPosition?, oldest: UInt64?, isBehindDamage: Bool = false) {
         self.end = end
         self.oldest = oldest
+        self.isBehindDamage = isBehindDamage
     }
 
     /// Decides whether the changes since the position can be sent. Returns nil if that is not known yet.
@@ -59,6 +62,7 @@ public struct LogExtent: Equatable, Sendable {
         if position.epoch != end.epoch { return .refused(.otherEpoch) }
         if position.offset > end.offset { return .refused(.unknown) }
         guard let oldest else { return nil }
-        return position.offset < oldest ? .refused(.olderThanRetention) : .from(position)
+        if position.offset >= oldest { return .from(position) }
+        return .refused(isBehindDamage ? .unreadable : .olderThanRetention)
     }
 }

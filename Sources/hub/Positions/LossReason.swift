@@ -27,6 +27,9 @@ public enum LossReason: Hashable, Sendable {
     case gap
     /// A message of the database was larger than the project allows, or beyond its rate.
     case messageDropped
+    /// The row of a delete is in the log without a value, or only from before a gap, or from before its table left the
+    /// publication.
+    case deletedRowInDoubt
 
     private var cause: String {
         switch self {
@@ -43,6 +46,9 @@ public enum LossReason: Hashable, Sendable {
         case .tokenChanged: "This channel's token became another user's"
         case .gap: "The server's event log has a gap"
         case .messageDropped: "A message of the database was too large, or came faster than the project allows"
+        case .deletedRowInDoubt:
+            "A row was deleted that the server's event log does not have whole or for certain, and its table does not keep whole old rows "
+                + "(ALTER TABLE … REPLICA IDENTITY FULL)"
         }
     }
 
@@ -53,7 +59,7 @@ public enum LossReason: Hashable, Sendable {
     public var mayLast: Bool {
         switch self {
         case .unknownPosition(let isRepeated): isRepeated
-        case .messageDropped: true
+        case .messageDropped, .deletedRowInDoubt: true
         default: false
         }
     }

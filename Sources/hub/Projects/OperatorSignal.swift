@@ -78,14 +78,14 @@ extension RunningProject {
         var text = signal.text
         var answer = JSONObject([("action", .string(signal.kind.rawValue)), ("time", .string(Self.moment(wall)))])
         switch signal.kind {
-        case .mark: Log.shared.info("an operator marked the log", [.reason(text)])
-        case .rotate: Log.shared.info("an operator wants the segment to end", [.reason(text)])
+        case .mark: Log.shared.info("an operator wrote a mark into the event log", [.reason(text)])
+        case .rotate: Log.shared.info("an operator asked for a new segment of the event log", [.reason(text)])
         case .pause:
             let until = Self.moment(wall + Int64(signal.duration.wholeSeconds) * 1_000_000)
             answer["until"] = .string(until)
             text = "until \(until)" + (text.isEmpty ? "" : ": \(text)")
             Log.shared.warning(
-                "an operator paused the stream: PostgreSQL keeps its WAL, and clients wait for changes",
+                "an operator paused the replication stream: PostgreSQL keeps its WAL, and clients wait for changes",
                 [.duration(signal.duration), .reason(signal.text)])
         case .resume:
             guard ingest.pause.finish() else { return .message(.conflict, "the stream is not paused") }
@@ -107,7 +107,9 @@ extension RunningProject {
             }
             answer["rows"] = .number(rows.rows.count)
             text = [BackfillBody.table(of: rows), text].filter { !$0.isEmpty }.joined(separator: ": ")
-            if rows.isLast { Log.shared.info("an operator put a table's rows into the log", [.reason(text)]) }
+            if rows.isLast {
+                Log.shared.info("an operator wrote all rows of a table into the event log", [.reason(text)])
+            }
         }
         let isMarked = signal.rows?.isLast ?? true
         assert(isMarked || signal.kind == .backfill, "only a part of a backfill goes without a mark")

@@ -128,7 +128,7 @@ public final class ProjectDirector: Operators {
             gateway.announce([name], .starting)
             try start(plan)
             if running.withLock({ $0.failures.removeValue(forKey: name) }) != nil {
-                Log.shared.info("a project that could not be started runs", [.project(name)])
+                Log.shared.info("a project that could not be started is running now", [.project(name)])
             }
             return nil
         } catch {
@@ -139,7 +139,7 @@ public final class ProjectDirector: Operators {
             }
             let delay = Self.delay(afterFailures: count)
             Log.shared.error(
-                "a project cannot be started; it is tried again",
+                "cannot start a project; trying again",
                 [.project(name), .reason("\(error)"), .attempt(count), .delay(delay)])
             let time = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
             lanes.add(name, atMonotonic: time) { [weak self] isGivenUp in self?.tryAgain(name, isGivenUp: isGivenUp) }
@@ -262,14 +262,14 @@ public final class ProjectDirector: Operators {
                 check: planner.checkSlot)
             assert(store.record(named: record.externalID) != nil, "a project that was described is stored")
             gateway.announce([record.externalID], .starting)
-            Log.shared.info("a project was described", [.project(record.externalID)])
+            Log.shared.info("an operator created or changed a project", [.project(record.externalID)])
             if let failure = take(record, old) { return TenantsAPI.failed(failure) }
             return api.stored(record, isNew: old == nil)
         } catch {
             switch error {
             case .mistakes(let mistakes): return TenantsAPI.refused(mistakes)
             case .store(let error):
-                Log.shared.error("a project cannot be stored", [.reason("\(error)")])
+                Log.shared.error("cannot store a project", [.reason("\(error)")])
                 return TenantsAPI.failed("the project cannot be stored")
             }
         }
@@ -293,10 +293,10 @@ public final class ProjectDirector: Operators {
             try LogScope.of(record.externalID) { try preparation(ConnectionTarget(database.revealed)) }
         } catch {
             Log.shared.warning(
-                "a new project's database could not be prepared",
+                "cannot prepare the database of a new project",
                 [
                     .project(record.externalID), .reason("\(error)"),
-                    .hint("tidewire db apply, with a login that may"),
+                    .hint("run 'tidewire db apply' as a superuser, or as a login that may do this"),
                 ])
         }
     }
@@ -324,7 +324,7 @@ public final class ProjectDirector: Operators {
             dropSlot(of: record)
             return giveUpLog(of: record, fate)
         } catch {
-            Log.shared.error("a project cannot be deleted", [.project(name), .reason("\(error)")])
+            Log.shared.error("cannot delete a project", [.project(name), .reason("\(error)")])
             return TenantsAPI.failed("the project cannot be deleted")
         }
     }
@@ -335,17 +335,17 @@ public final class ProjectDirector: Operators {
             let own = planner.configuration.dataDirectory + "/log"
             guard fate == .delete, Directories.isDirectory(own) else { return TenantsAPI.done }
             Log.shared.warning(
-                "a project was deleted; its event log lies in the hub's own data directory and stays",
+                "deleted a project; its event log stays, because it lies in the hub's own data directory",
                 [.project(name), .path(own), .hint("remove that directory while the hub is stopped")])
             return TenantsAPI.failed(
-                "the project is deleted; its event log lies in the hub's own data directory and stays")
+                "the project is deleted; its event log stays, because it lies in the hub's own data directory")
         }
         guard Directories.isDirectory(directory) else {
-            Log.shared.info("a project was deleted; it had no event log", [.project(name)])
+            Log.shared.info("deleted a project; it had no event log", [.project(name)])
             return TenantsAPI.done
         }
         guard fate == .delete else {
-            Log.shared.info("a project was deleted; its event log stays", [.project(name), .path(directory)])
+            Log.shared.info("deleted a project; its event log stays", [.project(name), .path(directory)])
             return TenantsAPI.done
         }
         assert(
@@ -353,13 +353,13 @@ public final class ProjectDirector: Operators {
             "a deleted project takes no directory but its own with it")
         do throws(SystemError) {
             try Directories.removeAll(directory)
-            Log.shared.info("a project was deleted, and its event log too", [.project(name), .path(directory)])
+            Log.shared.info("deleted a project and its event log", [.project(name), .path(directory)])
             return TenantsAPI.done
         } catch {
             Log.shared.error(
-                "a project was deleted; its event log could not be",
+                "deleted a project, but cannot delete its event log",
                 [.project(name), .path(directory), .reason("\(error)"), .hint("remove that directory")])
-            return TenantsAPI.failed("the project is deleted, and its event log could not be")
+            return TenantsAPI.failed("the project is deleted, but its event log cannot be deleted")
         }
     }
 
@@ -370,13 +370,14 @@ public final class ProjectDirector: Operators {
         let others = store.all.compactMap(planner.place) + [planner.configuredPlace].compactMap(\.self)
         let fields: [LogField] = [.project(record.externalID), .slot(place.slot)]
         guard !others.contains(where: place.mayBe) else {
-            return Log.shared.info("the slot of a deleted project stays, as another project has the same", fields)
+            return Log.shared.info(
+                "the replication slot of a deleted project stays, because another project uses it", fields)
         }
         do throws(PostgresError) {
             try place.drop()
         } catch {
             Log.shared.warning(
-                "the slot of a deleted project is still there: PostgreSQL keeps WAL for it",
+                "cannot drop the replication slot of a deleted project: PostgreSQL keeps WAL for it",
                 fields + [
                     .reason("\(error)"),
                     .hint("SELECT pg_drop_replication_slot('\(place.slot)') in that database"),

@@ -83,7 +83,7 @@ final class ProjectLanes: Sendable {
         do throws(SystemError) {
             _ = try BackgroundThread("project-work") { [self] in work(name) }
         } catch {
-            Log.shared.error("there is no thread for a project's work", [.project(name), .error("\(error)")])
+            Log.shared.error("cannot start a thread for a project's work", [.project(name), .error("\(error)")])
             work(name, isGivenUp: true)
         }
     }

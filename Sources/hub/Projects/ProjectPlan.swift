@@ -68,7 +68,7 @@ public struct ProjectPlanner: Sendable {
         if !hasKeysOfSettings {
             let (verifier, notes) = record.verifier(configuration.claimExpectations)
             for note in notes {
-                Log.shared.warning("a key is not used", [.reason(note), .project(record.externalID)])
+                Log.shared.warning("the hub does not use a key", [.reason(note), .project(record.externalID)])
             }
             plan.verifier = verifier
         }

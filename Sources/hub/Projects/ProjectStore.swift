@@ -279,7 +279,7 @@ extension ProjectStore.State {
         deleted.append(name)
         guard deleted.count > Limits.maximumDeletedNames else { return }
         Log.shared.warning(
-            "the name of a project that was deleted long ago is a name like any other again",
+            "the hub no longer remembers the name of a project that was deleted long ago: too many were deleted since",
             [.project(deleted.removeFirst()), .limit(Limits.maximumDeletedNames)])
     }
 }

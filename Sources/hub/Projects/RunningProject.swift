@@ -88,7 +88,7 @@ public final class RunningProject: Sendable {
             return resumeStore
         } catch {
             Log.shared.warning(
-                "where clients stand cannot be kept: after a restart they will begin anew",
+                "cannot store the positions of clients: after a restart, the hub cannot resume them",
                 [.error("\(error)"), .project(plan.name)])
             return try? ResumeStore(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, time: time)
         }
@@ -103,7 +103,8 @@ public final class RunningProject: Sendable {
             return record
         } catch {
             Log.shared.warning(
-                "what is known of the publication cannot be kept", [.error("\(error)"), .project(plan.name)])
+                "cannot store which tables left the publication: after a restart, clients are not told of changes they missed by it",
+                [.error("\(error)"), .project(plan.name)])
             return PublicationRecord(in: nil)
         }
     }
@@ -116,7 +117,7 @@ public final class RunningProject: Sendable {
             return record
         } catch {
             Log.shared.error(
-                "which policies are left to PostgreSQL cannot be kept: it decides on all of them",
+                "cannot store which policies PostgreSQL has to decide: PostgreSQL decides all policies",
                 [.error("\(error)"), .project(plan.name)])
             return DemotedPolicies(unreadable: ())
         }

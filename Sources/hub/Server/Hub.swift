@@ -96,18 +96,18 @@ public final class Hub: Sendable {
     }
 
     private static func report(_ keys: TokenKeys) {
-        for note in keys.notes { Log.shared.warning("a key is not used", [.reason(note)]) }
+        for note in keys.notes { Log.shared.warning("the hub does not use a key", [.reason(note)]) }
         for short in keys.shortSecrets {
             Log.shared.warning(
-                "a secret is short: who has one token can find it out by trying, and sign others",
+                "a secret is too short: anyone with one token could find the secret by trying, and sign other tokens",
                 [
                     .setting(short.setting), .bytes(short.byteCount), .limit(ShortSecret.soundBytes),
-                    .hint("openssl rand -base64 32 makes a good one; tokens have to be signed with it anew"),
+                    .hint("make a longer one with 'openssl rand -base64 32', and sign the tokens with it again"),
                 ])
         }
         guard !keys.canRecogniseAnyone else { return }
         Log.shared.warning(
-            "no client can connect: there is nothing to check its token with",
+            "no client can connect: the hub has no key to check tokens with",
             [.hint("set jwt_secret (TIDEWIRE_JWT_SECRET, or JWT_SECRET), jwks or api_keys")])
     }
 
@@ -150,16 +150,16 @@ public final class Hub: Sendable {
             // The step that can fail comes first, so that a failure changes nothing.
             try gateway.reloadTLS()
             director.replace(keys)
-            Log.shared.info("keys and certificates were read again")
+            Log.shared.info("read the keys and certificates again")
         } catch {
             Log.shared.error(
-                "keys and certificates stay as they were: the new ones cannot be used", [.reason("\(error)")])
+                "cannot use the new keys and certificates: the hub keeps the old ones", [.reason("\(error)")])
         }
     }
 
     private static func isToldToHurry() -> Bool {
         guard let signal = Signals.wait(for: endingSignals, milliseconds: 0) else { return false }
-        Log.shared.info("told to end again: clients are sent away at once", [.signal(Int(signal))])
+        Log.shared.info("received a second signal to stop: disconnecting all clients at once", [.signal(Int(signal))])
         return true
     }
 

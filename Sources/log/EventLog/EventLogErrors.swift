@@ -20,8 +20,8 @@ public struct EventLogFailure: Error, Sendable, Equatable {
     /// Advice for the operator.
     public var hint: String {
         switch code {
-        case ENOSPC, EDQUOT: "free some space or lower the retention; writing goes on by itself when there is room"
-        case EIO: "the disk reports an error; check it (dmesg, smartctl) before trusting it with more"
+        case ENOSPC, EDQUOT: "free some space or lower the retention; the hub continues by itself when there is room"
+        case EIO: "the disk reports an error; check it (dmesg, smartctl) before you write more to it"
         case EROFS: "the file system became read-only; remount it for writing"
         case EACCES, EPERM: "let this user read and write the log directory"
         case EMFILE, ENFILE: "raise the limit of open files"

@@ -49,19 +49,40 @@ struct SegmentChoice {
     }
 }
 
+/// Beginning of a log, as far as the log can be read.
+public struct EventLogBeginning: Sendable, Equatable {
+    /// Offset of the first change that can be read.
+    public var offset: UInt64
+    /// Epoch of that change. Each gap in the log begins another epoch.
+    public var epoch: UInt64
+    /// True if the log has an older segment, and the header of that segment is damaged.
+    public var isBehindDamage: Bool
+}
+
 extension EventLogReader {
     /// Returns the first offset that the log still has.
     public static func oldestOffset(
         in directory: any StorageDirectory, end: EventLogEnd?
     ) throws(EventLogError) -> UInt64 {
+        try beginning(in: directory, end: end).offset
+    }
+
+    /// Returns the beginning of the log, as far as the log can be read.
+    public static func beginning(
+        in directory: any StorageDirectory, end: EventLogEnd?
+    ) throws(EventLogError) -> EventLogBeginning {
         let choice = SegmentChoice(files: SegmentFiles(directory: directory), end: end)
         var oldest = try choice.sequence(for: .oldest)
+        var isBehindDamage = false
         while true {
             do {
-                return try choice.header(oldest).baseOffset
+                let header = try choice.header(oldest)
+                return EventLogBeginning(
+                    offset: header.baseOffset, epoch: header.epoch, isBehindDamage: isBehindDamage)
             } catch .damaged(let damage) {
                 // Skips a damaged first segment; a later one may be readable.
                 do { oldest = try choice.sequence(for: .behindSegment(oldest)) } catch { throw .damaged(damage) }
+                isBehindDamage = true
             }
         }
     }

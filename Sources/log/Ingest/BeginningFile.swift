@@ -8,7 +8,6 @@ import System
 /// was made for a log that is lost.
 struct BeginningFile {
     static let name = "beginning"
-    private static let unfinished = "beginning.new"
     /// PostgreSQL limits names to 63 bytes.
     private static let maximumBytes = 256
 
@@ -29,11 +28,7 @@ struct BeginningFile {
     func write(_ slot: String) throws(SystemError) {
         var text = ByteWriter(capacity: 64)
         text.append("\(slot)\n")
-        let file = try directory.open(Self.unfinished, for: .creating)
-        try file.write(text.bytes, at: 0)
-        try file.sync()
-        try directory.rename(Self.unfinished, to: Self.name)
-        try directory.sync()
+        try directory.replace(Self.name, with: text.bytes)
     }
 
     /// Removes the file. If that fails, the next start removes it; nothing reads it before then.

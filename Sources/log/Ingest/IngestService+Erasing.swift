@@ -21,7 +21,7 @@ extension IngestService {
         try plan()
         let directory = try DiskDirectory(logDirectory)
         let segments = try EventLogErasure.finishBesideWriter(directory, options: Self.indexOptions())
-        Log.shared.info("values were removed from the event log", [.path(logDirectory), .count(UInt64(segments))])
+        Log.shared.info("removed values from the event log", [.path(logDirectory), .count(UInt64(segments))])
         return .done(segments: segments)
     }
 }

@@ -17,9 +17,7 @@ struct LineageFile {
     }
 
     static let name = "lineage"
-    private static let unfinished = "lineage.new"
-    /// Limit for a line per member and a few more lines.
-    private static let maximumBytes = 32 * (Limits.maximumFollowedMembers + 8)
+    private static let maximumBytes = 1 << 18
 
     let directory: any StorageDirectory
 
@@ -43,36 +41,34 @@ struct LineageFile {
         guard lines.last?.first == "checksum", let checksum = lines.last?.last.flatMap({ UInt32($0, radix: 16) }) else {
             return .damaged("its end is missing")
         }
-        guard let lineage = lineage(lines.dropLast()), bytes.copied() == encode(lineage).copied() else {
-            return .damaged("its checksum is not \(String(checksum, radix: 16))")
-        }
+        let tail = "checksum \(String(checksum, radix: 16))\n"
+        let end = bytes.byteCount - tail.utf8.count
+        guard end > 0, bytes.text.hasSuffix(tail), CRC32C.of(bytes.extracting(0..<end)) == checksum,
+            let lineage = lineage(lines.dropLast())
+        else { return .damaged("its checksum is not \(String(checksum, radix: 16))") }
         return .whole(lineage)
     }
 
     private static func lineage(_ lines: some Sequence<[Substring]>) -> Lineage? {
         var numbers: [Substring: UInt32] = [:]
-        var members: [UInt32: UInt32] = [:]
         for line in lines {
             let values = line.dropFirst().compactMap { UInt32($0) }
             switch (line.first, values.count) {
-            case ("member", 2): members[values[0]] = values[1]
+            // Older versions wrote down the publication's tables, too.
+            case ("member", 2): break
             case (let name?, 1): numbers[name] = values[0]
             default: return nil
             }
         }
         guard let timeline = numbers["timeline"], let database = numbers["database"] else { return nil }
-        let publication = numbers["publication"].map { PublishedTables(number: $0, members: members) }
-        return Lineage(timeline: timeline, database: database, publication: publication)
+        return Lineage(timeline: timeline, database: database, publication: numbers["publication"])
     }
 
     static func encode(_ lineage: Lineage) -> ByteWriter {
         var text = ByteWriter(capacity: 256)
         text.append("timeline \(lineage.timeline)\ndatabase \(lineage.database)\n")
         if let publication = lineage.publication {
-            text.append("publication \(publication.number)\n")
-            for (member, row) in publication.members.sorted(by: { $0.key < $1.key }) {
-                text.append("member \(member) \(row)\n")
-            }
+            text.append("publication \(publication)\n")
         }
         text.append("checksum \(String(CRC32C.of(text.bytes), radix: 16))\n")
         return text
@@ -82,11 +78,7 @@ struct LineageFile {
         let text = Self.encode(lineage)
         let byteCount = text.count
         assert(byteCount <= Self.maximumBytes, "the file is small enough to be read whole")
-        let file = try directory.open(Self.unfinished, for: .creating)
-        try file.write(text.bytes, at: 0)
-        try file.sync()
-        try directory.rename(Self.unfinished, to: Self.name)
-        try directory.sync()
+        try directory.replace(Self.name, with: text.bytes)
     }
 }
 

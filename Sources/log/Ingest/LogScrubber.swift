@@ -77,10 +77,10 @@ final class LogScrubber: Sendable {
         publish(schedule)
         guard let finding else { return }
         Log.shared.error(
-            "a sealed segment of the event log does not read back",
+            "cannot read a sealed segment of the event log: it is damaged",
             [
                 .path(directory()?.path ?? ""), .segment(segment), .reason(finding),
-                .hint("restore it from a backup; tidewire help log accept-loss says how to go on without it"),
+                .hint("restore it from a backup; 'tidewire help log accept-loss' explains how to continue without it"),
             ])
     }
 

@@ -101,7 +101,7 @@ public final class LogSink: TransactionSink {
         case .damaged(let reason):
             isLineageDamaged = true
             Log.shared.error(
-                "which history the log followed cannot be read: a gap will be recorded",
+                "cannot read which database history the event log follows: the hub will record a gap",
                 [.path("\(directory.path)/\(LineageFile.name)"), .reason(reason)])
         }
     }
@@ -126,12 +126,12 @@ public final class LogSink: TransactionSink {
             monotonic: time.monotonicNanoseconds())
         if writer.recovery.hasUnfinishedErasure {
             Log.shared.warning(
-                "a forgetting that was interrupted is still unfinished: the next start or 'tidewire log forget' finishes it",
+                "an interrupted 'tidewire log forget' is still unfinished: the next start, or the next such command, finishes it",
                 [.path(directory.path)])
         }
         if let cut = writer.recovery.cutAt {
             Log.shared.warning(
-                "an unfinished write at the log's end was cut off; the database sends it again",
+                "cut off an unfinished write at the event log's end; the database sends it again",
                 [
                     .path(directory.path), .segment(writer.segmentSequence), .count(writer.recovery.cutBytes),
                     .offset(cut),
@@ -222,7 +222,8 @@ public final class LogSink: TransactionSink {
         guard writer.willRoll(adding: bytes) else { return }
         try writer.roll()
         Log.shared.info(
-            "segment begun", [.segment(writer.segmentSequence), .offset(writer.nextOffset), .lsn(position)])
+            "began a segment of the event log",
+            [.segment(writer.segmentSequence), .offset(writer.nextOffset), .lsn(position)])
     }
 
     private func appendMarks(
@@ -439,7 +440,7 @@ public final class LogSink: TransactionSink {
         }
         noteDurable()
         Log.shared.warning(
-            "a segment of the event log does not read back: the next one is begun",
+            "cannot read a segment of the event log: the hub begins the next segment",
             [.path(directory.path), .segment(writer.segmentSequence)])
     }
 
@@ -451,7 +452,7 @@ public final class LogSink: TransactionSink {
         for segment in removed {
             metrics.segmentsRemoved.add()
             Log.shared.info(
-                "segment removed by retention",
+                "retention removed a segment of the event log",
                 [.segment(segment.sequence), .fromOffset(segment.firstOffset), .toOffset(segment.endOffset)])
         }
         let segments = writer.segments
@@ -469,10 +470,12 @@ public final class LogSink: TransactionSink {
         guard let level = disk.take(sample) else { return }
         let fields: [LogField] = [
             .path(directory.path), .bytes(sample.free),
-            .hint("make room, or lower retention_size; when the disk is full nothing is lost, and nothing arrives"),
+            .hint(
+                "make room, or lower retention_size; while the disk is full, no change is lost, but none reaches clients"
+            ),
         ]
         switch level {
-        case .well: Log.shared.info("there is room again on the disk of the event log", Array(fields.prefix(2)))
+        case .well: Log.shared.info("the disk of the event log has room again", Array(fields.prefix(2)))
         // For now, there is still room on the disk.
         case .tight where before == .well:
             Log.shared.warning("retention_size allows more than the disk of the event log has room for", fields)
@@ -488,7 +491,7 @@ public final class LogSink: TransactionSink {
         let isBehind = options.retentionAge != nil && lag > LogSink.tellingLag
         if isBehind, !isRetentionBehind {
             Log.shared.warning(
-                "the clock is far ahead of the log's last entry or of the time that passed; retention by age follows slowly",
+                "the clock is far ahead of the event log's last entry, or jumped forward: retention by age follows it slowly",
                 [.path(directory.path), .duration(lag)])
         }
         isRetentionBehind = isBehind

@@ -8,7 +8,6 @@ import System
 /// A hub writes the file at its start, and removes it if it has no rules. The file is copied with the directory.
 public enum MaskRulesFile {
     public static let name = "mask.rules"
-    private static let unfinished = "mask.rules.new"
     private static let mostBytes: UInt64 = 16 << 20
 
     /// Returns the rules of a log's directory as text; nil if its hub has none.
@@ -35,10 +34,6 @@ public enum MaskRulesFile {
         let text = try DiskDirectory(Directories.parent(of: path))
             .open(path.split(separator: "/").last.map(String.init) ?? path, for: .reading).contents(atMost: mostBytes)
         guard try read(in: directory) != text else { return }
-        let file = try directory.open(unfinished, for: .creating)
-        try file.write(text.rawBytes, at: 0)
-        try file.sync()
-        try directory.rename(unfinished, to: name)
-        try directory.sync()
+        try directory.replace(name, with: text.rawBytes)
     }
 }

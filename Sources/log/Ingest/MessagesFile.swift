@@ -9,7 +9,6 @@ import System
 /// messages are then read from their table.
 struct MessagesFile {
     static let name = "messages"
-    private static let unfinished = "messages.new"
 
     let directory: any StorageDirectory
 
@@ -34,10 +33,6 @@ struct MessagesFile {
             text.append(
                 "\(publication.number) \(publication.since.rawValue) \(publication.offset) \(publication.time)\n")
         }
-        let file = try directory.open(Self.unfinished, for: .creating)
-        try file.write(text.bytes, at: 0)
-        try file.sync()
-        try directory.rename(Self.unfinished, to: Self.name)
-        try directory.sync()
+        try directory.replace(Self.name, with: text.bytes)
     }
 }

@@ -25,7 +25,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
             opened = try open()
         } catch {
             guard let code = StartTrouble.code(of: error), StartTrouble.passes(code) else { throw error }
-            Log.shared.error("the event log cannot be opened for now; it is tried again", [.reason("\(error)")])
+            Log.shared.error("cannot open the event log for now; trying again", [.reason("\(error)")])
             status.troubled(StreamFailure(.diskStall, "the event log cannot be opened: \(StartTrouble.words(code))"))
         }
     }

@@ -5,6 +5,8 @@ import System
 /// Address of a database and the user who connects: a URL or a `key=value` string, in libpq's form.
 public struct ConnectionTarget: Sendable {
     public let text: String
+    /// Version of the database's definitions, shared by all copies of the target.
+    public let definitions = DefinitionsVersion()
 
     public init(_ text: String) { self.text = text }
 

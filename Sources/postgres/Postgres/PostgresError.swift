@@ -41,6 +41,18 @@ public enum SQLState {
             && state != configurationLimitExceeded && state != undefinedFile
     }
 
+    /// True if the error can come from what a session keeps for former definitions: an unknown column, a value of
+    /// another type, a number that the catalog no longer has. A missing right cannot.
+    public static func mayComeFromOldPlan(_ state: String) -> Bool {
+        ["0A", "42"].contains { state.hasPrefix($0) } && state != insufficientPrivilege || isInternal(state)
+    }
+
+    /// True if the error says nothing about whom the statement was run for: it may pass, or PostgreSQL met something
+    /// that should not be, such as a number that the catalog has no more after a change of definitions.
+    public static func saysNothing(_ state: String) -> Bool { isPassing(state) || isInternal(state) }
+
+    private static func isInternal(_ state: String) -> Bool { state.hasPrefix("XX") }
+
     public static let invalidPassword = "28P01"
     public static let invalidAuthorization = "28000"
     public static let invalidCatalogName = "3D000"

@@ -15,7 +15,7 @@ enum Remarks {
                 guard let result = unsafe result else { return }
                 let notice = unsafe PostgresNotice(result)
                 Log.shared.debug(
-                    "PostgreSQL remarks something", [.severity(notice.severity), .sqlstate(notice.sqlState ?? "")])
+                    "PostgreSQL sent a notice", [.severity(notice.severity), .sqlstate(notice.sqlState ?? "")])
             }, nil)
     }
 }

@@ -51,7 +51,7 @@ public struct ServerState: Sendable, Equatable {
     /// End of the server's WAL.
     var current: LSN
     var slot: Slot?
-    var publication: PublishedTables?
+    var publication: UInt32?
 }
 
 extension ServerState {
@@ -98,11 +98,11 @@ public enum Continuity: Sendable, Equatable {
         return isOurs ? .begins : .broken(.logMissing)
     }
 
-    /// Returns the loss caused by a change of the publication. Changes committed while a table is not published are
-    /// never decoded, even if that time was short.
+    /// Returns the loss if the publication was created again. Changes committed before that are never decoded, even if
+    /// the time without it was short.
     private static func lossInPublication(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
         guard let before = log.lineage?.publication, let now = server.publication else { return nil }
-        return before.breach(by: now)
+        return before == now ? nil : .publicationRecreated
     }
 
     private static func lossBeforeSlot(_ log: LogState, _ server: ServerState) -> Gap.Reason? {

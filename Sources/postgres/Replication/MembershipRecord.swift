@@ -20,7 +20,6 @@ public final class MembershipRecord: Sendable {
     private let state = Mutex(State())
 
     static let name = "memberships"
-    private static let unfinished = "memberships.new"
     private static let maximumBytes = UInt64(64 << 20)
 
     public var notes: MembershipNotes { state.withLock { $0.notes } }
@@ -45,7 +44,7 @@ public final class MembershipRecord: Sendable {
 
     private static func warn(_ reason: String) {
         Log.shared.warning(
-            "who was a member before now is not known: clients that come back to before now are told that changes are missing",
+            "cannot read past memberships: clients that resume from a position before now are told that changes may be missing",
             [.path(name), .error(reason)])
     }
 
@@ -61,10 +60,6 @@ public final class MembershipRecord: Sendable {
     }
 
     private static func write(_ notes: MembershipNotes, _ directory: any StorageDirectory) throws(SystemError) {
-        let file = try directory.open(unfinished, for: .creating)
-        try file.write(notes.encoded().bytes, at: 0)
-        try file.sync()
-        try directory.rename(unfinished, to: name)
-        try directory.sync()
+        try directory.replace(name, with: notes.encoded().bytes)
     }
 }

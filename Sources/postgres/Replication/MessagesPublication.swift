@@ -44,7 +44,7 @@ struct MessagesPublication {
         do throws(PostgresError) {
             try settle(now)
         } catch {
-            Log.shared.debug("the publication of messages cannot be looked at", [.error(error.message)])
+            Log.shared.debug("cannot check the publication for messages", [.error(error.message)])
         }
     }
 
@@ -74,9 +74,9 @@ struct MessagesPublication {
         guard let flaw, flaw != lastFlaw else { return }
         Log.shared.warning(
             sighting.flaw == nil
-                ? "the publication of messages has more than messages: the log has that, too"
-                : "the publication of messages does not tell of all messages: none is broadcast",
-            [.publication(coverage.publication), .reason(flaw), .hint("tidewire db apply")])
+                ? "the publication for messages has other tables too: their changes also go into the event log"
+                : "the publication for messages is not as the hub needs it: the hub broadcasts no messages from the database",
+            [.publication(coverage.publication), .reason(flaw), .hint("run 'tidewire db apply'")])
     }
 
     // MARK: Queries
@@ -119,7 +119,7 @@ struct MessagesPublication {
             // A session that locks the table must not delay the stream.
             try catalog.execute(
                 "BEGIN; SET LOCAL lock_timeout = \(Limits.policyLockTimeout.wholeMilliseconds); \(sql); COMMIT")
-            Log.shared.info("publication of messages created", name)
+            Log.shared.info("created the publication for messages", name)
         } catch {
             if error.isConnectionLost { throw error }
             _ = try catalog.execute("ROLLBACK")
@@ -130,8 +130,11 @@ struct MessagesPublication {
 
     private func missing(_ sql: String, _ reason: String) {
         Log.shared.warning(
-            "messages of the database are not broadcast: their publication is missing",
-            [.publication(coverage.publication), .reason(reason), .hint("tidewire db apply, or as the owner: \(sql)")])
+            "the hub cannot broadcast messages from the database: the publication for messages is missing",
+            [
+                .publication(coverage.publication), .reason(reason),
+                .hint("run 'tidewire db apply', or as the table's owner: \(sql)"),
+            ])
     }
 }
 

@@ -2,17 +2,10 @@ import Diagnostics
 import Postgres
 import System
 
-/// Regular check of the clients' publication: whether it is still the one that the log follows, and which tables it
-/// has. The stream never delivers changes committed under another publication, and no error reports that.
+/// Regular check that the clients' publication is still the one that the log follows. The stream never delivers changes
+/// committed under another publication, and no error reports that. Which tables the publication has is the catalog's
+/// matter.
 struct PublicationWatch {
-    enum Sighting: Equatable {
-        case same
-        /// Tables were added or removed.
-        case other(PublishedTables)
-        /// Changes may be missing, or the publication is gone. The next stream handles it.
-        case broken
-    }
-
     private let keeper: SlotKeeper
     private var nextAt: UInt64
 
@@ -21,22 +14,20 @@ struct PublicationWatch {
         nextAt = Clock.monotonicNanoseconds() + Limits.publicationWatchInterval.wholeNanoseconds
     }
 
-    /// Looks at the publication when the next check is due. A failed query is not repeated at once: if the server is
-    /// gone, the stream itself reports it.
-    mutating func look(_ followed: PublishedTables?) -> Sighting {
+    /// Looks at the publication when the next check is due. True if changes may be missing, or the publication is gone;
+    /// the next stream handles it. A failed query is not repeated at once: if the server is gone, the stream itself
+    /// reports it.
+    mutating func finds(otherThan followed: UInt32?) -> Bool {
         let now = Clock.monotonicNanoseconds()
-        guard now >= nextAt else { return .same }
+        guard now >= nextAt else { return false }
         nextAt = now + Limits.publicationWatchInterval.wholeNanoseconds
-        guard let followed, let seen = try? keeper.published() else { return .same }
-        return Self.compare(followed, seen, isSilent: keeper.catalog.serverVersion >= 180_000)
+        guard let followed, let seen = try? keeper.published() else { return false }
+        return Self.isBroken(followed, seen, isSilent: keeper.catalog.serverVersion >= 180_000)
     }
 
     /// - Parameter isSilent: true for PostgreSQL 18, which streams on without a dropped publication and tells only its
     ///   own log.
-    static func compare(_ followed: PublishedTables, _ seen: PublishedTables?, isSilent: Bool) -> Sighting {
-        guard let seen else { return isSilent ? .broken : .same }
-        if followed.breach(by: seen) != nil { return .broken }
-        let remembered = seen.remembering(followed, atMost: Limits.maximumFollowedMembers)
-        return remembered == followed ? .same : .other(remembered)
+    static func isBroken(_ followed: UInt32, _ seen: UInt32?, isSilent: Bool) -> Bool {
+        seen.map { $0 != followed } ?? isSilent
     }
 }

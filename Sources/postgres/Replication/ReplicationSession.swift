@@ -79,9 +79,7 @@ struct ReplicationSession<Sink: TransactionSink> {
             try record(gap, to: try end(of: gap, keeper, replication) ?? slot?.confirmed ?? current, system)
         }
         if decision == .goesOn {
-            lineage.publication =
-                publication?.remembering(sink.lineage?.publication, atMost: Limits.maximumFollowedMembers)
-                ?? sink.lineage?.publication
+            lineage.publication = publication ?? sink.lineage?.publication
         }
         // Written after the gap, so that a crash in between records the gap twice, not never.
         if sink.lineage != lineage { try sink.follow(lineage) }
@@ -144,7 +142,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         assert(!sink.isNew && sink.position == start, "history goes on behind the gap")
         settings.metrics.gaps.add()
         Log.shared.error(
-            "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
+            "changes were lost before they reached the event log: the hub records a gap and begins a new epoch",
             [.reason(reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to), .hint(reason.hint)])
     }
 
@@ -209,7 +207,7 @@ struct ReplicationSession<Sink: TransactionSink> {
             guard sink.messages?.number != messages.number else { return listed }
             if sink.messages != nil {
                 Log.shared.warning(
-                    "the publication of messages was made again: what was sent in between is not in the log",
+                    "the publication for messages was dropped and created again: messages sent in between are not in the event log",
                     [.publication(messages.publication)])
             }
             try sink.followMessages(
@@ -342,7 +340,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         pace.watch.look(sink.position, &lag.clock)
         pace.publication.look()
-        try lookAtTables(&pace, status)
+        if pace.clients.finds(otherThan: sink.lineage?.publication) { pace.isPublicationBroken = true }
         if !isInTransaction, sink.hasNotes, pace.notesAreDue { try flush(&pace, status) }
         guard pace.hasDuty else { return }
         if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
@@ -354,22 +352,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         if pace.statusIsDue { try confirm(&pace, status) }
     }
 
-    private func lookAtTables(_ pace: inout StreamPace, _ status: StatusSender) throws {
-        guard var lineage = sink.lineage else { return }
-        switch pace.tables.look(lineage.publication) {
-        case .same: break
-        case .broken: pace.isPublicationBroken = true
-        case .other(let tables):
-            lineage.publication = tables
-            try untilTaken(status) { try sink.follow(lineage) }
-        }
-    }
-
     private func waitOut(_ stall: StorageStall, _ status: StatusSender) throws {
         settings.metrics.diskStalls.add()
         if status.stallBegins() {
             Log.shared.error(
-                "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
+                "cannot write the event log: the hub confirms nothing to PostgreSQL until it can",
                 [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
         }
         if status.stallIsTooLong { throw stall }
@@ -416,16 +403,18 @@ extension Gap.Reason {
     var hint: String {
         switch self {
         case .slotMissing: "somebody dropped the slot; clients are told to fetch again"
-        case .slotInvalidated: "the server let go of the slot's WAL: raise max_slot_wal_keep_size"
+        case .slotInvalidated: "the server removed WAL that the slot needed: raise max_slot_wal_keep_size"
         case .slotAdvanced: "another program used the slot, or this log is an older copy"
         case .databaseRestored: "the database is an older copy than the one the log followed"
         case .otherDatabase: "the database URL leads to another server than before"
-        case .publicationRecreated: "the publication was dropped and made again; changes between cannot be decoded"
+        case .publicationRecreated:
+            "the publication was dropped and created again; changes made in between cannot be decoded"
         case .logDamaged: "an operator gave up a damaged part of the log"
         case .logMissing:
-            "the slot is older than this log: see that data_dir is the one that was used before; nothing was lost if this "
-                + "is the first start, with a slot made by hand"
-        case .lineageDamaged: "what the log followed cannot be read (log/lineage): it may have been another history"
+            "the slot is older than this log: check that data_dir is the directory that was used before; nothing was lost "
+                + "if this is the first start, with a slot made by hand"
+        case .lineageDamaged:
+            "log/lineage cannot be read, so the hub does not know whether the log followed another history"
         }
     }
 }
@@ -471,7 +460,7 @@ final class StatusSender {
     func stallEnded() {
         guard stallBeganAt != nil else { return }
         stallBeganAt = nil
-        Log.shared.info("the event log is written again")
+        Log.shared.info("the hub can write the event log again")
     }
 }
 
@@ -488,19 +477,19 @@ struct StreamPace {
 
     var watch: SlotWatch
     var publication: MessagesPublication
-    var tables: PublicationWatch
+    var clients: PublicationWatch
     /// True if the stream must end, because its publication is gone or changed.
     var isPublicationBroken = false
     private let metrics: ProjectMetrics
 
     init(
-        _ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ tables: PublicationWatch,
+        _ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ clients: PublicationWatch,
         _ metrics: ProjectMetrics
     ) {
         idlePosition = position
         self.watch = watch
         self.publication = publication
-        self.tables = tables
+        self.clients = clients
         self.metrics = metrics
     }
 

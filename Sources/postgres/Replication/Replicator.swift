@@ -91,7 +91,8 @@ public final class Replicator<Sink: TransactionSink> {
             watch?.look(sink.position, &lag.clock)
             settings.metrics.slotLagSeconds.set(lag.clock.seconds(at: now))
             if watch?.isAtRisk(afterSeconds: Int64((now - began) / 1_000_000_000)) == true {
-                Log.shared.error("the pause is over before its time: the slot is in danger", [.slot(settings.slot)])
+                Log.shared.error(
+                    "ended the pause early: the replication slot is near its limit", [.slot(settings.slot)])
                 _ = settings.pause.finish()
             }
             interrupt.sleep(milliseconds: Limits.pauseTick.wholeMilliseconds)
@@ -162,7 +163,7 @@ public final class Replicator<Sink: TransactionSink> {
     private func overcome(_ error: any Error) -> StreamFailure? {
         guard error is PublicationWasRecreated else { return nil }
         let what = StreamFailure(
-            .publicationMissing, "publication \(settings.publication) was dropped and made again",
+            .publicationMissing, "publication \(settings.publication) was dropped and created again",
             hint: "changes made in between cannot be decoded")
         guard stuckAt == sink.position else {
             stuckAt = sink.position
@@ -185,7 +186,7 @@ public final class Replicator<Sink: TransactionSink> {
         assert(sink.position == end, "history goes on behind the gap")
         settings.metrics.gaps.add()
         Log.shared.error(
-            "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
+            "changes were lost before they reached the event log: the hub records a gap and begins a new epoch",
             [
                 .reason(gap.reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to),
                 .hint(gap.reason.hint),

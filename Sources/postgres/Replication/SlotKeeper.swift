@@ -132,7 +132,7 @@ struct SlotKeeper {
         do throws(PostgresError) {
             try catalog.execute(sql)
             Log.shared.info(
-                "publication created; it is empty until tables are added to it",
+                "created the publication; it has no tables until you add them",
                 [.publication(settings.publication), .hint("\(alter) ADD TABLE …")])
         } catch {
             // Another session created the publication at the same moment.
@@ -169,8 +169,9 @@ struct SlotKeeper {
         guard let confirmed = slot.confirmed else {
             let maker = slot.activePID.map { " by server process \($0)" } ?? ""
             throw StreamFailure(
-                .slotBusy, "slot \(slot.name) is still being made\(maker)",
-                hint: "the server makes it when the transactions that were running have ended: see pg_stat_activity")
+                .slotBusy, "slot \(slot.name) is still being created\(maker)",
+                hint: "the server completes it when the transactions that were running have ended: see pg_stat_activity"
+            )
         }
         return ServerState.Slot(confirmed: confirmed, isInvalid: false, user: slot.activePID)
     }
@@ -183,35 +184,12 @@ struct SlotKeeper {
         return number
     }
 
-    /// Returns the clients' publication as it is now; nil if it is gone. If it has too many members to remember, they
-    /// are left out.
-    func published() throws(PostgresError) -> PublishedTables? {
-        let rows = try catalog.query(
-            """
-            SELECT p.oid, coalesce(r.prrelid, 0), coalesce(r.oid, 0) FROM pg_catalog.pg_publication p
-            LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1
-            \(catalog.serverVersion < 150_000 ? "" : """
-                UNION ALL SELECT p.oid, n.pnnspid, n.oid FROM pg_catalog.pg_publication p
-                JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid WHERE p.pubname = $1
-                """)
-            LIMIT \(Limits.maximumFollowedMembers + 1)
-            """, [settings.publication])
-        guard let number = rows.first?[0].flatMap({ UInt32($0) }) else { return nil }
-        var members: [UInt32: UInt32] = [:]
-        if rows.values.count > Limits.maximumFollowedMembers {
-            return PublishedTables(number: number, members: members)
-        }
-        for row in rows.values {
-            if let member = row[1].flatMap({ UInt32($0) }), let entry = row[2].flatMap({ UInt32($0) }), entry != 0 {
-                members[member] = entry
-            }
-        }
-        return PublishedTables(number: number, members: members)
-    }
+    /// Returns the number of the clients' publication as it is now; nil if it is gone.
+    func published() throws(PostgresError) -> UInt32? { try catalog.publicationNumber(settings.publication) }
 
     func drop() throws {
         try catalog.query("SELECT pg_catalog.pg_drop_replication_slot($1)", [settings.slot])
-        Log.shared.warning("slot dropped", [.slot(settings.slot)])
+        Log.shared.warning("dropped the replication slot", [.slot(settings.slot)])
     }
 
     /// Creates the slot and returns the position from which the slot has every change.
@@ -223,14 +201,15 @@ struct SlotKeeper {
         }
         // The server waits here until all transactions that run now have ended.
         Log.shared.info(
-            "creating the slot; the server waits for the transactions that are running now", [.slot(settings.slot)])
+            "creating the replication slot; PostgreSQL waits until the transactions that run now have ended",
+            [.slot(settings.slot)])
         let rows = try replication.execute(
             "CREATE_REPLICATION_SLOT \(Quoted.identifier(settings.slot)) LOGICAL pgoutput NOEXPORT_SNAPSHOT",
             interrupt: interrupt)
         guard let column = rows.columns.firstIndex(of: "consistent_point"),
             let text = rows.first?[column], let point = LSN(text)
         else { throw StreamFailure(.protocolError, "the server made a slot and did not say where it begins") }
-        Log.shared.info("slot created", [.slot(settings.slot), .lsn(point)])
+        Log.shared.info("created the replication slot", [.slot(settings.slot), .lsn(point)])
         return point
     }
 

@@ -37,7 +37,7 @@ struct SlotWatch {
         metrics.slotKeptBytes.set(max(0, seen.retainedBytes ?? 0))
         metrics.slotLimitBytes.set(seen.limitBytes ?? 0)
         if lag > Limits.noteworthyLagBytes {
-            Log.shared.info("catching up", [.slot(slot), .lsn(position), .bytes(lag)])
+            Log.shared.info("catching up with the WAL", [.slot(slot), .lsn(position), .bytes(lag)])
         }
         sayIdleLimit(seen)
         let sample = SlotOutlook.Sample(
@@ -59,13 +59,17 @@ struct SlotWatch {
         var fields: [LogField] = [.slot(slot), .bytes(sample.kept)]
         if let limit = sample.limit { fields.append(.limit(limit)) }
         if let seconds = notice.secondsLeft { fields.append(.secondsLeft(seconds)) }
-        fields.append(.hint("raise max_slot_wal_keep_size, and see what holds the hub up"))
+        fields.append(.hint("raise max_slot_wal_keep_size, and find out what delays the hub"))
         switch notice.level {
-        case .well: Log.shared.info("the slot keeps less than half of max_slot_wal_keep_size again", [.slot(slot)])
-        case .half: Log.shared.warning("the slot keeps more than half of max_slot_wal_keep_size", fields)
-        case .near: Log.shared.error("the slot is near max_slot_wal_keep_size: beyond it is a gap", fields)
+        case .well:
+            Log.shared.info("the replication slot keeps less than half of max_slot_wal_keep_size again", [.slot(slot)])
+        case .half: Log.shared.warning("the replication slot keeps more than half of max_slot_wal_keep_size", fields)
+        case .near:
+            Log.shared.error("the replication slot is near max_slot_wal_keep_size: beyond it, changes are lost", fields)
         // PostgreSQL, pg_replication_slots.wal_status: `unreserved` may be `lost` after the next checkpoint.
-        case .beyond: Log.shared.error("the server is about to remove WAL that is still needed: a gap is near", fields)
+        case .beyond:
+            Log.shared.error(
+                "PostgreSQL is about to remove WAL that the hub has not read: changes will be lost", fields)
         }
     }
 
@@ -75,7 +79,7 @@ struct SlotWatch {
         guard let seconds = seen.idleLimitSeconds, !saidIdleLimit else { return }
         saidIdleLimit = true
         Log.shared.info(
-            "the server lets go of the slot where the hub is away for longer than idle_replication_slot_timeout",
+            "PostgreSQL gives up the replication slot if the hub is away for longer than idle_replication_slot_timeout",
             [.slot(slot), .limit(seconds)])
     }
 }

@@ -22,7 +22,7 @@ public struct StreamFailure: Error, Sendable {
 
 extension StreamFailure {
     static let pause = StreamFailure(
-        .paused, "paused by an operator", hint: "tidewire signal resume, or wait for its end")
+        .paused, "paused by an operator", hint: "run 'tidewire signal resume', or wait for the end of the pause")
 
     /// Converts an error that ended or prevented a connection.
     static func from(_ error: any Error, _ settings: ReplicationSettings) -> StreamFailure {
@@ -33,7 +33,7 @@ extension StreamFailure {
             StreamFailure(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         case let error as ByteError:
             StreamFailure(
-                .protocolError, "the server sent what is not pgoutput: \(error)",
+                .protocolError, "the server sent something that is not pgoutput: \(error)",
                 hint: "the stream is read again from the last stored transaction")
         case SchemaBook.Refusal.unknownRelation(let oid):
             StreamFailure(.protocolError, "a change of relation \(oid) came before its schema")

@@ -53,10 +53,12 @@ public struct StorageStall: Error, Sendable {
 public struct Lineage: Sendable, Equatable {
     public var timeline: UInt32
     public var database: UInt32
-    /// Publication that the log follows; nil if it was not recorded.
-    public var publication: PublishedTables?
+    /// Number of the publication that the log follows; nil if it was not recorded. PostgreSQL decodes a change by the
+    /// catalog of that moment: changes committed while the publication was missing never arrive, and no error reports
+    /// that. A publication that is created again gets a new number.
+    public var publication: UInt32?
 
-    public init(timeline: UInt32, database: UInt32, publication: PublishedTables? = nil) {
+    public init(timeline: UInt32, database: UInt32, publication: UInt32? = nil) {
         self.timeline = timeline
         self.database = database
         self.publication = publication

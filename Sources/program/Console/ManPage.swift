@@ -56,7 +56,7 @@ public enum ManPage {
             [
                 (
                     "/etc/tidewire/tidewire.conf",
-                    "What is configured, unless --config or TIDEWIRE_CONFIG names another."
+                    "The configuration, unless --config or TIDEWIRE_CONFIG names another file."
                 ),
                 ("/var/lib/tidewire", "The event log, where root or the service runs the hub."),
             ])

@@ -32,7 +32,8 @@ public struct Option: Sendable, Equatable {
 /// Options that several commands share.
 extension Option {
     public static let help = Option.flag("help", short: "h", "Show this manual.")
-    public static let json = Option.flag("json", "Print one JSON object a line (NDJSON), with names that stay.")
+    public static let json = Option.flag(
+        "json", "Print one JSON object a line (NDJSON), with names that do not change.")
 }
 
 /// Options that belong together, under their own heading in the manual.

@@ -13,8 +13,8 @@ public enum OutputForm: String, Sendable, CaseIterable {
 extension Option {
     public static let output = Option.value(
         "output", "FORM", short: "o",
-        "table (default), json (as --json), csv or md. As csv and md rows alone are printed, with whole values; what else there "
-            + "is to say goes to stderr.")
+        "table (default), json (as --json), csv or md. csv and md have only the rows, with whole values; everything else goes "
+            + "to stderr.")
 
     /// Options of commands that print rows.
     public static let forms: [Option] = [.output, .json]
@@ -28,7 +28,7 @@ extension Arguments {
             throw UsageError("--output \(word): expected table, json, csv or md")
         }
         guard form == .json || !has(.json) else {
-            throw UsageError("--json and --output \(word) are two forms: give one")
+            throw UsageError("--json and --output \(word) exclude each other")
         }
         if form == .json { give(.json, "true") }
         return form

@@ -125,7 +125,7 @@ public struct Invocation {
         let names = commands.map(\.name)
         let path = (["tidewire"] + parents).joined(separator: " ")
         let hint = NearestName.to(name, among: names).map { "; did you mean `\(path) \($0)`?" }
-        return UsageError("there is no command \"\(name)\"\(hint ?? ", but \(names.joined(separator: ", "))")")
+        return UsageError("there is no command \"\(name)\"\(hint ?? "; there are \(names.joined(separator: ", "))")")
     }
 }
 

@@ -9,29 +9,33 @@ struct AsOfCommand: Command {
     let name = "asof"
     let summary = "Show the rows that a table had at a moment."
     let discussion = """
-        What was in this table then? Goes through the table's changes and prints each row as it was at --to, with what tells it: \
-        the last change of it before, by its offset; or the first behind ("before @4711"), which found it so; or, of a row that the \
-        log has no change of, a backfill ("kept @4711"). A table that was renamed is followed under all its names.
+        Shows which rows were in the table at a moment. The command reads the table's changes and prints each row as \
+        it was at --to, with the source of that knowledge: the offset of the row's last change before --to; or "before \
+        @4711", if the row's next change shows the row as it was; or "kept @4711", if the log has only a backfill of \
+        the row. A renamed table is followed under all its names.
 
-        It knows what the log tells: rows that nothing has touched in all of the log are not among them, \
-        and a line at the end says so, unless the table was emptied before, or all its rows were put into the log \
-        ('tidewire signal backfill'), before --to or after it, and the table was in the publication all the time between: what is not \
-        published is in no log. Behind a gap nothing tells of before. Values that an update left alone \
-        are known where an earlier change of the row is kept, or the table has REPLICA IDENTITY FULL; else they are left out.
+        The command knows only what the log has. Rows that no change in the log touched are missing, and a line at the \
+        end says so. The result is complete if the table was emptied before --to, or if 'tidewire signal backfill' \
+        wrote all its rows into the log, before --to or after it. In both cases the table must have been in the \
+        publication all the time between, because the log has no changes of unpublished tables. Changes before a gap \
+        say nothing about the time after the gap. Values that an update did not change are known if the log has an \
+        earlier change of the row, or if the table has REPLICA IDENTITY FULL; otherwise they are left out.
 
-        --to takes what SELECTORS of 'tidewire help tail' describes; without it, the rows are those of now.
+        --to takes what SELECTORS of 'tidewire help tail' describes. Without it, the command shows the rows of now.
 
         \(MaskHelp.text)
 
-        JSON. One object a row: offset, witness (change: the change at offset left it so; later: it found it so; kept: it was read \
-        from the database before that change), key, record.
+        JSON. One object a row: offset, witness (change: the change at offset left the row so; later: the change at \
+        offset found the row so; kept: a backfill before that change read the row from the database), key, record.
         """
-    let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
+    let operands = [
+        Operand("TABLE", .one, "The table: notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")
+    ]
     let options: [Option] =
         [.to, .mostRows, .withoutProgress, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
-        Example("tidewire asof orders --to -15m", "What was in it a quarter of an hour ago?"),
+        Example("tidewire asof orders --to -15m", "Which orders were there a quarter of an hour ago?"),
         Example("tidewire asof app.members --to @18442901 --json", "Who was a member when that change came?"),
     ]
     let exitCodes = LogAccess.exitCodes
@@ -59,7 +63,7 @@ struct AsOfCommand: Command {
             } catch TableAsOfError.unknownTable(let table) {
                 throw names.unknown(table)
             } catch TableAsOfError.noKey(let table) {
-                throw UsageError("\(table) has no key by which rows could be told apart")
+                throw UsageError("\(table) has no key that distinguishes its rows")
             } catch TableAsOfError.tooManyRows(let most) {
                 throw CommandFailure(.notFound, "the table has more than \(most) rows", hint: "Raise --limit.")
             }
@@ -84,12 +88,14 @@ struct AsOfCommand: Command {
         let oldest = try log.segments()[0].firstOffset
         let reach =
             rows.isWholeIfPublished
-            ? "these are all, if it was published since"
+            ? "these are all rows, if the table was in the publication the whole time"
             : rows.isWhole
-                ? "these are all"
-                : "not those that nothing touched since @\(oldest) (see 'tidewire signal backfill')"
-        let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
-        let left = rows.forgottenCount == 0 ? "" : "; of \(rows.forgottenCount) more the values were forgotten"
+                ? "these are all rows"
+                : "rows that no change touched since @\(oldest) are missing (see 'tidewire signal backfill')"
+        let gaps = rows.gaps.isEmpty ? "" : "; some changes were lost: see the gaps in 'tidewire tail'"
+        let left =
+            rows.forgottenCount == 0
+            ? "" : "; \(rows.forgottenCount) more rows are left out, because their values were forgotten"
         try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps)\(left).")
         return rows.count > 0 ? .ok : .notFound
     }
@@ -118,7 +124,8 @@ extension RowAsOf {
 
 extension Option {
     static let mostRows = Option.value(
-        "limit", "N", short: "n", "Give up beyond so many rows, which are held in memory (default 1000000).")
+        "limit", "N", short: "n",
+        "Fail if there are more rows than this, because they are held in memory (default 1000000).")
 }
 
 extension Arguments {

@@ -9,30 +9,32 @@ import System
 /// Command `tidewire bundle`.
 struct BundleCommand: Command {
     let name = "bundle"
-    let summary = "Put a window of the log into one file that opens anywhere."
+    let summary = "Write a window of the log into one file that can be read on any machine."
     let discussion = """
-        For somebody else to look at: a window of the event log with its schemas and its ledger (who was joined when it begins, \
-        too), and the settings of this hub, in one file. All commands that read a log take it with --log; they need neither a hub \
-        nor a database nor anything else of this machine. 'tidewire open' says what is in it.
+        Writes one file for somebody else to look at. It contains a window of the event log with its schemas and its \
+        ledger (including who was joined when the window begins), and the settings of this hub. All commands that read \
+        a log read the bundle with --log. They need no hub, no database and nothing else of this machine. 'tidewire \
+        open' shows what a bundle contains.
 
-        It is masked like all output, for good: nobody can unmask it later. --unmask leaves columns readable in it, and is \
-        written down here. Passwords, secrets and tokens of the settings are never in it. What the log has \
-        of the catalog (policies, grants, functions that policies call) is in it with --policies only, as it is written: its texts \
-        may hold what is to be hidden. With it 'who' and 'why' decide again as it was then, but for policies that read masked \
-        columns or claims; without it they say what is recorded, or ask a database.
+        A bundle is masked like all output, but for good: nobody can unmask it later. --unmask leaves a column \
+        readable in the bundle, and the audit file of this log records that. A bundle never contains passwords, \
+        secrets and tokens of the settings. Only with --policies does it contain the log's record of the catalog \
+        (policies, grants, functions that policies call), as it is written: these texts may contain what you want to \
+        hide. With the record, 'who' and 'why' evaluate policies as they were at each change, except policies that \
+        read masked columns or claims. Without it, they show only what is recorded, or ask a database.
 
-        The file is an archive as tar reads it: 'tar tf FILE' lists it.
+        The file is a tar archive: 'tar tf FILE' lists it.
 
         \(SelectorHelp.text)
         """
-    let operands = [Operand("FILE", .one, "Where to: a name that is free, such as incident.bundle.")]
+    let operands = [Operand("FILE", .one, "The new file: an unused name, such as incident.bundle.")]
     let options: [Option] =
         [.from, .to, .note, .policies, .withoutProgress, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example(
-            "tidewire bundle incident.bundle --from -1h --note 'orders vanish'", "The last hour, for somebody else:"),
-        Example("tidewire tail --log incident.bundle --from oldest", "And there:"),
+            "tidewire bundle incident.bundle --from -1h --note 'orders vanish'", "The last hour, for a colleague:"),
+        Example("tidewire tail --log incident.bundle --from oldest", "The colleague reads it:"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -62,7 +64,8 @@ struct BundleCommand: Command {
                 progress.clear()
                 let changes = held.reduce(0) { $0 + $1.changes }
                 try terminal.print(
-                    "\(path): \(changes == 1 ? "1 change" : "\(changes) changes"); 'tidewire open \(path)' says more")
+                    "\(path): \(changes == 1 ? "1 change" : "\(changes) changes"); 'tidewire open \(path)' shows what it contains"
+                )
             } catch let error as BundleError {
                 throw CommandFailure(.notFound, "\(error)")
             } catch let error as SystemError {
@@ -102,8 +105,8 @@ struct BundleCommand: Command {
 
 extension Option {
     fileprivate static let policies = Option.flag(
-        "policies", "What the log has of policies, grants and functions goes along, as it is written.")
-    fileprivate static let note = Option.value("note", "TEXT", "What it is about, for who opens it.")
+        "policies", "Include the log's record of policies, grants and functions, as it is written.")
+    fileprivate static let note = Option.value("note", "TEXT", "What the bundle is about; 'tidewire open' shows it.")
 }
 
 extension Configuration.Effective {

@@ -3,16 +3,16 @@ import Console
 /// Command `tidewire completions`.
 struct CompletionsCommand: Command {
     let name = "completions"
-    let summary = "Print what completes command lines in bash, zsh or fish."
+    let summary = "Print a script that completes command lines in bash, zsh or fish."
     let discussion = """
-        Prints a script for the shell. It asks this program what may follow, so it stays right when the program is \
-        replaced. The package for Debian installs all three.
+        Prints a script for the shell. The script asks this program which words may follow, so it stays correct when \
+        the program is updated. The Debian package installs all three scripts.
         """
     let operands = [Operand("bash|zsh|fish", .one, "The shell.")]
     let examples = [
-        Example("source <(tidewire completions bash)", "In this shell:"),
-        Example("tidewire completions zsh > ~/.zfunc/_tidewire", "For good, where fpath has ~/.zfunc:"),
-        Example("tidewire completions fish > ~/.config/fish/completions/tidewire.fish", "For good:"),
+        Example("source <(tidewire completions bash)", "Only in this shell:"),
+        Example("tidewire completions zsh > ~/.zfunc/_tidewire", "Permanently, if fpath has ~/.zfunc:"),
+        Example("tidewire completions fish > ~/.config/fish/completions/tidewire.fish", "Permanently:"),
     ]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {

@@ -4,21 +4,23 @@ import Settings
 /// Command `tidewire config`.
 struct ConfigCommand: Command {
     let name = "config"
-    let summary = "Print the effective configuration, or a sample to begin with."
+    let summary = "Print the effective configuration, or a sample file to start from."
     let discussion = """
-        Prints every setting with the value that would be used and where that value was found: in a flag, the \
-        environment, a file, or nowhere (default). A * marks what differs from the default. Secrets are not shown.
+        Prints every setting with its effective value and the source of the value: a flag, the environment, a file, or \
+        none (default). A * marks values that differ from the default. Secrets are not shown.
 
-        With a NAME, only those settings are printed. It is an error if any setting, printed or not, is unknown or \
+        With a NAME, prints only the named settings. The command fails if any setting, printed or not, is unknown or \
         malformed.
         """
     let operands = [Operand("NAME", .any, "A setting's name, such as data_dir.")]
     let options: [Option] = [.output, .json, .defaults, .example]
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
-        Example("tidewire config", "What would the hub use, started here and now?"),
-        Example("tidewire config --json | jq -r 'select(.default | not) | .name'", "The names of what was changed:"),
-        Example("tidewire config --example > tidewire.conf", "A file to begin with:"),
+        Example("tidewire config", "Which values would a hub use if it started here now?"),
+        Example(
+            "tidewire config --json | jq -r 'select(.default | not) | .name'",
+            "The names of the settings that differ from the default:"),
+        Example("tidewire config --example > tidewire.conf", "A file to start from:"),
     ]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
@@ -45,7 +47,8 @@ struct ConfigCommand: Command {
     private func tellWithoutEffect(_ names: [String], _ terminal: Terminal) throws {
         guard !names.isEmpty else { return }
         try terminal.remark("")
-        try terminal.remark("Variables of the reference server that are accepted and have no effect here:")
+        try terminal.remark(
+            "Environment variables of Supabase's Realtime that are set, but have no effect on this hub:")
         for name in names { try terminal.remark("   \(name)") }
     }
 
@@ -67,7 +70,7 @@ struct ConfigCommand: Command {
 }
 
 extension Option {
-    fileprivate static let defaults = Option.flag("defaults", "Print the defaults, whatever is set.")
+    fileprivate static let defaults = Option.flag("defaults", "Print the defaults, and ignore what is set.")
     fileprivate static let example = Option.flag("example", "Print a commented tidewire.conf with every setting.")
 }
 

@@ -6,29 +6,30 @@ import Settings
 /// Command `tidewire db apply`.
 struct DatabaseApplyCommand: Command {
     let name = "apply"
-    let summary = "Make what the hub needs in the database, where it is missing."
+    let summary = "Create in the database what the hub needs and what is missing."
     let discussion = """
-        Shows first what each file of sql/ would make or change, which is found out by doing it in a transaction that is \
-        rolled back, and asks. Then each file is applied in a transaction of its own. What exists keeps its definition, its \
-        owner and its rights; a second time nothing changes.
+        First shows what each file of sql/ would create or change, and asks. It finds that out by applying the files \
+        in a transaction that is rolled back. Then it applies each file in a transaction of its own. Existing objects \
+        keep their definition, owner and rights; a second run changes nothing.
 
-        A schema realtime that Supabase's Realtime made is left alone as a whole. Only the hub's own functions in schema \
-        tidewire, its two roles, and the publication for messages are added beside it.
+        If Supabase's Realtime made the schema realtime, the command leaves that schema alone as a whole. It then adds \
+        only the hub's own functions in schema tidewire, its two roles, and the publication for messages.
 
         Log in as a superuser, or as a role that may create roles, owns the database and is a member of the owner of \
-        realtime.messages; from PostgreSQL 16 on it needs anon, authenticated and service_role WITH ADMIN OPTION, too, where \
-        others made them. What a role may not do becomes a warning with the statement to ask a superuser for. The hub's own \
-        login is not enough.
+        realtime.messages. From PostgreSQL 16 on the role also needs anon, authenticated and service_role WITH ADMIN \
+        OPTION, if another role created them. If the role lacks a right, a warning shows the statement that a \
+        superuser has to run. The hub's own login does not have enough rights.
 
-        Without --yes it asks, on a terminal; elsewhere it shows the plan and ends with status 2.
+        Without --yes the command asks on a terminal. Without a terminal it shows the plan and ends with status 2.
 
-        JSON. One object a file with kind ("plan", then "applied"), file, made, changed, warnings (each with message and \
-        hint) and error.
+        JSON. One object a file with kind ("plan", then "applied"), file, made, changed, warnings (each with message \
+        and hint) and error.
         """
     let options: [Option] = [.yes, .definitions, .json]
     let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.databaseURL)])]
     let examples = [
-        Example("tidewire db apply --database-url postgresql://postgres@db/app", "What would be made? Asks."),
+        Example(
+            "tidewire db apply --database-url postgresql://postgres@db/app", "Show what would be created, and ask:"),
         Example("tidewire db apply --yes --json | jq 'select(.kind == \"applied\").made[]'", "In a script:"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
@@ -43,14 +44,15 @@ struct DatabaseApplyCommand: Command {
         if let broken = plan.first(where: { $0.failure != nil }) {
             throw CommandFailure(
                 .notFound, "\(broken.file) cannot be applied: \(broken.failure?.message ?? "")",
-                hint: broken.failure.flatMap { Self.hint($0) }.map { "Nothing was done. \($0)" } ?? "Nothing was done.")
+                hint: broken.failure.flatMap { Self.hint($0) }.map { "Nothing was applied. \($0)" }
+                    ?? "Nothing was applied.")
         }
         if plan.allSatisfy(\.doesNothing) {
-            terminal.complain("nothing is missing; nothing was done")
+            terminal.complain("nothing is missing; nothing was applied")
             return .ok
         }
         guard try arguments.has(.yes) || agrees(terminal) else {
-            terminal.complain("nothing was done; add --yes to do it")
+            terminal.complain("nothing was applied; add --yes to apply it")
             return .usage
         }
         for file in files {
@@ -65,7 +67,8 @@ struct DatabaseApplyCommand: Command {
     }
 
     private static func hint(_ failure: PostgresError) -> String? {
-        let needed = "that is a superuser, in Supabase's stack supabase_admin, or the one that prepared the database"
+        let needed =
+            "that is a superuser (in Supabase's stack: supabase_admin), or the login that prepared the database"
         return DatabaseAccess.hint(failure, who: needed)
     }
 
@@ -83,9 +86,9 @@ struct DatabaseApplyCommand: Command {
 }
 
 extension Option {
-    fileprivate static let yes = Option.flag("yes", "Do it without asking.")
+    fileprivate static let yes = Option.flag("yes", "Apply it without asking.")
     fileprivate static let definitions = Option.flag(
-        "ddl-messages", "Also make the event triggers of 050_ddl_messages.sql, which takes a superuser.")
+        "ddl-messages", "Also create the event triggers of 050_ddl_messages.sql, which needs a superuser.")
 }
 
 /// Report of planned and executed changes, for people or scripts.
@@ -101,16 +104,16 @@ private struct InstallationReport {
     func show(_ plan: [InstallationStep], of place: String) throws {
         if isJSON { return try plan.forEach { try terminal.print(json($0, "plan")) } }
         try terminal.print("Plan for \(place)")
-        for step in plan { try lines(step, making: "would make", changing: "would change") }
+        for step in plan { try lines(step, making: "would create", changing: "would change") }
     }
 
     func show(applied step: InstallationStep) throws {
         if isJSON { return try terminal.print(json(step, "applied")) }
-        try lines(step, making: "made", changing: "changed")
+        try lines(step, making: "created", changing: "changed")
     }
 
     private func lines(_ step: InstallationStep, making: String, changing: String) throws {
-        try terminal.print("\(step.file)\(step.doesNothing && step.failure == nil ? ": nothing to make" : "")")
+        try terminal.print("\(step.file)\(step.doesNothing && step.failure == nil ? ": nothing to create" : "")")
         for object in step.made { try terminal.print("  \(making) \(ScreenText.escaped(object.description))") }
         for object in step.changed { try terminal.print("  \(changing) \(ScreenText.escaped(object.description))") }
         for warning in step.warnings {

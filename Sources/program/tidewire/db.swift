@@ -8,9 +8,10 @@ struct DatabaseCommand: Command {
     let name = "db"
     let summary = "Prepare a database for the hub."
     let discussion = """
-        The hub needs a few things in the database: roles, a publication, schema realtime with its functions, and two \
-        functions of its own. They are the files of sql/, which this program carries. On a database that Supabase prepared \
-        most of it is there, and is left as it is. `tidewire doctor` says what is missing.
+        The hub needs a few things in the database: roles, a publication, the schema realtime with its functions, and \
+        two functions of its own. The files of sql/ create them; this program contains these files. A database that \
+        Supabase prepared has most of this already, and these commands do not change it. `tidewire doctor` shows what \
+        is missing.
         """
     let subcommands: [any Command] = [DatabaseApplyCommand()]
 }
@@ -49,10 +50,11 @@ enum DatabaseAccess {
     }
 
     /// Returns advice about the error. If the login lacks a right, the advice names the login that has it.
-    static func hint(_ error: PostgresError, who needed: String = "that owns what is named, or a superuser") -> String?
-    {
+    static func hint(
+        _ error: PostgresError, who needed: String = "that owns the named object, or a superuser"
+    ) -> String? {
         guard error.sqlState == SQLState.insufficientPrivilege else { return error.hint }
-        let needs = "the login of --database-url (TIDEWIRE_DATABASE_URL) may not do that: give one \(needed)"
+        let needs = "the login of --database-url (TIDEWIRE_DATABASE_URL) may not do that: give a login \(needed)"
         return error.hint.map { "\($0); \(needs)" } ?? needs
     }
 }

@@ -45,7 +45,7 @@ final class DevHub {
             if hub.status.isStreaming { return }
             usleep(100_000)
         }
-        throw CommandFailure(.unreachable, "the hub follows its database not within three minutes")
+        throw CommandFailure(.unreachable, "the hub did not begin to follow its database within three minutes")
     }
 }
 
@@ -75,7 +75,7 @@ struct IncidentShow {
             try Incident.migration.appending("\n").write(toFile: migrationFile, atomically: true, encoding: .utf8)
             if isJSON { for heard in incident.heard { try terminal.print(json(heard)) } }
         } else {
-            terminal.complain("The incident of \(directory) has happened already; these are the questions to it.")
+            terminal.complain("The incident in \(directory) has happened already; these are the questions about it.")
         }
         try printQuestions()
         try terminal.flush()
@@ -92,7 +92,7 @@ struct IncidentShow {
             }
             usleep(100_000)
         }
-        throw CommandFailure(.unreachable, "the log has not got what the catalog says within three minutes")
+        throw CommandFailure(.unreachable, "the log did not get a record of the catalog within three minutes")
     }
 
     /// Waits until the log shows the end of every client, so that the questions always have the same answers.
@@ -107,7 +107,7 @@ struct IncidentShow {
             if there <= 0 { return }
             usleep(100_000)
         }
-        throw CommandFailure(.unreachable, "the log has not got that everybody has left within three minutes")
+        throw CommandFailure(.unreachable, "the log did not get the end of every client within three minutes")
     }
 
     // MARK: The incident
@@ -162,7 +162,7 @@ struct IncidentShow {
         try terminal.print(
             """
 
-            All that is in the event log now. Ask it, in another terminal:
+            The event log has all of it now. Ask the log, in another terminal:
 
               export TIDEWIRE_DATA_DIR=\(directory)
               export OFFICE='\(database.superuserURL)'
@@ -170,7 +170,7 @@ struct IncidentShow {
 
             \(asked.joined(separator: "\n"))
 
-            The hub goes on, for more sockets and changes of your own. Ctrl-C stops everything; the log stays.
+            The hub keeps running, for your own clients and changes. Ctrl-C stops everything; the log stays.
             """)
     }
 }
@@ -196,7 +196,8 @@ struct IncidentQuestions {
         func find(_ name: String) throws -> RecordedChange {
             if let change = changes[name] { return change }
             throw CommandFailure(
-                .notFound, "the incident in this log is not whole", hint: "Delete the directory, and it happens anew.")
+                .notFound, "the incident in this log is not complete",
+                hint: "Delete the directory, and run the command again.")
         }
         let toast = try find("INSERT toasts 1")
         let offsets = try [

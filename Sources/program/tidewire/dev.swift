@@ -13,26 +13,28 @@ import System
 /// Command `tidewire dev`.
 struct DevCommand: Command {
     let name = "dev"
-    let summary = "Run the hub with a PostgreSQL of its own and a demo."
+    let summary = "Run the hub with its own PostgreSQL and a demo."
     let discussion = """
-        Makes a private PostgreSQL in the data directory from the installed programs, prepares it as a Supabase \
-        database (roles, auth functions, publication, five example applications, a demo table), lets a little activity \
-        happen in it and serves it like 'tidewire serve'. Prints how to connect and ready-made tokens for an anonymous \
-        visitor, two users and one of the staff.
+        Creates a private PostgreSQL in the data directory with the installed PostgreSQL programs, and prepares it as \
+        a Supabase database (roles, auth functions, publication, five example applications, a demo table). Then \
+        simulates a little activity in it, and serves it like 'tidewire serve'. Prints how to connect, and ready-made \
+        tokens for an anonymous visitor, two users and a member of staff.
 
-        PostgreSQL listens on 127.0.0.1 only, on a free port that is kept between runs, and runs as an unprivileged user. \
-        Ctrl-C stops everything in order; the next run goes on with the same data. To begin anew, delete the directory.
+        PostgreSQL listens only on 127.0.0.1, on a free port that it keeps between runs, and runs as an unprivileged \
+        user. Ctrl-C stops everything in order; the next run continues with the same data. To start from scratch, \
+        delete the directory.
 
-        Without --data-dir the directory is dev/ below the usual data directory, so that it never meets a production log.
+        Without --data-dir the directory is dev/ below the usual data directory, so that the command never touches a \
+        production log.
 
-        INCIDENT. With --incident two people's phones and a laptop connect, and something goes wrong for them: somebody is \
-        taken off what he works on, sockets are cut, a migration hides rows, the hub is restarted. Each step is printed with \
-        its time and transaction; then the questions that one would ask, with the commands that answer them from the log. \
-        The directory is incident/ then. A second time the questions are printed again.
+        INCIDENT. With --incident, two people's phones and a laptop connect, and something goes wrong for them: a user \
+        loses access to a listing, sockets are cut, a migration hides rows, the hub is restarted. The command prints \
+        each step with its time and transaction, and then questions about the incident, with the commands that answer \
+        them from the log. The directory is then incident/. A second run only prints the questions.
 
-        JSON. One object with what is printed otherwise; with --incident one a line: kind step (time, xid, text), heard \
-        (device, topic, op, table, row: what each was told, in its order), question (text, command), and place (data_dir, \
-        migration, database_url) last.
+        JSON. One object with the same values; with --incident one a line: kind step (time, xid, text), heard (device, \
+        topic, op, table, row: what each device received, in order), question (text, command), and last place \
+        (data_dir, migration, database_url).
         """
     let options: [Option] = [.interval, .incident, .quiet, .json]
     // The command has its own database, so it takes no option for another.
@@ -43,8 +45,8 @@ struct DevCommand: Command {
         Example("tidewire dev", "Start:"),
         Example(
             "tidewire tail --follow --data-dir /var/lib/tidewire/dev", "In another terminal, watch the changes arrive:"),
-        Example("tidewire dev --activity 0 --data-dir /tmp/mine", "Only what you do yourself, somewhere else:"),
-        Example("tidewire dev --incident", "Something to find out about:"),
+        Example("tidewire dev --activity 0 --data-dir /tmp/mine", "Without simulated activity, in another directory:"),
+        Example("tidewire dev --incident", "An incident to investigate:"),
     ]
     let exitCodes: [ExitCode] = [.damaged]
 
@@ -63,10 +65,11 @@ struct DevCommand: Command {
     private func activityInterval(_ arguments: Arguments) throws -> Int {
         guard let text = arguments.value(of: .interval) else { return arguments.has(.incident) ? 0 : 800 }
         guard !arguments.has(.incident) else {
-            throw UsageError("--activity and --incident do not go together: nothing else happens beside an incident")
+            throw UsageError("--activity and --incident exclude each other: an incident runs without other activity")
         }
         guard let interval = Int(text), (0...3_600_000).contains(interval) else {
-            throw UsageError("--activity takes milliseconds between two steps, or 0 for none; not \(text)")
+            throw UsageError(
+                "--activity \(text): expected milliseconds between two steps, up to 3600000, or 0 for none")
         }
         return interval
     }
@@ -111,7 +114,7 @@ struct DevCommand: Command {
         while Hub.waitForSignal(reloading: hub.hub, milliseconds: 500) == nil {
             guard cluster.isRunning else {
                 throw CommandFailure(
-                    .notFound, "the private PostgreSQL ended by itself", hint: "see \(cluster.logFile)")
+                    .notFound, "the private PostgreSQL stopped unexpectedly", hint: "see \(cluster.logFile)")
             }
         }
         terminal.complain("Stopping …")
@@ -147,7 +150,7 @@ extension Option {
     fileprivate static let interval = Option.value(
         "activity", "MS", "Milliseconds between two steps of simulated activity, 0 for none. Default: 800.")
     fileprivate static let incident = Option.flag(
-        "incident", "Play an incident, and print the questions that the log answers.")
+        "incident", "Run an incident, then print questions about it that the log answers.")
     fileprivate static let quiet = Option.flag("quiet", "Do not print how to connect.")
 }
 

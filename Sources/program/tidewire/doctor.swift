@@ -10,22 +10,22 @@ import System
 /// Command `tidewire doctor`.
 struct DoctorCommand: Command {
     let name = "doctor"
-    let summary = "Say what keeps changes from those who expect them, and what to do about it."
+    let summary = "Find what keeps changes from the clients that expect them, and show how to fix it."
     let discussion = """
-        Looks at the settings, the server, the hub's two logins, roles, functions, publications, schema realtime and the \
-        partitions of its messages; and at each published table as a subscriber of each role would: which rows it may \
-        expect, by which policies, and what it would be told at its join. It says of each how it stands, what follows from \
-        that, and the SQL that changes it. It changes nothing, and needs no hub that runs. Give it the configuration that \
-        the hub will run with: what the logins may do is part of the question.
+        Checks the settings, the server, the hub's two logins, roles, functions, publications, the schema realtime and \
+        the partitions of its messages. It also checks each published table for a subscriber of each role: which rows \
+        the subscriber may expect, by which policies, and what the hub would answer to its join. For each check it \
+        shows the state, what follows from it, and the SQL that changes it. It changes nothing, and needs no running \
+        hub. Give it the configuration that the hub will run with, because it also checks what the logins may do.
 
-        With --claims (or --as-role, and --sub), somebody's view is tried: PostgreSQL counts the rows of each table that \
-        he may SELECT.
+        With --claims (or --as-role, and --sub), it checks the view of one user: PostgreSQL counts the rows of each \
+        table that this user may SELECT.
 
-        What is marked optional is worth knowing, but keeps nothing from working; the status is 1 only if something required \
-        is missing or wrong, with --strict also if something optional is.
+        An optional finding does not prevent anything from working. The status is 1 if something required is missing \
+        or wrong; with --strict, also if something optional is.
 
-        JSON. One object a requirement: area, name, state (ok, missing, wrong), required, detail, hint (or null), sql (or \
-        null).
+        JSON. One object a requirement: area, name, state (ok, missing, wrong), required, detail, hint (or null), sql \
+        (or null).
         """
     let options: [Option] = [.output, .json, .fixSQL, .strict, .examined, .asRole, .claims, .subject]
     let optionGroups: [OptionGroup] = [
@@ -36,9 +36,12 @@ struct DoctorCommand: Command {
     ]
     let examples = [
         Example("tidewire doctor", "Is this database ready for the hub, and for the app?"),
-        Example("tidewire doctor --table orders --claims user.json", "What would this user hear of orders?"),
-        Example("tidewire doctor --fix-sql > fix.sql", "Only the statements that put things right, to be read first:"),
-        Example("tidewire doctor --json | jq -r 'select(.state != \"ok\") | .hint'", "Only what there is to do:"),
+        Example(
+            "tidewire doctor --table orders --claims user.json", "Which changes of orders would this user receive?"),
+        Example(
+            "tidewire doctor --fix-sql > fix.sql", "Only the SQL that fixes what is wrong, to review before you run it:"
+        ),
+        Example("tidewire doctor --json | jq -r 'select(.state != \"ok\") | .hint'", "Only the hints:"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
@@ -94,7 +97,7 @@ struct DoctorCommand: Command {
             let views = try holder.map { try explainer.views(of: $0, only) } ?? []
             return findings.map { Requirement($0) } + views.map { Requirement($0) }
         } catch ExplainFailure.databaseAway {
-            throw CommandFailure(.unreachable, "the database does not say what its catalog is")
+            throw CommandFailure(.unreachable, "cannot read the database's catalog")
         }
     }
 
@@ -127,9 +130,9 @@ struct DoctorCommand: Command {
         }
         let failures = found.count(where: \.isFailure)
         let notable = found.count { !$0.isRequired && $0.state != .ok }
-        let rest = notable == 0 ? "" : " \(notable) more \(notable == 1 ? "is" : "are") worth knowing."
+        let rest = notable == 0 ? "" : " \(notable) optional \(notable == 1 ? "finding" : "findings")."
         try terminal.print(
-            (failures == 0 ? "The database is ready." : "\(failures) of \(found.count) stand in the way.") + rest)
+            (failures == 0 ? "The database is ready." : "\(failures) of \(found.count) checks failed.") + rest)
     }
 
     private func show(_ requirement: Requirement, _ terminal: Terminal) throws {
@@ -156,15 +159,16 @@ struct DoctorCommand: Command {
 
 extension Option {
     fileprivate static let fixSQL = Option.flag(
-        "fix-sql", "Print the statements that put things right, and nothing else.")
-    fileprivate static let strict = Option.flag("strict", "Let the status say also what is optional.")
+        "fix-sql", "Print only the SQL that fixes what is wrong.")
+    fileprivate static let strict = Option.flag(
+        "strict", "End with status 1 also if something optional is missing or wrong.")
     fileprivate static let examined = Option.value(
         "table", "TABLE", short: "t", "Only this table of the publication: notes (which is public.notes) or app.notes.")
-    fileprivate static let asRole = Option.value("as-role", "ROLE", "The role, where the claims have none.")
+    fileprivate static let asRole = Option.value("as-role", "ROLE", "The role, if the claims have none.")
     fileprivate static let claims = Option.value(
-        "claims", "FILE", "A file with somebody's claims, one JSON object; - is standard input.")
+        "claims", "FILE", "A file with a user's claims, one JSON object; - is standard input.")
     fileprivate static let subject = Option.value(
-        "sub", "ID", "The claim sub, where there are no claims or none in them.")
+        "sub", "ID", "The claim sub, if there are no claims or if they have none.")
 }
 
 extension Arguments {
@@ -225,13 +229,13 @@ private struct SettingsCheck {
             let keys = try configuration.tokenKeys(surroundings: surroundings)
             guard keys.canRecogniseAnyone else {
                 return .missing(
-                    .settings, name, "there is no key to check them with: every client is refused",
-                    hint: "set jwt_secret, jwks or api_keys to what signs the app's tokens")
+                    .settings, name, "the hub has no key to check tokens with, so it refuses every client",
+                    hint: "set jwt_secret or jwks to the key that signs the app's tokens, or api_keys")
             }
             let note = keys.notes.first.map { "; \($0)" } ?? ""
-            return .ok(.settings, name, "there is a key to check them with\(note)")
+            return .ok(.settings, name, "the hub has a key to check tokens with\(note)")
         } catch {
-            return .wrong(.settings, name, "\(error)", hint: "put right what it names")
+            return .wrong(.settings, name, "\(error)", hint: "correct the setting that the message names")
         }
     }
 
@@ -244,7 +248,8 @@ private struct SettingsCheck {
         let detail = "\(SizeText.write(Int64(clamping: free))) free in \(path)"
         guard free < 4 * segments else { return .ok(.settings, "disk", detail) }
         return .wrong(
-            .settings, "disk", "\(detail): the event log ends where it is full, and PostgreSQL keeps its WAL meanwhile",
+            .settings, "disk",
+            "\(detail): when the disk is full, the hub stops writing the event log, and PostgreSQL keeps its WAL",
             hint: "make room, or lower retention_size")
     }
 }

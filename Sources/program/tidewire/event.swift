@@ -8,22 +8,22 @@ import History
 /// Command `tidewire event`.
 struct EventCommand: Command {
     let name = "event"
-    let summary = "Show one change whole: its transaction, each column, and how many were there."
+    let summary = "Show one change in full: its transaction, each column, and how many clients listened to its table."
     let discussion = """
-        One change of the event log: where it stands, the transaction it belongs to, and each of its columns with the value \
-        before and after. Then, from the ledger, the clients that listened to its table when it came: how many were sent what \
-        lies there, how many came back to it, how many had gone. Filters and policies are not asked; 'tidewire who' does that, \
-        and names them.
+        Shows one change of the event log: its offset, its transaction, and each of its columns with the value before \
+        and after. Then shows, from the ledger, how many of the clients that listened to the table were sent the \
+        changes around this offset, how many came back to it, and how many had gone. It does not evaluate filters and \
+        policies; 'tidewire who' does that, and lists the clients.
 
         \(MaskHelp.text)
 
-        JSON. One object, as 'tidewire tail --json' prints it, and clients: sent, received, sent_later, received_later, \
-        ended_before, unknown.
+        JSON. One object, as 'tidewire tail --json' prints it, and clients: sent, received, sent_later, \
+        received_later, ended_before, unknown.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
     let options: [Option] = [.output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
-    let examples = [Example("tidewire event @18442901", "What was that?")]
+    let examples = [Example("tidewire event @18442901", "What did this change do?")]
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
@@ -91,9 +91,9 @@ struct EventCommand: Command {
 private struct OutcomeCounts {
     private var counts: [ChangeAudience.Client.Outcome: Int] = [:]
     private static let order: [(ChangeAudience.Client.Outcome, String)] = [
-        (.received, "were sent it and got it"), (.sent, "were sent it"),
-        (.receivedLater, "came back, were sent it and got it"), (.sentLater, "came back and were sent it"),
-        (.endedBefore, "had gone"), (.unknown, "were cut off with the hub"), (.notMatched, "listened to other events"),
+        (.received, "were sent it and received it"), (.sent, "were sent it"),
+        (.receivedLater, "came back, were sent it and received it"), (.sentLater, "came back and were sent it"),
+        (.endedBefore, "had gone"), (.unknown, "unknown"), (.notMatched, "listened to other events"),
         (.notSent, "were not sent it"),
     ]
 

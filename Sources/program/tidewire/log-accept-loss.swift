@@ -9,26 +9,28 @@ import System
 /// Command `tidewire log accept-loss`.
 struct LogAcceptLossCommand: Command {
     let name = "accept-loss"
-    let summary = "Go on with a damaged event log, giving up what cannot be read."
+    let summary = "Continue with a damaged event log, and give up the unreadable part."
     let discussion = """
-        For a log that 'tidewire log verify' calls damaged and of which there is no better copy. Reads every checksum, \
-        shows what would be lost, asks, and does it. The hub must not run meanwhile.
+        For a log that 'tidewire log verify' calls damaged, if you have no better copy. Verifies every checksum, shows \
+        what would be lost, asks, and then gives it up. The hub must not run meanwhile.
 
-        Damage in a sealed segment: it and all older segments are set aside, and the log begins behind them. Clients that \
-        ask for what was before are told that it is older than what is kept, and fetch.
+        Damage in a sealed segment: the command moves that segment and all older ones aside, and the log begins after \
+        them. The hub tells clients that ask for earlier changes that these are older than what it keeps, and they \
+        fetch.
 
-        Damage in the segment that was written last: it is cut behind the last whole transaction before the damage. A gap \
-        (log_damaged) marks the place and a new epoch begins, so every client that was there fetches. What the database \
-        still has of the lost part it sends again when the hub starts; if it has not, the hub marks that, too.
+        Damage in the segment that was written last: the command cuts it off after the last whole transaction before \
+        the damage. A gap (log_damaged) marks the place and a new epoch begins, so every client with a position in the \
+        old epoch fetches. When the hub starts, the database sends again what it still has of the lost part. If it no \
+        longer has all of it, the hub records that gap too.
 
-        Nothing is deleted: what goes is moved to DIR.damaged-TIME beside the log, where 'tail', 'row' and 'log export' \
-        with --log read it as far as it can be read.
+        The command deletes nothing: it moves what it gives up to DIR.damaged-TIME beside the log. There 'tail', 'row' \
+        and 'log export' with --log read as much of it as is readable.
         """
     let options: [Option] = [.acceptance, .withoutProgress, .log, .project]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log accept-loss", "See what would be lost, and decide:"),
-        Example("tidewire log accept-loss --yes --log /var/lib/tidewire/log", "In a script that has decided:"),
+        Example("tidewire log accept-loss --yes --log /var/lib/tidewire/log", "Without asking, in a script:"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
@@ -43,7 +45,7 @@ struct LogAcceptLossCommand: Command {
             }
             for line in loss.lines { try terminal.print(line) }
             guard try arguments.has(.acceptance) || agrees(terminal) else {
-                terminal.complain("nothing was changed; --yes does it without asking")
+                terminal.complain("nothing was changed; --yes gives it up without asking")
                 return .notFound
             }
             let aside = try perform(salvage, in: directory)
@@ -60,7 +62,8 @@ struct LogAcceptLossCommand: Command {
             }
         } catch {
             guard case .lockedElsewhere = error else { throw error }
-            throw CommandFailure(.notFound, "\(error)", hint: "Stop the hub first: it must not write meanwhile.")
+            throw CommandFailure(
+                .notFound, "\(error)", hint: "Stop the hub first: it must not write to the log meanwhile.")
         }
     }
 
@@ -94,7 +97,7 @@ struct LogAcceptLossCommand: Command {
 }
 
 extension Option {
-    fileprivate static let acceptance = Option.flag("yes", "Do it without asking.")
+    fileprivate static let acceptance = Option.flag("yes", "Give it up without asking.")
 }
 
 extension EventLogLoss {
@@ -104,11 +107,11 @@ extension EventLogLoss {
         for report in setAside {
             let held = report.summary.map { "@\($0.firstOffset) … @\($0.endOffset)" } ?? "unreadable"
             let damage = report.problems.filter(\.isDamage).map(\.words).joined(separator: "; ")
-            lines.append("set aside \(report.path) (\(held))\(damage.isEmpty ? "" : ": \(damage)")")
+            lines.append("move aside \(report.path) (\(held))\(damage.isEmpty ? "" : ": \(damage)")")
         }
         if let cut {
             let damage = cut.problems.filter(\.isDamage).map(\.words).joined(separator: "; ")
-            let end = cut.summary.map { "behind @\($0.endOffset)" } ?? "at its beginning"
+            let end = cut.summary.map { "after @\($0.endOffset)" } ?? "at its beginning"
             lines.append("cut \(cut.path) \(end): \(damage)")
             let slash = cut.path.lastIndex(of: "/").map { cut.path.index(after: $0) } ?? cut.path.startIndex
             let file = try? DiskDirectory(Directories.parent(of: cut.path)).open(
@@ -117,15 +120,15 @@ extension EventLogLoss {
             let lost = ((try? file?.size()) ?? 0).subtractingReportingOverflow(kept)
             if !lost.overflow, lost.partialValue > 0 {
                 lines.append(
-                    "all changes behind that are lost, whole ones too: \(SizeText.write(Int64(clamping: lost.partialValue))) "
-                        + "of the segment; \(SizeText.write(Int64(clamping: kept))) stay")
+                    "all later changes of the segment are lost, also undamaged ones: \(SizeText.write(Int64(clamping: lost.partialValue))) "
+                        + "are lost, \(SizeText.write(Int64(clamping: kept))) stay")
             }
             lines.append("a gap (log_damaged) and a new epoch follow; clients fetch again")
         }
         if let oldestOffset {
-            lines.append("the log begins at @\(oldestOffset) then")
+            lines.append("the log will begin at @\(oldestOffset)")
         } else {
-            lines.append("nothing of the log is left then; the hub's next start makes a new one")
+            lines.append("nothing of the log will be left; the hub's next start creates a new one")
         }
         return lines
     }

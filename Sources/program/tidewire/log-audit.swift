@@ -6,24 +6,26 @@ import System
 /// Command `tidewire log audit`.
 struct LogAuditCommand: Command {
     let name = "audit"
-    let summary = "Show who saw masked values of the log, who replayed what, and what was forgotten."
+    let summary = "Show who unmasked values of the log, who replayed what, and what was forgotten."
     let discussion = """
-        Whoever gives --unmask to a command, replays a part of the log or has a row forgotten is written down first: when, who \
-        (of the operating system, and who became that by sudo), with which command, which columns, what was replayed where, \
-        how many changes of which table were forgotten. Values never are, keys of rows neither.
+        A command writes a line into the audit file before it unmasks values (--unmask), replays a part of the log, or \
+        forgets a row. The line has the time, the user of the operating system (and who became that user by sudo), the \
+        command, and the columns, the target of the replay, or how many changes of which table were forgotten. It \
+        never has values or keys of rows.
 
-        The lines stand in the file audit in the log's directory (for a bundle: in FILE.audit beside it; or where --audit-file \
-        says). Each line has a checksum of itself and says which one comes before it: one that is changed or removed is noticed, \
-        as long as not all that follow are made anew; send the file where others cannot write if that matters.
+        The lines are in the file audit in the log's directory. For a bundle they are in FILE.audit beside it; \
+        --audit-file names another file. Each line has a checksum of itself and of the line before it, so this command \
+        notices a changed or removed line, unless somebody made all later lines again. If that matters, copy the file \
+        to a place where others cannot write.
 
-        JSON. One object a line: time, action (unmask, replay or forget), user, behalf (null where nobody is known), command, what; for a \
-        damaged line line and damaged (true).
+        JSON. One object a line: time, action (unmask, replay or forget), user, behalf (null if unknown), command, \
+        what; for a damaged line: line and damaged (true).
 
-        --replayed writes a line, before it shows them: 'tidewire replay --server' asks the hub for it.
+        --replayed writes a line before it shows the lines: 'tidewire replay --server' asks the hub for that.
         """
     let options: [Option] = [.replayed, .auditFile, .output, .json, .zone, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
-    let examples = [Example("tidewire log audit", "Who looked?")]
+    let examples = [Example("tidewire log audit", "Who has seen masked values?")]
     let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
@@ -51,7 +53,7 @@ struct LogAuditCommand: Command {
         }
         guard !lines.isEmpty else {
             if !arguments.has(.json) {
-                terminal.complain("nothing was unmasked, replayed or forgotten by what \(path) says")
+                terminal.complain("\(path) has no lines: nothing was unmasked, replayed or forgotten")
             }
             return .notFound
         }
@@ -61,7 +63,7 @@ struct LogAuditCommand: Command {
 
 extension Option {
     fileprivate static let replayed = Option.value(
-        "replayed", "WHAT", "Write down first that this is about to be replayed elsewhere.")
+        "replayed", "WHAT", "First write a line that this is about to be replayed elsewhere.")
 }
 
 extension AuditLine {
@@ -71,7 +73,7 @@ extension AuditLine {
             let user = note.behalf.isEmpty ? note.user : "\(note.user) (\(note.behalf))"
             return [zone.text(note.time), note.action.rawValue, user, note.command, note.what]
         case .damaged(let line):
-            return ["-", "damaged", "-", "-", "line \(line) is not what was written, or one before it is gone"]
+            return ["-", "damaged", "-", "-", "line \(line) was changed, or a line before it was removed"]
         }
     }
 

@@ -11,49 +11,52 @@ struct LogForgetCommand: Command {
     let name = "forget"
     let summary = "Remove the values of one row from the event log for good."
     let discussion = """
-        For who has to be forgotten. All images of the row, old and new, lose their values in all segments that are kept, also \
-        in large transactions and under former names and schemas of the table. What is left of each change is that it was \
-        there: its operation, table, offset, transaction and time, the day it was forgotten, and up to four bytes of a hash of \
-        the row's key, by which 'tidewire row' can say "forgotten on DATE" to who knows the key. Whoever guesses at keys can \
-        check a guess by them. Everything else stays what it was: offsets, positions, counts, checksums.
+        For a person's right to be forgotten. All images of the row, old and new, lose their values in all segments of \
+        the log, also in large transactions and under former names and schemas of the table. Of each change these \
+        remain: its operation, table, offset, transaction and time, the day it was forgotten, and up to four bytes of \
+        a hash of the row's key. By the hash, 'tidewire row' can say "forgotten on DATE" to someone who knows the key. \
+        Someone who guesses keys can check a guess by it. Everything else stays the same: offsets, positions, counts, \
+        checksums.
 
-        Without --go it only says how many changes of how many segments it would take. A row is named as for 'tidewire row': by \
-        the values of its key, or by column=value; with column=value, every change is taken whose row had these values before \
-        or after it. Where a change gave the row another key, its history under that one is not taken: forget that key, too.
+        Without --go it only shows how many changes in how many segments it would remove. Name the row as for \
+        'tidewire row': by the values of its key, or by column=value. With column=value, the command removes every \
+        change whose row had these values before or after it. If a change gave the row another key, the history under \
+        that key is not removed: forget that key too.
 
-        A HUB THAT RUNS is asked to do it, by --server: it begins another segment, so that all that was written lies in sealed \
-        ones, makes those anew in which there is something of the row, each whole, and goes on serving. Who reads just then in \
-        a segment that is replaced (a client that is coming back) reads it to its end as it was, and what the hub had read of \
-        the row before may be in its memory until it restarts. Without --server the hub must not run: it writes to one of the \
-        segments and deletes others. Stop it, forget, start it. --write-down does not wait for that: it says in the log's \
-        directory what is to be removed from sealed segments, and the hub's next start does it, or the next such request.
+        WITH A RUNNING HUB, use --server. The hub begins a new segment, so that everything written before is in sealed \
+        segments. It then writes each segment with changes of the row again, and keeps serving. A client that is \
+        catching up in a replaced segment reads it to its end as it was, and values that the hub had read before may \
+        stay in its memory until it restarts. Without --server the hub must not run, because it writes to one of the \
+        segments and deletes others: stop it, forget, start it. With --write-down, the command needs no stop: it notes \
+        in the log's directory what to remove from sealed segments, and the hub does it at its next start or at the \
+        next such request.
 
-        An interrupted forgetting is done to its end by the next one or by the hub's next start; until then 'tidewire log \
-        verify' says that there is one. Clients that come back to a place before a change that was forgotten are told that \
-        changes of its table may be missing (ChangesMissing), and fetch.
+        If a removal is interrupted, the next one or the hub's next start completes it; until then 'tidewire log \
+        verify' reports it. The hub tells clients that resume from a position before a forgotten change that changes \
+        of its table may be missing (ChangesMissing), and they fetch.
 
-        Not looked at: the same values in other tables (the tables are listed), in other rows, in messages that the database \
-        wrote into its WAL, in what clients told of themselves (presence), in the ledger (claims and filters of who was \
-        joined), and whatever lies elsewhere: bundles, exports, backups, what 'log accept-loss' set aside, blocks of the disk \
-        that no file has any more, and the database itself.
+        The command does not search these places: other tables with the same values (it lists the tables), other rows, \
+        messages that the database wrote into its WAL, presence payloads of clients, the ledger (claims and filters of \
+        joined clients), and everything outside the log: bundles, exports, backups, what 'log accept-loss' set aside, \
+        free blocks of the disk, and the database itself.
 
-        It is written down in the log's audit file first, without the key: see 'tidewire log audit'.
+        The command first writes a line into the log's audit file, without the key: see 'tidewire log audit'.
 
-        JSON. One object: table, changes, segments, other_keys (changes that gave the row another key), already_forgotten, \
-        not_looked_at (a list of tables), newest_segment (changes that --write-down leaves, as the hub writes to their \
-        segment), done.
+        JSON. One object: table, changes, segments, other_keys (changes that gave the row another key), \
+        already_forgotten, not_looked_at (a list of tables), newest_segment (changes that --write-down leaves, because \
+        the hub writes to their segment), done.
         """
     let operands = [
-        Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
+        Operand("TABLE", .one, "The table: notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
     let options: [Option] = [.go, .writeDown, .auditFile, .withoutProgress, .json, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
-        Example("tidewire log forget users 4711", "How much does the log have of this user?"),
-        Example("tidewire log forget users 4711 --go", "Remove it, while no hub runs:"),
+        Example("tidewire log forget users 4711", "How many changes of this user does the log have?"),
+        Example("tidewire log forget users 4711 --go", "Remove them, while no hub runs:"),
         Example(
-            "tidewire log forget users 4711 --go --server https://hub.example.com", "Have a hub that runs remove it:"),
+            "tidewire log forget users 4711 --go --server https://hub.example.com", "Let a running hub remove them:"),
         Example("tidewire log forget realtime.messages id=7f3c2b1e-0c5d-4f6e-8a52-000000000001 --go", "One message:"),
     ]
     let exitCodes = LogAccess.exitCodes
@@ -82,7 +85,7 @@ struct LogForgetCommand: Command {
             let erasure = try erasure(directory)
             if erasure.segmentsFinished > 0 {
                 terminal.complain(
-                    "finished what an interrupted forgetting had left, in \(erasure.segmentsFinished) segments")
+                    "finished an interrupted removal first, in \(erasure.segmentsFinished) segments")
             }
             let plan = try plan(table, arguments, directory, progress)
             if plan.changes > 0 {
@@ -90,7 +93,7 @@ struct LogForgetCommand: Command {
                 try arguments.audit(.forget, what, ofLog: path, terminal)
             }
             try erasure.perform(plan.patches) { done, all in
-                progress.note("writing segments anew: \(done) of \(all)")
+                progress.note("writing segments again: \(done) of \(all)")
             }
             progress.clear()
             return try show(plan, table, isDone: true, arguments, terminal)
@@ -116,7 +119,7 @@ struct LogForgetCommand: Command {
         } catch {
             guard case .lockedElsewhere = error else { throw error }
             throw CommandFailure(
-                .notFound, "\(error)", hint: "Another forgetting is written down or under way: wait until it is done.")
+                .notFound, "\(error)", hint: "Another removal is noted or running: wait until it is done.")
         }
         progress.clear()
         return try show(plan, table, isDone: false, newest: newest, arguments, terminal)
@@ -129,13 +132,13 @@ struct LogForgetCommand: Command {
         do {
             return try Forgetting(
                 of: RowName(Array(arguments.operands.dropFirst())), in: table, log, at: Clock.unixMicroseconds()
-            ) { offset in progress.note("looking for it: @\(offset)") }
+            ) { offset in progress.note("searching the log: @\(offset)") }
         } catch let error as RowNameError {
             throw RowCommand.explained(error, try NameCheck(log))
         } catch ForgettingError.tooMuch(let changes) {
             throw CommandFailure(
-                .notFound, "more than \(changes) changes would be forgotten, which is more than can be done at once",
-                hint: "Is that one row? With column=value every change is taken whose row had the value.")
+                .notFound, "more than \(changes) changes match, which is more than one command can forget",
+                hint: "Is that one row? With column=value, every change whose row had the value matches.")
         }
     }
 
@@ -146,7 +149,7 @@ struct LogForgetCommand: Command {
             guard case .lockedElsewhere = error else { throw error }
             throw CommandFailure(
                 .notFound, "\(error)",
-                hint: "--server URL has the hub do it; or stop it first: it writes to one of the segments.")
+                hint: "Use --server URL to let the hub do it, or stop the hub first: it writes to one of the segments.")
         }
     }
 
@@ -167,9 +170,9 @@ struct LogForgetCommand: Command {
 }
 
 extension Option {
-    fileprivate static let go = Option.flag("go", "Do it. Without this it is only said what would be done.")
+    fileprivate static let go = Option.flag("go", "Do it. Without --go the command only shows what it would do.")
     fileprivate static let writeDown = Option.flag(
-        "write-down", "Say what is to be removed from sealed segments, for the hub to do.")
+        "write-down", "Note what to remove from sealed segments, so that the hub does it later.")
 }
 
 extension Arguments {
@@ -177,7 +180,7 @@ extension Arguments {
     fileprivate func forgetting(_ terminal: Terminal) throws -> ExitCode? {
         guard let hub = try AskedHub(self, terminal) else { return nil }
         for option in [Option.log, .writeDown, .auditFile] where value(of: option) != nil {
-            throw UsageError("--\(option.name) is for files, and not asked of a hub")
+            throw UsageError("--\(option.name) is only for files, and does not go with --server")
         }
         var items = [("table", operands[0])] + operands.dropFirst().map { ("key", $0) }
         if has(.json) { items.append(("json", "true")) }
@@ -214,22 +217,23 @@ private struct ForgettingText {
             let held =
                 "\(Self.count(plan.changes, "change")) of \(table)\(also) in \(Self.count(plan.segments.count, "segment"))"
             switch stage {
-            case .planned: lines.append("would forget \(held); nothing was done: --go does it, for good")
-            case .writtenDown: lines.append("forgets \(held): written down for the hub to do")
+            case .planned:
+                lines.append("would forget \(held); nothing was changed: --go does it, and it cannot be undone")
+            case .writtenDown: lines.append("forgets \(held): noted for the hub to do")
             case .done: lines.append("forgot \(held)")
             }
         }
         if left > 0 {
             lines.append(
-                "\(Self.count(left, "change")) of them not: the hub writes to their segment. Do it again later")
+                "except \(Self.count(left, "change")) of them: the hub writes to their segment. Do it again later")
         }
         if plan.forgotten > 0 {
-            lines.append("\(Self.count(plan.forgotten, "change")) of it may have been forgotten before")
+            lines.append("\(Self.count(plan.forgotten, "change")) of the row may have been forgotten before")
         }
         if plan.changesOfKey > 0 {
             lines.append(
-                "\(Self.count(plan.changesOfKey, "change")) gave the row another key: what it was under that one is not "
-                    + "forgotten by this ('tidewire row' shows the keys as long as they are there)")
+                "\(Self.count(plan.changesOfKey, "change")) gave the row another key: its history under that key is not "
+                    + "forgotten by this command ('tidewire row' shows the keys until then)")
         }
         return lines + [notLookedAt]
     }
@@ -237,7 +241,7 @@ private struct ForgettingText {
     private var others: [String] { plan.otherTables.map(\.description).sorted() }
 
     private var notLookedAt: String {
-        "not looked at: " + (others.isEmpty ? "" : "the tables \(others.joined(separator: ", ")); ")
+        "not searched: " + (others.isEmpty ? "" : "the tables \(others.joined(separator: ", ")); ")
             + "the ledger, presence, messages of the WAL; bundles, exports and backups"
     }
 

@@ -10,19 +10,19 @@ import System
 /// Command `tidewire log import`.
 struct LogImportCommand: Command {
     let name = "import"
-    let summary = "Make an event log of an export."
+    let summary = "Make an event log from an export."
     let discussion = """
-        Reads what 'tidewire log export' wrote, from FILE or with - from standard input, and makes the log it tells of, \
-        with the same offsets, positions, epochs, times and values. Only into a directory without a log. A line that is \
-        not as it should be stops the import with its number, and nothing is left behind. The log is made in a directory \
-        beside its own (DIR.import) and gets its place at the end: an import that was interrupted, whatever by, has made no \
-        log, and can be run again.
+        Reads the output of 'tidewire log export' from FILE, or from standard input with -, and makes an identical \
+        log, with the same offsets, positions, epochs, times and values. The target directory must not contain a log. \
+        A malformed line stops the import; the error names the line, and nothing of the import is left. The command \
+        makes the log in a directory beside the target (DIR.import), and moves it to its place at the end. An \
+        interrupted import leaves no log, and can be run again.
         """
     let operands = [Operand("FILE", .one, "The export; - is standard input.")]
     let options: [Option] = [.withoutProgress, .log, .project]
     let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.dataDirectory), Setting(\.segmentBytes)])]
     let examples = [
-        Example("tidewire log import incident.ndjson --data-dir /tmp/incident", "Look at somebody else's log:"),
+        Example("tidewire log import incident.ndjson --data-dir /tmp/incident", "Look at a log from another machine:"),
         Example("gunzip < log.ndjson.gz | tidewire log import - --data-dir /var/lib/tidewire", "Restore a backup:"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
@@ -123,7 +123,7 @@ private struct LineSource {
             pending.dropFirst(start)
             searched = pending.count
             guard searched <= Limits.maximumImportLineBytes else {
-                throw CommandFailure(.notFound, "\(name): a line that is too long")
+                throw CommandFailure(.notFound, "\(name): a line is too long")
             }
         }
         if pending.count > 0 { try take(pending.bytes, bytesRead) }

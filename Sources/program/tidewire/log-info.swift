@@ -12,17 +12,17 @@ struct LogInfoCommand: Command {
     let name = "info"
     let summary = "Show what the event log holds: segments, epochs, positions, size."
     let discussion = """
-        One line a segment, oldest first, with the offsets of its changes, the WAL position it reaches, the times of its \
-        entries and its size; then the log as a whole and how long it is kept. A new epoch begins after a gap: changes \
-        before and after it are not one unbroken history.
+        Prints one line a segment, oldest first, with the offsets of its changes, the WAL position it reaches, the \
+        times of its entries and its size. Then prints the totals of the log and how long it is kept. A new epoch \
+        begins after a gap: changes before and after it are not one unbroken history.
 
-        Every checksum is read for it, so that a damaged log is called one here, too: a line on stderr for each damage, and \
-        exit code 5. --unchecked reads no more than it shows.
+        The command verifies every checksum. It prints a line on stderr for each damage, and ends with status 5. With \
+        --unchecked it reads only what it shows.
 
         JSON. One object a segment with kind "segment", sequence, epoch, first_offset, end_offset (of the next change \
-        after it), changes, entries, base_lsn, last_lsn, from, to (times; null if it is empty), bytes, sealed; then one \
-        with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, from, \
-        to, bytes, retention_seconds and retention_bytes (null without a limit).
+        after it), changes, entries, base_lsn, last_lsn, from, to (times; null if it is empty), bytes, sealed; then \
+        one with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, \
+        from, to, bytes, retention_seconds and retention_bytes (null without a limit).
         """
     let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [
@@ -42,7 +42,9 @@ struct LogInfoCommand: Command {
             let log = try arguments.historyLog(terminal)
             let (segments, damage) = try held(log, arguments, terminal)
             for line in damage { terminal.complain(line) }
-            if !damage.isEmpty { terminal.complain("'tidewire help log accept-loss' says how to go on") }
+            if !damage.isEmpty {
+                terminal.complain("'tidewire help log accept-loss' explains how to continue with a damaged log")
+            }
             guard !segments.isEmpty else { return .damaged }
             let info = LogInfo(
                 path: log.directory.path, segments: segments, retentionAge: configuration.retentionAge,
@@ -74,7 +76,7 @@ struct LogInfoCommand: Command {
 
 extension Option {
     fileprivate static let unchecked = Option.flag(
-        "unchecked", "Do not read checksums: faster, and damage is not seen.")
+        "unchecked", "Do not verify checksums: this is faster, but finds no damage.")
 }
 
 private struct LogInfo {

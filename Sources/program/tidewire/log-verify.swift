@@ -8,26 +8,27 @@ import System
 /// Command `tidewire log verify`.
 struct LogVerifyCommand: Command {
     let name = "verify"
-    let summary = "Read every checksum of the event log, and repair a torn tail."
+    let summary = "Verify every checksum of the event log, and repair a torn tail."
     let discussion = """
-        Reads every byte of every segment and checks what can be checked: checksums, order, that one segment goes on where \
-        the one before ends. It changes nothing and may run beside the hub.
+        Reads every byte of every segment and verifies checksums, the order of entries, and that each segment \
+        continues where the one before ends. It changes nothing and may run beside the hub.
 
-        A torn tail is what a crash leaves of a write that was never confirmed to anyone. The database sends it again, or, \
-        where it cannot any more, the hub marks a gap; the next start of the hub cuts the tail off. --repair does that now; \
-        nothing else is ever repaired, and not beside a running hub, which may just be writing there. Damage is bytes that \
-        were durable and do not read back: restore the segment from a backup, or give up what is lost, knowingly, with \
-        'tidewire log accept-loss'.
+        A torn tail is what a crash leaves of a write that was never confirmed. The next start of the hub cuts it off, \
+        and the database sends those changes again; if it no longer has them, the hub records a gap. --repair cuts the \
+        tail off now. It repairs nothing else, and not while a hub runs, which may just be writing there. Damage is \
+        different: these bytes were durable, and are unreadable now. Restore the segment from a backup, or give up \
+        what is lost with 'tidewire log accept-loss'.
 
-        JSON. One object a segment: sequence, path, ok, changes, first_offset, end_offset, bytes (the last four null where \
-        its header does not read), forgotten (how many changes were), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
-        discontinuity), position and text.
+        JSON. One object a segment: sequence, path, ok, changes, first_offset, end_offset, bytes (the last four are \
+        null if its header is unreadable), forgotten (how many changes were), problems: a list of objects with kind \
+        (torn_tail, damaged, bad_index, missing_segment, discontinuity), position and text.
         """
     let options: [Option] = [.repair, .withoutProgress, .output, .json, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
-        Example("tidewire log verify", "Is every byte what was written?"),
-        Example("tidewire log verify --repair --log /backup/log", "Make a copy that was taken in mid-write whole:"),
+        Example("tidewire log verify", "Is every byte as it was written?"),
+        Example(
+            "tidewire log verify --repair --log /backup/log", "Repair a copy that was taken while the hub was writing:"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
 
@@ -79,12 +80,12 @@ struct LogVerifyCommand: Command {
         if forgotten > 0 {
             let changes =
                 forgotten == 1
-                ? "1 change was forgotten: its mark reads" : "\(forgotten) changes were forgotten: their marks read"
-            try terminal.remark("\(changes) as it should")
+                ? "1 change was forgotten: its mark is" : "\(forgotten) changes were forgotten: their marks are"
+            try terminal.remark("\(changes) readable")
         }
         if try EventLogVerifier.hasUnfinishedErasure(directory) {
             try terminal.remark(
-                "a forgetting was interrupted: the hub's next start finishes it, or the next 'tidewire log forget'")
+                "a 'tidewire log forget' was interrupted: the hub's next start finishes it, or the next such command")
         }
     }
 
@@ -104,8 +105,8 @@ struct LogVerifyCommand: Command {
         guard case .lockedElsewhere(let path, let process) = error else { return LogAccess.failure(error) }
         let owner = process.map { "process \($0)" } ?? "another process"
         return CommandFailure(
-            .notFound, "the event log \(path) is in use by \(owner): repair is for a log that nobody writes",
-            hint: "Stop the hub first; it also repairs a torn tail itself whenever it starts.")
+            .notFound, "the event log \(path) is in use by \(owner): --repair needs a log that no process writes",
+            hint: "Stop the hub first; or leave it: each start of the hub also repairs a torn tail.")
     }
 
     private func show(
@@ -139,9 +140,10 @@ private struct Verdict {
         let held = "\(segments), \(summaries.reduce(0) { $0 + $1.changes }) changes, \(size) read"
         if isDamaged { return "the event log is damaged: \(held)" }
         if isTorn {
-            return "a torn tail, and otherwise whole: \(held); --repair cuts it off, and so does the hub's next start"
+            return
+                "the log has a torn tail, and is otherwise undamaged: \(held); --repair cuts the tail off, and so does the hub's next start"
         }
-        return "every checksum is right: \(held)"
+        return "every checksum is correct: \(held)"
     }
 }
 
@@ -161,9 +163,9 @@ extension EventLogProblem {
     var words: String {
         switch self {
         case .tornTail(let position, let bytes):
-            "\(bytes) bytes of an unfinished write at byte \(position) (if a hub is running, it may be at it just now)"
+            "\(bytes) bytes of an unfinished write at byte \(position) (a running hub may be writing it just now)"
         case .damaged(let position, let finding): "damaged at byte \(position): \(finding)"
-        case .badIndex: "its index is missing or wrong; it is made again at the hub's next start"
+        case .badIndex: "its index is missing or wrong; the hub's next start makes it again"
         case .missingSegment: "the segment is missing"
         case .discontinuity(let expected, let found): "it begins at @\(found) where @\(expected) was expected"
         }

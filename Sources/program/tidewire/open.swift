@@ -7,19 +7,19 @@ import System
 /// Command `tidewire open`.
 struct OpenCommand: Command {
     let name = "open"
-    let summary = "Say what is in a bundle, check it, and how to read it."
+    let summary = "Show what a bundle contains, and verify it."
     let discussion = """
-        A bundle is what 'tidewire bundle' made, here or elsewhere. It is read where it lies, by all commands that read a log: \
-        give it to --log. This command reads every checksum of the log in it, and says what it holds, when it was made and what \
-        about; with --settings also how the hub was configured.
+        'tidewire bundle' makes bundles, here or on another machine. All commands that read a log can read a bundle: \
+        name it with --log. This command verifies every checksum of the log in the bundle, and shows what the bundle \
+        contains, and when and why it was made. With --settings it also shows how the hub was configured.
 
-        JSON. The manifest: format, version, made, by, note, first_offset, end_offset, system_identifier, unmasked, policies, also_masked; \
-        with --settings then one object a setting: name, value, default.
+        JSON. The manifest: format, version, made, by, note, first_offset, end_offset, system_identifier, unmasked, \
+        policies, also_masked; with --settings then one object a setting: name, value, default.
         """
     let operands = [Operand("FILE", .one, "The bundle.")]
     let options: [Option] = [.bundledSettings, .json]
     let examples = [
-        Example("tidewire open incident.bundle", "What is this?"),
+        Example("tidewire open incident.bundle", "What does this bundle contain?"),
         Example("tidewire row orders 4711 --log incident.bundle", "What happened to order 4711?"),
     ]
     let exitCodes: [ExitCode] = [.unreachable, .damaged]
@@ -61,7 +61,7 @@ struct OpenCommand: Command {
         let (first, end) = (segments.first?.firstOffset ?? 0, segments.last?.endOffset ?? 0)
         try terminal.print(
             "\(end - first) changes, @\(first) … @\(end), from \(zone.text(filled.map(\.begin).min())) to "
-                + "\(zone.text(filled.map(\.maximumTime).max())) UTC; every checksum was read")
+                + "\(zone.text(filled.map(\.maximumTime).max())) UTC; every checksum was verified")
         let unmasked = members["unmasked"] ?? ""
         try terminal.print(
             ScreenText.escaped(
@@ -73,5 +73,6 @@ struct OpenCommand: Command {
 }
 
 extension Option {
-    fileprivate static let bundledSettings = Option.flag("settings", "Also the settings of the hub it comes from.")
+    fileprivate static let bundledSettings = Option.flag(
+        "settings", "Also show the settings of the hub that it comes from.")
 }

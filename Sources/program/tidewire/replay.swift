@@ -14,59 +14,61 @@ import System
 /// Command `tidewire replay`.
 struct ReplayCommand: Command {
     let name = "replay"
-    let summary = "Play a window of the log again, masked, into a staging database or channels."
+    let summary = "Replay a window of the log, masked, into a staging database or into channels of a hub."
     let discussion = """
-        Takes a window of the event log, or of a bundle, and makes its changes again elsewhere: at the speed at which they were \
-        made, faster, or one transaction after the other. Without --go it only says what would happen.
+        Takes a window of the event log, or of a bundle, and makes its changes again elsewhere: at the original speed, \
+        faster, or one transaction after the other. Without --go it only shows what would happen.
 
-        WHERE TO. --target postgresql://… is a database with the same tables (others by --map). Each transaction of the window is \
-        one transaction there: inserts, updates, deletes and truncates in their order, by primary key or replica identity; \
-        generated columns are PostgreSQL's own. It is there as a whole or not at all. The first thing in it is a message in \
-        the WAL, with the prefix tidewire.replay, that has offset, epoch, lsn, xid, time and tag of the original: a hub that \
-        follows that database has it in its log. Triggers and foreign keys of the target are kept from acting \
-        (session_replication_role, for which the login needs to be a superuser or to be granted it), because what they did \
-        is in the window itself; --triggers lets them. Where a row is not there, or is there already, the replay stops before \
-        that transaction, or leaves it out (--on-conflict skip).
+        TARGETS. --target postgresql://… is a database with the same tables (--map for other names). Each transaction \
+        of the window is one transaction there, applied as a whole or not at all: inserts, updates, deletes and \
+        truncates in their order, by primary key or replica identity; PostgreSQL computes generated columns. Each one \
+        begins with a message in the WAL, with the prefix tidewire.replay, that has offset, epoch, lsn, xid, time and \
+        tag of the original: a hub that follows that database has it in its log. Triggers and foreign keys of the \
+        target do not act (session_replication_role, which the login needs the right to set, or superuser), because \
+        the window already contains what they did; with --triggers they act. If a row is missing, or exists already, \
+        the replay stops before that transaction, or skips it (--on-conflict skip).
 
-        --target http://host:4000 are channels of a hub, this one's or another kind's: each change is a broadcast with its \
-        operation as event, and as payload what clients are told of a change (data, ids) and replay, which has offset, epoch, \
-        lsn, xid, time and tag of the original. A transaction is one request, taken as a whole or not at all; more than 100 \
-        changes are several. Where the hub's rate is used up (HTTP 429) it waits. REPLAY_TOKEN is a token that may post. \
-        TLS is not spoken: name the hub's own port.
+        --target http://host:4000 sends the changes to channels of a hub, Tidewire or another kind. Each change is a \
+        broadcast with its operation as event. The payload has what clients are told of a change (data, ids) and \
+        replay, which has offset, epoch, lsn, xid, time and tag of the original. A transaction is one request, \
+        accepted as a whole or not at all; more than 100 changes need several requests. If the hub's rate limit is \
+        reached (HTTP 429), the replay waits. REPLAY_TOKEN is a token that may broadcast. Use https://host for TLS.
 
-        WHERE NOT TO. It refuses the database that the log comes from: the same server (system identifier) with the same \
-        tables, or on that server any that cannot be told from it by the setting database_url. It also refuses one that has \
-        replication slots: whoever follows it would be told. It refuses the hub that the log comes from, by the log's \
-        epoch, and one that does not tell the token its epoch. A copy of the source cannot be told from it, and a staging \
-        database with a hub has a slot: --allow-target with the name that the refusal says, or the setting replay_targets, \
-        allows such a one.
+        REFUSED TARGETS. It refuses the database that the log comes from: the same server (system identifier) with the \
+        same tables, or any database on that server that the setting database_url does not tell apart from it. It \
+        refuses a database with replication slots, because readers of the slots would receive the replay. It refuses \
+        the hub that the log comes from, by the log's epoch, and a hub that does not tell the token its epoch. A copy \
+        of the source looks like the source, and a staging database with a hub has a slot: to allow such a target, \
+        give --allow-target with the name in the refusal, or use the setting replay_targets.
 
-        LEFT OUT are messages (pg_logical_emit_message), rows of realtime.messages unless --table asks for them, and what gaps \
-        have lost. A window that begins or ends inside a transaction has that part of it.
+        LEFT OUT are messages (pg_logical_emit_message), rows of realtime.messages unless --table selects them, and \
+        changes lost in gaps. If the window begins or ends inside a transaction, only that part of it is replayed.
 
-        WRITTEN DOWN. Before the first transaction a line about the replay is in the log's audit file (see 'tidewire log \
-        audit'; of a bundle it lies beside it). Where that cannot be, nothing is replayed. A dry run is not written down.
+        AUDIT. Before the first transaction, the command writes a line about the replay into the log's audit file (see \
+        'tidewire log audit'; for a bundle it is beside the bundle). If it cannot write the line, it replays nothing. \
+        A dry run writes no line.
 
         \(SelectorHelp.text)
 
         \(MaskHelp.text)
 
-        WHAT STANDS IN for a masked value has to be one that its column takes: \(StandIn.description); other types get NULL, \
-        and a column that takes none is a reason to refuse. Equal values have equal stand-ins, in all tables: rows still refer \
-        to each other. Short columns and small numbers have few, so that different values can meet in one. Rows that were \
-        written under another key are found only with the same --mask-key.
+        STAND-INS. A masked value is replaced by one that its column takes: \(StandIn.description). Other types get \
+        NULL; if the column does not take NULL, the command refuses. Equal values have equal stand-ins in all tables, \
+        so rows still refer to each other. Short columns and small numbers have few stand-ins, so different values can \
+        get the same one. A replay finds rows that were written under another key only with the same --mask-key.
 
-        PACE. The time between two commits is what it was, divided by x of --speed xN. --step asks before each transaction, \
-        --pause-on before those with such a row: Enter goes on, c goes on without asking at each step, q stops. Ctrl-C stops \
-        before the next change and undoes the transaction at hand; the last line says with which --from it goes on.
+        PACE. The time between two commits is the original one, divided by x of --speed xN. --step asks before each \
+        transaction, --pause-on before those with such a row: Enter continues, c continues without asking at each \
+        step, q stops. Ctrl-C stops before the next change and rolls the current transaction back; the last line shows \
+        the --from with which to continue.
 
-        \(AskingHelp.window) The replay is written down there.
+        \(AskingHelp.window) The hub's machine also records the replay.
 
         JSON. One object a line. kind "table": schema, table, target_schema, target_table, inserts, updates, deletes, \
         truncates, masked (names); kind "plan": from, to (offsets, null for an empty window), transactions, changes, \
-        seconds (null where the speed is max), messages and message_rows (left out), gaps, obstacles (texts), go; then with \
-        --go kind "conflict": offset, schema, table, reason; and kind "end": end (whole, interrupted, stopped, conflict), \
-        transactions, changes, skipped, next (offset, null where it is whole).
+        seconds (null if the speed is max), messages and message_rows (left out), gaps, obstacles (texts), go; then \
+        with --go kind "conflict": offset, schema, table, reason; and kind "end": end (whole, interrupted, stopped, \
+        conflict), transactions, changes, skipped, next (offset, null if it is whole).
         """
     let options: [Option] =
         [
@@ -82,17 +84,17 @@ struct ReplayCommand: Command {
     let examples = [
         Example(
             "tidewire replay --from -1h --target postgresql://postgres@staging/app",
-            "What would it be, and how long take?"
+            "What would be replayed, and how long would it take?"
         ),
         Example(
             "tidewire replay --log incident.bundle --target \"$STAGING\" --speed x10 --tag incident-42 --go",
             "The incident again, ten times as fast:"),
         Example(
             "REPLAY_TOKEN=$STAGING_KEY tidewire replay --from -15m --target http://staging:4000 --channel incident-42 --go",
-            "On a channel of another hub, for an app that is being looked at:"),
+            "On a channel of another hub, to debug an app:"),
         Example(
             "tidewire replay --from @18442901 --target \"$STAGING\" --pause-on status=paid --speed max --go",
-            "As fast as it goes to the orders that were paid, and then by hand:"),
+            "At full speed, but ask before each transaction with a paid order:"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -103,7 +105,7 @@ struct ReplayCommand: Command {
         if arguments.value(of: .server) != nil { (request.query.from, request.query.to) = (nil, nil) }
         let settings = try arguments.playerSettings()
         guard let text = arguments.value(of: .target) else {
-            throw UsageError("where to? give --target postgresql://… of a staging database, or http://… of a hub")
+            throw UsageError("--target is missing: give postgresql://… of a staging database, or http://… of a hub")
         }
         let place = try ReplayPlace(text)
         return try LogAccess.explained {
@@ -147,7 +149,7 @@ struct ReplayCommand: Command {
             progress.clear()
             let answer = terminal.ask(text.question(mark, isStep))
             switch answer {
-            case nil: terminal.complain("\ntidewire: nobody is there to say whether it goes on")
+            case nil: terminal.complain("\ntidewire: no answer, because standard input has ended")
             case "", "c", "C": return answer == "" ? .next : .goOn
             default: break
             }
@@ -170,34 +172,37 @@ struct ReplayCommand: Command {
         return CommandFailure(
             isUnreachable ? .unreachable : .notFound,
             "\(report.transactions) transactions were replayed, then the target failed: \(reason)",
-            hint: "--from \(next) goes on, if that transaction is not there.")
+            hint: "--from \(next) continues, if the target does not have that transaction.")
     }
 }
 
 extension Option {
     fileprivate static let target = Option.value(
         "target", "PLACE",
-        "Where to: postgresql://… of a database, of which passwords may come from PGPASSWORD or PGPASSFILE, or http://host:4000 of a hub, whose token comes from REPLAY_TOKEN."
+        "The target: postgresql://… of a database (with the password in PGPASSWORD or PGPASSFILE), or http://host:4000 of a hub (with a token in REPLAY_TOKEN)."
     )
     fileprivate static let channel = Option.value(
-        "channel", "NAME", "Of a hub: all changes on this channel, instead of replay:SCHEMA.TABLE for each table.")
-    fileprivate static let isPrivate = Option.flag("private", "Of a hub: on private channels.")
-    fileprivate static let go = Option.flag("go", "Do it. Without this it is only said what would be done.")
+        "channel", "NAME", "For a hub: send all changes to this channel, instead of replay:SCHEMA.TABLE for each table."
+    )
+    fileprivate static let isPrivate = Option.flag("private", "For a hub: use private channels.")
+    fileprivate static let go = Option.flag("go", "Do it. Without --go the command only shows what it would do.")
     fileprivate static let speed = Option.value(
-        "speed", "SPEED", "original (the default), max, or xN, so many times as fast: x10, x0.5.")
+        "speed", "SPEED", "original (the default), max, or a multiple of the original speed: x10, x0.5.")
     fileprivate static let step = Option.flag("step", "Ask before each transaction.")
     fileprivate static let pauseOn = Option.value(
         "pause-on", "CONDITION", isRepeatable: true,
-        "Ask before a transaction that has a row with this, as in --where. Of several, all must hold.")
+        "Ask before a transaction that has a row for which this holds, as in --where. If given several times, all must hold."
+    )
     fileprivate static let map = Option.value(
         "map", "TABLE=TABLE", isRepeatable: true, "Write the changes of the first table to the second one.")
-    fileprivate static let tag = Option.value("tag", "TEXT", "What the replay is called in its marks and in the audit.")
+    fileprivate static let tag = Option.value(
+        "tag", "TEXT", "A name for the replay, in its messages and in the audit file.")
     fileprivate static let onConflict = Option.value(
         "on-conflict", "WHAT",
-        "stop (the default) or skip: what becomes of a transaction that the target does not take.")
+        "What to do with a transaction that the target does not accept: stop (the default) or skip it.")
     fileprivate static let triggers = Option.flag("triggers", "Let the target's triggers and foreign keys act.")
     fileprivate static let allowTarget = Option.value(
-        "allow-target", "NAME", isRepeatable: true, "Write to this target though it would be refused.")
+        "allow-target", "NAME", isRepeatable: true, "Write to this target although the command would refuse it.")
 }
 
 extension HistoryQuery {
@@ -322,7 +327,7 @@ private enum ReplayPlace {
         _ configuration: Configuration, _ terminal: Terminal
     ) throws -> HubTarget {
         guard let token = terminal.surroundings.environment["REPLAY_TOKEN"], Self.isToken(token) else {
-            throw UsageError("a hub wants a token: set REPLAY_TOKEN in the environment")
+            throw UsageError("a hub needs a token: set REPLAY_TOKEN in the environment")
         }
         var settings = HubTarget.Settings(hub, token: token)
         settings.channel = arguments.value(of: .channel)
@@ -348,7 +353,7 @@ private enum ReplayPlace {
             epoch == nil
                 ? "\(hub.place) does not tell this token which log it has, and may be the hub that this log comes from"
                 : "\(hub.place) is the hub that this log comes from",
-            hint: "If nobody is misled by what is replayed there, --allow-target \(hub.place) allows it.")
+            hint: "If the replay misleads nobody there, --allow-target \(hub.place) allows it.")
     }
 
     /// True if the text is safe as a token in a request header.
@@ -388,12 +393,12 @@ private enum ReplayPlace {
         case .source:
             return CommandFailure(
                 .notFound, "\(identity.place) is the database that this log comes from, or a copy of it",
-                hint: "If it is a copy, made with its server's identity, \(allow) allows it.")
+                hint: "If it is a copy that has its server's identity, \(allow) allows it.")
         case .sourceServer:
             return CommandFailure(
                 .notFound,
                 "\(identity.place) is on the server that this log comes from, and may be the database itself",
-                hint: "--database-url with the log's own database tells them apart; or \(allow) allows it.")
+                hint: "Give --database-url with the log's own database, to tell them apart; or \(allow) allows it.")
         case .unknownServer:
             return CommandFailure(
                 .notFound, "\(identity.place) does not tell this login which server it is (pg_control_system)",
@@ -401,9 +406,9 @@ private enum ReplayPlace {
         case .followed(let slots):
             return CommandFailure(
                 .notFound,
-                "\(identity.place) is followed by \(slots.map(SQLName.quoted).joined(separator: ", ")): whoever listens there "
-                    + "would be told of what is replayed",
-                hint: "If nobody is misled by that, \(allow) allows it.")
+                "\(identity.place) has replication slots (\(slots.map(SQLName.quoted).joined(separator: ", "))): their readers "
+                    + "would receive the replay",
+                hint: "If that misleads nobody, \(allow) allows it.")
         }
     }
 
@@ -413,8 +418,10 @@ private enum ReplayPlace {
         } catch {
             guard error.sqlState == SQLState.insufficientPrivilege else { throw error }
             throw CommandFailure(
-                .notFound, "the login of --target may not keep triggers from acting (session_replication_role)",
-                hint: "Give one that may, or --triggers, which lets them act besides what they did in the window.")
+                .notFound, "the login of --target may not disable triggers (session_replication_role)",
+                hint:
+                    "Give a login that may, or --triggers: then triggers act in addition to what they did in the window."
+            )
         }
     }
 }

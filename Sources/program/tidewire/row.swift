@@ -8,37 +8,36 @@ struct RowCommand: Command {
     let name = "row"
     let summary = "Show every version of one row, and what each change did to it."
     let discussion = """
-        What happened to this row? Every insert, update and delete of it that the event log still has, in order, with \
-        what changed: body: "a"→"b". The table's truncates count too, from the row's first version on.
+        Shows every insert, update and delete of a row that the event log still has, in order, with what changed: \
+        body: "a"→"b". The table's truncates are also shown, from the row's first version on.
 
-        The row is named by the values of its key, one operand a column in the order of the table's columns, or by \
-        column=value. A uuid may be written in any case; other values as PostgreSQL writes them. With column=value any \
-        columns will do, also of a table without a key; then every change is shown whose row had these values before or \
-        after it.
+        Name the row by the values of its key, one operand a column in the order of the table's columns, or by \
+        column=value. You may write a uuid in any case, and must write other values as PostgreSQL writes them. With \
+        column=value you may use any columns, also of a table without a key; then the command shows every change whose \
+        row had these values before or after it.
 
-        A table that was renamed is followed under all its names, whichever of them is given, and a line says what it was \
-        called when. Where a name was given to another table later, rows of both are shown, and a line says so.
+        A renamed table is followed under all its names, whichever of them you give, and a line shows each renaming. \
+        If a name was given to another table later, the rows of both tables are shown, and a line says so.
 
-        Of changes whose values were removed with 'tidewire log forget' it is said that they were there, and since when nothing \
-        is left of them.
+        Changes that 'tidewire log forget' removed are shown without values, with the day of the removal.
 
-        A row that 'tidewire signal backfill' read, before any change of it or behind a gap, is shown as READ. What that shows as \
-        changed was lost in the gap.
+        READ shows a row that 'tidewire signal backfill' read before the row's first change or after a gap. The \
+        changes that such a line shows were lost in the gap.
 
-        When a change gave the row another key, the row is followed under the new one as well, and a line says so. Values \
-        come from the log alone: of an update in a table without REPLICA IDENTITY FULL, what was before is known from the \
+        When a change gave the row another key, the row is followed under the new key as well, and a line says so. All \
+        values come from the log. For an update in a table without REPLICA IDENTITY FULL, the old values come from the \
         version before.
 
         \(SelectorHelp.text)
 
         \(MaskHelp.text)
 
-        JSON. One object a line, as 'tidewire tail --json' prints them, and diff: for each column that changed, old (null \
-        also where it is not known) and new. Of a row that was read op READ, offset (of the next change), epoch, lsn, time, schema, \
-        table, key and record.
+        JSON. One object a line, as 'tidewire tail --json' prints them, and diff: for each column that changed, old \
+        (also null if unknown) and new. For a row that a backfill read: op READ, offset (of the next change), epoch, \
+        lsn, time, schema, table, key and record.
         """
     let operands = [
-        Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
+        Operand("TABLE", .one, "The table: notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
     let options: [Option] =
@@ -86,14 +85,15 @@ struct RowCommand: Command {
         case .masked(let table, let column): return NameCheck.masked("KEY", column, of: table)
         case .unknownTable(let table): return names.unknown(table)
         case .impossible(let table, let column, let value, let expected):
-            return UsageError("KEY \(value): \(SQLName.quoted(column)) of \(table) is \(expected), which this is not")
+            return UsageError("KEY \(value): \(SQLName.quoted(column)) of \(table) must be \(expected)")
         case .doesNotFit(let table, let key, let given):
             guard !key.isEmpty else {
-                return UsageError("\(table) has no key by which rows could be told apart: name the row by column=value")
+                return UsageError("\(table) has no key that distinguishes its rows: name the row by column=value")
             }
             let list = key.map(SQLName.quoted).joined(separator: ", ")
             let columns = key.count == 1 ? "one column" : "\(key.count) columns"
-            return UsageError("the key of \(table) has \(columns) (\(list)), and \(given) fit no row of it")
+            return UsageError(
+                "the key of \(table) has \(columns) (\(list)); the operands after TABLE (\(given)) do not fit it")
         }
     }
 }

@@ -13,33 +13,36 @@ struct SeedCommand: Command {
     let name = "seed"
     let summary = "Write the rows that the log knows at a moment as SQL, masked, for a staging database."
     let discussion = """
-        The rows that 'tidewire asof' shows, of the tables that are named or of all, as a script for psql: one transaction of \
-        INSERTs into tables that are there and empty. It is what 'tidewire replay' of the window that follows begins with; both \
-        take the same --mask-key then, so that masked keys are found again.
+        Writes the rows that 'tidewire asof' shows, of the named tables or of all tables, as a script for psql: one \
+        transaction of INSERTs into tables that exist and are empty. It is the starting point for 'tidewire replay' of \
+        the window that follows. Give both the same --mask-key, so that the replay finds rows by their masked keys.
 
-        It knows what the log tells. Rows that nothing has touched in all of the log are not in it, and a \
-        comment at each table says so, unless the table was emptied, or its rows were put into the log ('tidewire signal backfill'). A value that the log does not tell is left to its \
-        default. The columns of a row are those that its table had when it was last changed. Tables without a key and \
-        realtime.messages are left out; sequences stay where they are.
+        The script knows only what the log has. Rows that no change in the log touched are missing, and a comment at \
+        each table says so, unless the table was emptied, or 'tidewire signal backfill' wrote its rows into the log. A \
+        column whose value the log does not have gets its default. A row has the columns that its table had when the \
+        row was last changed. The script leaves out tables without a key and realtime.messages, and does not change \
+        sequences.
 
-        ORDER. A table comes behind those that its rows refer to: by the foreign keys that the log has of then (it has them \
-        where ledger is not off), or else those of the database of --database-url now. Where neither says it, a column listing_id \
-        is taken to refer to listing or listings. A comment says by which, and which tables refer to each other in a circle.
+        ORDER. A table comes after the tables that its rows refer to. The order follows the foreign keys that the log \
+        recorded for that moment (the log has them unless ledger is off), or else those that the database of \
+        --database-url has now. If neither is known, a column listing_id is taken to refer to listing or listings. A \
+        comment says which source was used, and which tables refer to each other in a circle.
 
-        The script sets session_replication_role to replica, so that triggers and foreign keys do not act while rows come table \
-        by table: whoever loads it needs to be a superuser or to be granted that. With --triggers it does not, and they act: \
-        then rows that the log does not have are missed, and so is an order where tables refer to each other in a circle, or \
-        rows to others of their table, and the keys cannot be deferred.
+        The script sets session_replication_role to replica, so that triggers and foreign keys do not act while it \
+        loads the tables: whoever loads it needs to be a superuser or needs the right to set it. With --triggers the \
+        script does not set it, and triggers and foreign keys act. Loading then fails where the log does not have a \
+        row that others refer to, or where tables, or rows of one table, refer to each other in a circle and the keys \
+        cannot be deferred.
 
-        With -o the script is in FILE once it is whole, and what was there before is there until then.
+        With -o, the script gets the name FILE when it is complete. Until then an earlier file keeps that name.
 
-        \(AskingHelp.text) What it masks has another stand-in in each script: where keys are masked, 'tidewire bundle --server' once, and \
-        seed and replay of that file with the same --mask-key.
+        \(AskingHelp.text) Its stand-ins for masked values differ in each script. Where keys are masked, make one \
+        bundle with 'tidewire bundle --server', and seed and replay from that file with the same --mask-key.
 
         \(MaskHelp.text)
 
-        WHAT STANDS IN for a masked value is one that its column takes: \(StandIn.description); other types, and those of the \
-        user's own, which the log knows by name only, get NULL, and a comment says so.
+        STAND-INS. A masked value is replaced by one that its column takes: \(StandIn.description). Other types get \
+        NULL, and so do types that users made, because the log knows only their names. A comment says so.
         """
     let options: [Option] =
         [.table, .to, .file, .triggers, .mostRows, .withoutProgress, .zone, .log, .project] + Option.masking + [
@@ -51,9 +54,10 @@ struct SeedCommand: Command {
     let examples = [
         Example(
             "tidewire seed --to -1h --mask-key key | psql -v ON_ERROR_STOP=1 \"$STAGING\"",
-            "What there was an hour ago:"),
+            "The rows of an hour ago:"),
         Example(
-            "tidewire replay --from -1h --mask-key key --target \"$STAGING\" --go", "And what happened to it since:"),
+            "tidewire replay --from -1h --mask-key key --target \"$STAGING\" --go",
+            "Then what has happened to them since:"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -120,7 +124,7 @@ struct SeedCommand: Command {
             let connection = try DatabaseAccess.connect(configuration, name)
             return (try DatabaseAccess.asking { try ForeignKeys.ask(connection) }.order, .database)
         } catch let failure as CommandFailure {
-            terminal.complain("\(failure.message); the order of the tables is by names")
+            terminal.complain("\(failure.message); the order of the tables follows names of columns")
             return nil
         }
     }
@@ -138,7 +142,7 @@ extension ForeignKeys {
 
 extension Option {
     fileprivate static let file = Option.value(
-        "file", "FILE", short: "o", "Where to, instead of standard output: all of it, or nothing.")
+        "file", "FILE", short: "o", "Write to this file instead of standard output: the complete script, or nothing.")
     fileprivate static let triggers = Option.flag(
         "triggers", "Let triggers and foreign keys of the database that is filled act.")
 }

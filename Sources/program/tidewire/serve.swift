@@ -8,26 +8,30 @@ import Settings
 /// Command `tidewire serve`.
 struct ServeCommand: Command {
     let name = "serve"
-    let summary = "Follow a database, keep its changes, serve realtime clients."
+    let summary = "Follow a database, keep its changes in the event log, and serve realtime clients."
     let discussion = """
-        Connects to PostgreSQL, takes every change of the publication's tables from a logical replication slot and \
-        appends it to the event log in the data directory. PostgreSQL is told that a change arrived only when it is \
-        durable here, so killing the hub or the database at any moment loses nothing and repeats nothing in the log.
+        Connects to PostgreSQL, reads every change of the publication's tables from a logical replication slot, and \
+        appends it to the event log in the data directory. The hub confirms a change to PostgreSQL only when the \
+        change is durable in the log. If the hub or the database is killed at any moment, the log loses nothing and \
+        repeats nothing.
 
-        The slot is created if it is missing (slot_create), and so is the publication if the role may \
-        (publication_create). With database_prepare it first makes what 'tidewire db apply' would make, as far as the \
-        login may, and says it line by line. When the database cannot be reached, or refuses, the hub says why, keeps trying with \
-        growing waits, and goes on where it stopped.
+        The hub creates the slot if it is missing (slot_create), and the publication if its login may \
+        (publication_create). With database_prepare it first creates what 'tidewire db apply' would create, as far as \
+        the login may, and logs a line for each object. When the database cannot be reached, or refuses, the hub says \
+        why, retries with growing waits, and continues where it stopped.
 
-        If history cannot go on - the slot was dropped, the server let go of its WAL, the database was restored - a gap \
-        is recorded in the log and a new epoch begins: loss is never silent.
+        Sometimes the hub cannot continue the history: the slot was dropped, the server removed the slot's WAL, or the \
+        database was restored. Then it records a gap in the log and begins a new epoch, so that no loss is silent.
 
-        Supabase clients connect to ws://HOST:PORT/realtime/v1 (listen; wss with tls_certificate and tls_key) with a token \
-        signed by jwt_secret or a key of jwks, or an opaque key of api_keys, and receive the postgres_changes they \
-        subscribe to. /healthcheck says that the hub lives, /ready that changes stream, /metrics everything in numbers.
+        Supabase clients connect to ws://HOST:PORT/realtime/v1 (setting listen; wss with tls_certificate and tls_key). \
+        They send a token signed with jwt_secret or a key of jwks, or an opaque key of api_keys. They receive the \
+        postgres_changes that they subscribe to. /healthcheck tells whether the hub is alive, /ready whether changes \
+        stream, and /metrics has all metrics.
 
-        SIGHUP reads keys and certificates again. Ends on SIGINT or SIGTERM after sending the clients away over drain_time \
-        and flushing and confirming what is whole; a second one has them sent away at once. One line an event is written to standard error; read the changes with 'tidewire tail'.
+        SIGHUP makes the hub read keys and certificates again. SIGINT or SIGTERM stops it: the hub disconnects its \
+        clients over drain_time, then flushes the log and confirms all complete transactions. A second signal \
+        disconnects all clients at once. The hub writes log lines to standard error, one for each event. 'tidewire \
+        tail' shows the changes.
         """
     let options: [Option] = [.echo]
     let optionGroups: [OptionGroup] = [.configuration]
@@ -66,5 +70,5 @@ struct ServeCommand: Command {
 
 extension Option {
     fileprivate static let echo = Option.flag(
-        "echo", "Also serve /echo, which sends every message back: for WebSocket conformance runs only.")
+        "echo", "Also serve /echo, which sends every message back. Use it only to test WebSocket conformance.")
 }

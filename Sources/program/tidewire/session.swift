@@ -9,30 +9,33 @@ struct SessionCommand: Command {
     let name = "session"
     let summary = "Show what happened to one client: joins, losses, tokens, ends."
     let discussion = """
-        Without an ID: the clients that the ledger has in the window, one line each. With one (as 'tidewire who' prints it): \
-        everything that is written down of that socket, in order: joined, with what it asked for and from where in the log \
-        on; stands, where that is repeated for a log that lets go of the past; renewed, where its token became another; told, that something was missing; left, with how far it had come (OFFSET) \
-        and how much its client had certainly got (GOT). Requests for changes over HTTP: a \
-        stream is joined and left, a page that told of something is answered, with what lies from OFFSET on and before GOT. \
-        Missed: of what came before there was no room for all, of this client or others. \
-        With --deliveries and 'ledger = full' each change that it was sent as well: \
-        sent, with the change's OFFSET.
+        Without an ID: shows the clients that the ledger has in the window, one line each. With an ID (as 'tidewire \
+        who' prints it): shows every note about that socket, in order. joined: with its bindings, and from which \
+        offset on. refused: its socket, its join or a request was refused, and why, if the token was signed; the same \
+        refusal of a user is noted once a minute. stands: the client's state, repeated because retention deletes older segments. renewed: its token \
+        was replaced by another. told: the hub told it that changes may be missing. left: with the offset up to which \
+        it was sent everything (OFFSET), and how much its client had certainly received (GOT). For requests for \
+        changes over HTTP: a stream is joined and left; a page is answered, with the changes from OFFSET on and before \
+        GOT. missed: the log had no room for all notes of the time before, of this client or of others. With \
+        --deliveries and 'ledger = full' also each change that it was sent: sent, with the change's OFFSET.
 
-        Which claims are kept says the setting ledger_claims; tokens never are. Claims are masked by their names, and so are the \
-        values that filters compare masked columns with; in rules, claims are the table tidewire.claims.
+        The setting ledger_claims says which claims are kept; tokens never are. Claims are masked by their names, and \
+        so are the values that filters compare masked columns with. In mask rules, claims are the table \
+        tidewire.claims.
 
         \(SelectorHelp.text)
 
-        JSON. One object a note: event, time, session, channel, place (where in the log it stands), offset, received, user, \
-        role, topic, bindings, claims, other_claims, reason. A delivery: event (sent), time, session, channel, offset.
+        JSON. One object a note: event, time, session, channel, place (of the note in the log), offset, received, \
+        user, role, topic, bindings, claims, other_claims, reason. A delivery: event (sent), time, session, channel, \
+        offset.
         """
-    let operands = [Operand("ID", .any, "A socket, as 'tidewire who' names it; what follows a / is not looked at.")]
+    let operands = [Operand("ID", .any, "A socket, as 'tidewire who' prints it; a / and what follows are ignored.")]
     let options: [Option] =
         [.from, .to, .deliveries, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire session --from -15m", "Who came and went?"),
-        Example("tidewire session 0189a3f2c4d5e600", "What happened to this one?"),
+        Example("tidewire session 0189a3f2c4d5e600", "What happened to this client?"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -51,8 +54,9 @@ struct UserCommand: Command {
     let name = "user"
     let summary = "Show what happened to all clients of one user."
     let discussion = """
-        Everything that is written down of the clients of one user, in order; see 'tidewire session'. What was sent \
-        'tidewire who' says of each change, and --deliveries of all of them where each is recorded (ledger = full).
+        Shows every note about the clients of one user, in order; see 'tidewire session'. 'tidewire who' shows which \
+        of these clients were sent a given change. --deliveries shows all changes they were sent, if each delivery is \
+        recorded (ledger = full).
 
         \(SelectorHelp.text)
 
@@ -63,7 +67,7 @@ struct UserCommand: Command {
         [.from, .to, .deliveries, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
-        Example("tidewire user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --from -2h", "Was she there?")
+        Example("tidewire user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --from -2h", "Was this user connected?")
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -75,7 +79,7 @@ struct UserCommand: Command {
 
 extension Option {
     fileprivate static let deliveries = Option.flag(
-        "deliveries", "Also each change that was sent, where that is recorded (ledger = full).")
+        "deliveries", "Also show each change that was sent, if that is recorded (ledger = full).")
 }
 
 private enum LedgerNotes {
@@ -88,7 +92,7 @@ private enum LedgerNotes {
         query.session = session
         query.subject = user
         if arguments.has(.deliveries), session == nil, user == nil {
-            throw UsageError("--deliveries: of which client? give an ID, or ask 'tidewire user'")
+            throw UsageError("--deliveries needs a client: give an ID, or use 'tidewire user'")
         }
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
@@ -102,7 +106,7 @@ private enum LedgerNotes {
             if !arguments.has(.json) {
                 let oldest = try log.segments()[0]
                 terminal.complain(
-                    "the ledger has nothing of that; the log holds \(zone.text(oldest.begin)) … now (setting: ledger)")
+                    "the ledger has no such notes; the log holds \(zone.text(oldest.begin)) … now (setting: ledger)")
             }
             return .notFound
         }
@@ -218,10 +222,10 @@ extension RecordedNote {
     }
 
     private var what: String {
-        if note.event == .began { return "the hub began" }
+        if note.event == .began { return "the hub started" }
         if note.event == .missed {
             return
-                "no room in the log: \(note.offset) notes of clients and all of \(note.received) others are not there"
+                "the log had no room: it lacks \(note.offset) notes of clients, and all notes of \(note.received) others"
         }
         let parts = [note.topic, note.role, note.bindings, note.reason].filter { !$0.isEmpty && $0 != Array("[]".utf8) }
         return parts.map(text).joined(separator: " ")

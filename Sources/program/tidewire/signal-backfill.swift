@@ -12,32 +12,36 @@ import System
 struct SignalBackfillCommand: Command {
     let name = "backfill"
     let summary =
-        "Put all rows that a table has now into the log, so that 'tidewire asof' knows those that nothing touched."
+        "Write all rows that a table has now into the log, so that 'tidewire asof' also knows rows without changes."
     let discussion = """
-        A log has changes: of rows that nothing has touched since its oldest change it knows nothing. This command reads the whole \
-        table from the database and gives its rows to the hub, which writes them into its log behind all that was committed \
-        before. 'asof' and 'seed' then have every row, at each moment that the log reaches back to, also before the backfill: \
-        what no change is of was the same all the time, if the table was in the publication all the time. Clients and replays never see them. They go when the log's \
-        retention comes to them, and 'log forget' reaches them.
+        A log has only changes: it does not know rows that nothing has touched since its oldest change. This command \
+        reads the whole table from the database and sends its rows to the hub. The hub writes them into its log, after \
+        all that was committed before. 'asof' and 'seed' then have every row at each moment in the log, also before \
+        the backfill: a row without a change was the same all the time, if the table was in the publication all the \
+        time. Clients and replays never see these rows. Retention deletes them like changes, and 'log forget' removes \
+        them.
 
-        --database-url is the database that the hub follows; another one is refused. Its login must see all rows: the table's owner, or one with BYPASSRLS; the hub's own, as 'tidewire db \
-        apply' makes it, does not, and is refused rather than shown a part. The table must be in the publication and have a key; \
-        columns and rows are those that the publication has, without generated columns. The table is locked against TRUNCATE and ALTER \
-        TABLE, and against nothing else, until its rows are read; who has it locked against reading is waited for for 30 s. Values of more than 1 MiB are left out, and shown as not known.
+        --database-url must name the database that the hub follows; another one is refused. Its login must see all \
+        rows: use the table's owner, or a login with BYPASSRLS. The hub's own login, as 'tidewire db apply' creates \
+        it, does not see all rows, and is refused. The table must be in the publication and have a key. The backfill \
+        has the published columns and rows, without generated columns. Until its rows are read, the table is locked \
+        against TRUNCATE and ALTER TABLE, and against nothing else. If another session has locked the table against \
+        reading, the command waits up to 30 s. Values of more than 1 MiB are left out, and shown as unknown.
 
-        It takes room: each row as PostgreSQL writes it, in the log and in each copy of it. A log with retention_bytes lets \
-        go of its oldest changes for it.
+        A backfill takes room: each row as PostgreSQL writes it, in the log and in each copy of it. A log with a limit \
+        of retention_size deletes its oldest changes for it.
 
-        JSON. One object: table, rows, lsn (where in PostgreSQL's log it was), left_out (values), offset (of the change that comes \
-        next).
+        JSON. One object: table, rows, lsn (of the reading), left_out (values), offset (of the next change).
         """
-    let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
+    let operands = [
+        Operand("TABLE", .one, "The table: notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")
+    ]
     let options: [Option] = Option.signal + [.because, .withoutProgress]
     let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.databaseURL), Setting(\.publication)])]
     let examples = [
         Example(
             "tidewire signal backfill orders --database-url \"$SUPERUSER_URL\" --server https://hub.example.com",
-            "So that a copy of the log has all orders in it:")
+            "So that the log has all orders:")
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
@@ -55,12 +59,13 @@ struct SignalBackfillCommand: Command {
             try BackfillSource(connection, table, publication: configuration.publication)
         }
         var sender = BackfillSender(source, signal, because: arguments.value(of: .because)) { rows in
-            progress.note("giving rows to the hub: \(rows)")
+            progress.note("sending rows to the hub: \(rows)")
         }
         let answer = try Self.give(source, by: &sender)
         progress.clear()
         guard arguments.has(.json) else {
-            let left = sender.leftOut == 0 ? "" : "; too large, and left out: \(Self.count(sender.leftOut, "value"))"
+            let left =
+                sender.leftOut == 0 ? "" : "; left out \(Self.count(sender.leftOut, "value")) that were too large"
             try terminal.print(
                 "\(Self.count(sender.count, "row")) of \(source.relation), as of \(source.lsn)\(left)\(answer.place)"
             )
@@ -123,7 +128,7 @@ private struct BackfillSource {
         guard let row = published.first, row.count == 4, let oid = row[2].flatMap({ UInt32($0) }) else {
             throw CommandFailure(
                 .notFound, "\(name) is not in the publication \(publication): the log has no changes of it",
-                hint: "Of a partitioned table that is published by its partitions, name each of these.")
+                hint: "If a partitioned table is published by its partitions, name each partition.")
         }
         for statement in [
             "SET row_security = off", "SET lock_timeout = '30s'", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -134,7 +139,7 @@ private struct BackfillSource {
             oid: oid, schema: table.schema, name: table.name, identity: .full, columns: columns)
         guard !relation.keyColumns.isEmpty else {
             throw CommandFailure(
-                .notFound, "\(name) has no primary key that is published: its rows cannot be told apart")
+                .notFound, "\(name) has no published primary key, so the log cannot distinguish its rows")
         }
         // The position follows the first look at the tables, which determines the visible rows.
         let place = try connection.execute(
@@ -145,7 +150,7 @@ private struct BackfillSource {
         ).first
         guard let place, place.count == 3, let lsn = place[0].flatMap({ LSN($0) }), let system = place[1],
             let database = place[2]
-        else { throw CommandFailure(.unreachable, "the database does not say where its log is") }
+        else { throw CommandFailure(.unreachable, "the database did not report its WAL position") }
         (self.lsn, self.system, self.database) = (lsn, system, database)
         let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
         sql = """
@@ -264,7 +269,7 @@ private struct BackfillSender: ~Copyable {
     /// Advice after a reading that ended early.
     var whatIsLeft: String? {
         guard given > 0 else { return nil }
-        return "The log has \(given) of the table's rows: that is no harm. The same command again reads all of them."
+        return "The log has \(given) of the table's rows, which does no harm. Run the command again to write all rows."
     }
 
     private static func table(_ relation: Relation) -> String {

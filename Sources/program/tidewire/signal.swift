@@ -6,10 +6,10 @@ import Settings
 /// Command `tidewire signal`.
 struct SignalCommand: Command {
     let name = "signal"
-    let summary = "Tell a running hub something: a mark in its log, a new segment, a pause, a table's rows."
+    let summary = "Send a command to a running hub: mark, rotate, pause, resume or backfill."
     let discussion = """
-        These commands ask the operators' API of a hub (--server URL). What they do stands in its log, between the changes \
-        before and after it, where 'tidewire tail' shows it.
+        These commands use the operators' API of a hub (--server URL). Each one leaves a line in the hub's log, \
+        between the changes before and after it, and 'tidewire tail' shows that line.
         """
     let subcommands: [any Command] = [
         SignalMarkCommand(), SignalRotateCommand(), SignalPauseCommand(), SignalResumeCommand(),
@@ -19,28 +19,28 @@ struct SignalCommand: Command {
 
 extension Option {
     static let because = Option.value(
-        "because", "TEXT", "Why: it stands in the log beside it, for whoever asks later.")
+        "because", "TEXT", "The reason, which is written into the log too.")
     fileprivate static let pauseLength = Option.value(
-        "for", "DURATION", "How long at most, such as 90s or 1h; 10min unless said otherwise, a day at most.")
+        "for", "DURATION", "The longest time, such as 90s or 1h; default 10min, at most a day.")
     static let signal: [Option] = Option.asking + [.project, .json]
 }
 
 /// Command `tidewire signal mark`.
 struct SignalMarkCommand: Command {
     let name = "mark"
-    let summary = "Write a line into the log: a deploy, the begin of a test, what somebody saw."
+    let summary = "Write a line into the log, for example about a deploy, the begin of a test, or what somebody saw."
     let discussion = """
-        The text is of at most 1,024 bytes, is shown to everybody who reads the log, and is never masked. The log does not \
-        depend on it: replays, exports of changes and clients never see it.
+        The text has at most 1,024 bytes. Everybody who reads the log sees it, and it is never masked. Replays, \
+        exports of changes and clients never see it.
 
-        JSON. One object: action, time, written (the disk has it), offset (of the change that comes next).
+        JSON. One object: action, time, written (true: it is on the disk), offset (of the next change).
         """
-    let operands = [Operand("TEXT", .one, "What is to be found again.")]
+    let operands = [Operand("TEXT", .one, "The text of the line.")]
     let options: [Option] = Option.signal
     let examples = [
         Example(
             "tidewire signal mark \"api 4.12 deployed\" --server https://hub.example.com",
-            "So that tomorrow's reader knows what came in between:")
+            "So that later readers see which changes came after the deploy:")
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
@@ -54,16 +54,16 @@ struct SignalMarkCommand: Command {
 /// Command `tidewire signal rotate`.
 struct SignalRotateCommand: Command {
     let name = "rotate"
-    let summary = "End the segment that is being written, and begin the next."
+    let summary = "Complete the current segment of the log, and begin the next."
     let discussion = """
-        What is in the log now lies in files then that nobody writes any more: a copy of them is a whole backup, and 'tidewire log \
-        forget' reaches it. Nothing else changes.
+        Everything that is in the log now is then in files that the hub no longer writes: a copy of them is a complete \
+        backup, and 'tidewire log forget' can change them. Nothing else changes.
 
-        JSON. One object: action, time, written (the disk has it), offset (of the change that comes next).
+        JSON. One object: action, time, written (true: it is on the disk), offset (of the next change).
         """
     let options: [Option] = Option.signal + [.because]
     let examples = [
-        Example("tidewire signal rotate --server https://hub.example.com", "Before the log's directory is copied:")
+        Example("tidewire signal rotate --server https://hub.example.com", "Before you copy the log's directory:")
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
@@ -77,16 +77,17 @@ struct SignalRotateCommand: Command {
 /// Command `tidewire signal pause`.
 struct SignalPauseCommand: Command {
     let name = "pause"
-    let summary = "Read nothing from the database for a while: its changes come later."
+    let summary = "Stop reading from the database for a while; clients receive the changes afterwards."
     let discussion = """
-        For a migration or a restore that the hub is to keep out of. Clients stay connected; broadcasts and presence go on. \
-        Changes that are committed meanwhile stay in the database's WAL, all of it, until the pause ends: see that there is \
-        room (tidewire slot status), and that max_slot_wal_keep_size allows it, or they are lost, which the log then says. \
-        It ends by itself, by 'tidewire signal resume', with a restart of the hub, or where the slot comes near its limits. /ready is not ready meanwhile.
+        For a migration or a restore during which the hub should not read. Clients stay connected; broadcasts and \
+        presence continue. PostgreSQL keeps the WAL of all changes that are committed meanwhile until the pause ends. \
+        Make sure that the disk has room (tidewire slot status) and that max_slot_wal_keep_size allows it. Otherwise \
+        the changes are lost, and the log records a gap. The pause ends after its time, by 'tidewire signal resume', \
+        by a restart of the hub, or when the slot comes near its limits. /ready reports "not ready" during the pause.
 
-        Again while it is paused: from now on for that long.
+        If the hub is already paused, the new time counts from now.
 
-        JSON. One object: action, time, until, written (the disk has it), offset (of the change that comes next).
+        JSON. One object: action, time, until, written (true: it is on the disk), offset (of the next change).
         """
     let options: [Option] = Option.signal + [.pauseLength, .because]
     let examples = [
@@ -114,9 +115,9 @@ struct SignalPauseCommand: Command {
 /// Command `tidewire signal resume`.
 struct SignalResumeCommand: Command {
     let name = "resume"
-    let summary = "End a pause: the hub reads on where it stopped."
+    let summary = "End a pause: the hub continues where it stopped."
     let discussion = """
-        JSON. One object: action, time, written (the disk has it), offset (of the change that comes next).
+        JSON. One object: action, time, written (true: it is on the disk), offset (of the next change).
         """
     let options: [Option] = Option.signal + [.because]
     let examples = [Example("tidewire signal resume --server https://hub.example.com", "The migration is done:")]
@@ -124,7 +125,7 @@ struct SignalResumeCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         try HubSignal(arguments, terminal).send("resume", text: arguments.value(of: .because)) { answer in
-            "the hub reads on" + answer.place
+            "the hub continues to read" + answer.place
         }
     }
 }
@@ -148,7 +149,7 @@ struct HubSignal {
 
     init(_ arguments: Arguments, _ terminal: Terminal) throws {
         guard let hub = try AskedHub(arguments, terminal) else {
-            throw UsageError("--server URL is missing: which hub is told?")
+            throw UsageError("--server URL is missing: name the hub")
         }
         self.hub = hub
         self.arguments = arguments

@@ -7,10 +7,10 @@ import Settings
 /// Command `tidewire slot`.
 struct SlotCommand: Command {
     let name = "slot"
-    let summary = "Look after the replication slot: status, drop."
+    let summary = "Show or drop the replication slot: status, drop."
     let discussion = """
-        The slot is where the database remembers how far the hub has read, and for which it keeps its WAL. These commands \
-        ask the database; a hub need not be running.
+        The replication slot is PostgreSQL's record of how far the hub has read. PostgreSQL keeps its WAL from that \
+        position on. These commands ask the database; a hub need not be running.
         """
     let subcommands: [any Command] = [SlotStatusCommand(), SlotDropCommand()]
 }
@@ -67,22 +67,24 @@ struct SlotStatusCommand: Command {
     let name = "status"
     let summary = "Show the slot: who uses it, how far it lags, how much WAL it keeps."
     let discussion = """
-        Lag is what was written to the WAL since the last position the hub confirmed, which is not more than what is \
-        durable in the event log. WAL kept is what the server cannot remove because of the slot, and headroom what may \
-        still be written before max_slot_wal_keep_size makes it give up the slot (unlimited if that is not set). PostgreSQL 18 \
-        also gives up a slot that nobody reads for idle_replication_slot_timeout: the idle limit, where there is one.
+        Lag is the WAL written since the last position that the hub confirmed; the hub confirms only what is durable \
+        in the event log. WAL kept is what the server cannot remove because of the slot. Headroom is what may still be \
+        written before max_slot_wal_keep_size makes the server give up the slot (unlimited if that is not set). \
+        PostgreSQL 18 also gives up a slot that nobody reads for idle_replication_slot_timeout: the idle limit, if \
+        there is one.
 
-        The state is PostgreSQL's wal_status: reserved (well), extended (keeps more than max_wal_size), unreserved (will be \
-        lost at the next checkpoint, unless the hub catches up), lost (changes are gone; the hub records a gap).
+        The state is PostgreSQL's wal_status: reserved (all is well), extended (keeps more than max_wal_size), \
+        unreserved (will be lost at the next checkpoint, unless the hub catches up), lost (changes are gone; the hub \
+        records a gap).
 
         JSON. One object: name, plugin, database, active, active_pid, confirmed_lsn, restart_lsn, lag_bytes, \
         wal_kept_bytes, headroom_bytes (null: unlimited), limit_bytes (max_slot_wal_keep_size; null: unlimited), \
-        idle_limit_seconds (null: none), wal_status, invalidation_reason (of PostgreSQL 17 and later, else null).
+        idle_limit_seconds (null: none), wal_status, invalidation_reason (from PostgreSQL 17 on, else null).
         """
     let options: [Option] = [.output, .json]
     let optionGroups: [OptionGroup] = [.slot]
     let examples = [
-        Example("tidewire slot status", "How does the slot do?"),
+        Example("tidewire slot status", "Is the slot all right?"),
         Example("tidewire slot status --json | jq -e '.lag_bytes < 1e9'", "For a monitor:"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
@@ -113,7 +115,7 @@ extension SlotStatus {
         let limit = limitBytes.map { " of \(ByteText.write($0)) (max_slot_wal_keep_size)" } ?? ""
         let headroom =
             walStatus == "lost"
-            ? "none: the slot is lost\(limit.isEmpty ? "" : ", it may keep no more than\(limit.dropFirst(3))")"
+            ? "none: the slot is lost\(limit.isEmpty ? "" : ", because it may keep at most\(limit.dropFirst(3))")"
             : safeBytes.map { ByteText.write(max(0, $0)) + limit } ?? "unlimited (max_slot_wal_keep_size is not set)"
         let idle = idleLimitSeconds.map { [("idle limit", "\($0) s (idle_replication_slot_timeout)")] } ?? []
         return [
@@ -128,9 +130,9 @@ extension SlotStatus {
         switch walStatus {
         case "reserved": "reserved: all is well"
         case "extended": "extended: it keeps more WAL than max_wal_size"
-        case "unreserved": "unreserved: the next checkpoint may take away WAL that was not read yet"
+        case "unreserved": "unreserved: the next checkpoint may remove WAL that the hub has not read yet"
         case "lost":
-            "lost: the server has removed WAL that was not read\(invalidation.map { " (\($0))" } ?? ""); the hub records a gap "
+            "lost: the server has removed WAL that the hub had not read\(invalidation.map { " (\($0))" } ?? ""); the hub records a gap "
                 + "when it starts"
         case let other: other ?? "-"
         }
@@ -161,12 +163,12 @@ struct SlotDropCommand: Command {
     let name = "drop"
     let summary = "Drop the slot, so that the database no longer keeps WAL for the hub."
     let discussion = """
-        For a hub that will not come back: a slot that nobody reads keeps WAL until the disk is full. What was committed \
-        and not read yet is lost to the event log. If a hub starts with this slot name later, it makes a new slot, records \
-        a gap and begins a new epoch.
+        For a hub that will not come back: a slot that nobody reads keeps WAL until the disk is full. The event log \
+        loses what was committed and not read yet. If a hub starts with this slot name later, it creates a new slot, \
+        records a gap and begins a new epoch.
 
-        Without --yes it only says what would be lost, and ends with status 2. A slot in use cannot be dropped: stop the \
-        hub first.
+        Without --yes the command only shows what would be lost, and ends with status 2. A slot in use cannot be \
+        dropped: stop the hub first.
         """
     let options: [Option] = [.yes, .json]
     let optionGroups: [OptionGroup] = [.slot]
@@ -185,11 +187,11 @@ struct SlotDropCommand: Command {
             let process = status.activePID.map { "server process \($0)" } ?? "a server process"
             throw CommandFailure(
                 .notFound, "slot \(status.name) is in use by \(process)",
-                hint: "Stop the hub that reads it, then drop it.")
+                hint: "Stop the hub that reads the slot, then drop the slot.")
         }
         guard arguments.has(.yes) else {
             terminal.complain("this would drop slot \(status.name) of database \(status.database): \(loss)")
-            terminal.complain("nothing was done; add --yes to drop it")
+            terminal.complain("the slot was not dropped; add --yes to drop it")
             return .usage
         }
         _ = try access.asking { try $0.query("SELECT pg_catalog.pg_drop_replication_slot($1)", [status.name]) }
@@ -208,5 +210,5 @@ struct SlotDropCommand: Command {
 }
 
 extension Option {
-    fileprivate static let yes = Option.flag("yes", "Do it.")
+    fileprivate static let yes = Option.flag("yes", "Drop it.")
 }

@@ -11,20 +11,21 @@ struct StatisticsCommand: Command {
     let name = "stats"
     let summary = "Count what the log holds: by table, operation, origin or time."
     let discussion = """
-        One line for each table (or what --by says), those with most changes first, times in their order; then the window \
-        as a whole, its gaps, and what was largest in it: transactions and single changes, by the bytes of their rows as \
-        the log has them (old and new ones). Values are not shown.
+        Prints one line for each table (or whatever --by says): those with most changes first, times in their order. \
+        Then prints the totals of the window, its gaps, and the largest transactions and changes in it, by the bytes \
+        of their rows (old and new) in the log. Values are not shown.
 
-        It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. Without --from and --to \
-        it counts everything that is kept. With --table, segments without changes of that table are passed over.
+        It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. Without --from and \
+        --to it counts everything that is kept. With --table, it skips segments without changes of that table.
 
         \(SelectorHelp.text)
 
-        JSON. One object a line. With kind "group": table with schema, operation, origin (empty: made here) or from (the \
-        minute's, hour's or day's beginning); with kind "transaction" one of the largest: xid, lsn, time, offset (of its \
-        first change), changes, bytes; with kind "change" one of the largest: offset, xid, time, op, schema, table, bytes; \
-        with kind "gap": as in 'tidewire tail --json'; last one with kind "total": first_offset, last_offset, from, to, \
-        gaps. Groups and the total have changes, insert, update, delete, truncate, message, transactions, bytes.
+        JSON. One object a line. With kind "group": table with schema, operation, origin (empty: made in this \
+        database) or from (the beginning of the minute, hour or day); with kind "transaction" one of the largest: xid, \
+        lsn, time, offset (of its first change), changes, bytes; with kind "change" one of the largest: offset, xid, \
+        time, op, schema, table, bytes; with kind "gap": as in 'tidewire tail --json'; last one with kind "total": \
+        first_offset, last_offset, from, to, gaps. Groups and the total have changes, insert, update, delete, \
+        truncate, message, transactions, bytes.
         """
     let options: [Option] =
         [
@@ -34,7 +35,7 @@ struct StatisticsCommand: Command {
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire stats", "What fills the log?"),
-        Example("tidewire stats --from -1h --by minute", "When did the storm begin?"),
+        Example("tidewire stats --from -1h --by minute", "When did the many changes begin?"),
         Example("tidewire stats --from -15m --table orders --op D --top 3", "Who deleted orders, and how many?"),
     ]
     let exitCodes = LogAccess.exitCodes
@@ -76,9 +77,9 @@ struct StatisticsCommand: Command {
 
 extension Option {
     fileprivate static let by = Option.value(
-        "by", "WHAT", "What is counted together: table (default), operation, origin, minute, hour or day.")
+        "by", "WHAT", "The groups to count by: table (default), operation, origin, minute, hour or day.")
     fileprivate static let top = Option.value(
-        "top", "N", "How many tables, origins and largest things at most (default 10); 0 for none but the sums.")
+        "top", "N", "The most groups, transactions and changes to list (default 10); 0 for only the totals.")
 }
 
 extension Arguments {

@@ -7,22 +7,26 @@ import Settings
 /// Command `tidewire subs`.
 struct SubscriptionsCommand: Command {
     let name = "subs"
-    let summary = "Show who listens to what at a running hub, and how far behind each is."
+    let summary = "Show the subscribers of a running hub, what each listens to, and how far behind each is."
     let discussion = """
-        Asks a hub which channels its clients have joined: each with its user and role, what it listens to, up to which offset it \
-        was sent what there is, how many changes and seconds that is behind the log's end, and how many bytes wait for its \
-        socket. The furthest behind come first. 'tidewire session' has what happened to each before.
+        Asks a hub which channels its clients have joined. Shows for each channel the user and role, its bindings, the \
+        offset up to which the hub has sent it everything, how many changes and seconds that is behind the log's end, \
+        and how many bytes wait for its socket. The channels that are furthest behind come first. 'tidewire session' \
+        shows what happened to each before.
 
-        --lagging shows only those that are further behind than that; status 0 says that there are some, and 1 that there are none.
+        --lagging shows only channels that are behind by at least that time. It ends with status 0 if there are some, \
+        and 1 if there are none.
 
-        JSON. One object a channel: topic, session, channel, role, user, private, bindings, position (null: its join is not answered \
-        yet), lag (changes), lag_seconds (null where not looked up: of many positions), queued_bytes, slow.
+        JSON. One object a channel: topic, session, channel, role, user, private, bindings, position (null: its join \
+        is not answered yet), lag (changes), lag_seconds (null if not computed, where there are many positions), \
+        queued_bytes, slow.
         """
     let options: [Option] = Option.asking + [.project, .lagging, .output, .json]
     let examples = [
-        Example("tidewire subs --server https://hub.example.com", "Who is there?"),
+        Example("tidewire subs --server https://hub.example.com", "Who is connected?"),
         Example(
-            "tidewire subs --server http://127.0.0.1:4000 --lagging 5s", "Whom does the hub, or the network, hold up?"),
+            "tidewire subs --server http://127.0.0.1:4000 --lagging 5s",
+            "Which clients are late, because of the hub or the network?"),
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
@@ -34,7 +38,7 @@ struct SubscriptionsCommand: Command {
             least = wanted
         }
         guard let hub = try AskedHub(arguments, terminal) else {
-            throw UsageError("--server URL is missing: whose subscribers?")
+            throw UsageError("--server URL is missing: name the hub")
         }
         let answer = try hub.get("channels")
         guard let census = ReadCensus(answer.body) else {
@@ -64,7 +68,7 @@ struct SubscriptionsCommand: Command {
                 "\(census.loopsMissing) of the hub's threads did not answer: their channels are left out")
         }
         let rest =
-            census.count > census.channels.count ? "; the \(census.channels.count) furthest behind were looked at" : ""
+            census.count > census.channels.count ? "; only the \(census.channels.count) furthest behind are shown" : ""
         try terminal.remark(
             "\(census.count == 1 ? "1 channel" : "\(census.count) channels"), the log ends at @\(census.end)\(rest)")
     }
@@ -72,7 +76,7 @@ struct SubscriptionsCommand: Command {
 
 extension Option {
     fileprivate static let lagging = Option.value(
-        "lagging", "DURATION", "Only channels that are at least so far behind, such as 5s.")
+        "lagging", "DURATION", "Only channels that are behind by at least this time, such as 5s.")
 }
 
 /// Parsed answer of a hub.

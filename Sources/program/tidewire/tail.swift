@@ -9,29 +9,31 @@ import System
 /// Command `tidewire tail`.
 struct TailCommand: Command {
     let name = "tail"
-    let summary = "Show changes: the last ones, a window, or as they come."
+    let summary = "Show changes: the last ones, a window, or live."
     let discussion = """
-        Without --from it shows the last 10 changes (or -n of them); with --from, everything in the window (or the \
-        first -n of it). With --follow it goes on with what is written from then on, until Ctrl-C.
+        Without --from it shows the last 10 changes (or -n of them); with --from, all changes in the window (or the \
+        first -n of them). With --follow it continues with new changes until Ctrl-C.
 
-        It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. Where changes were \
-        lost before they reached the log, a line says so in the middle; and where an operator marked the log or paused the hub, unless only certain changes are asked for.
+        It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. A line marks each \
+        place where changes were lost before they reached the log. Another line marks each place where an operator \
+        wrote a mark or paused the hub, unless you select certain changes.
 
         \(SelectorHelp.text)
 
-        COLUMNS. LSN is where the transaction's commit record begins. The last column tells, for an insert, the row; for \
-        an update, what changed where the table has REPLICA IDENTITY FULL (before→after), else the row; for a delete, the \
-        row as far as it is known. (unchanged) is a large value that PostgreSQL did not send. A row of realtime.messages is \
-        shown as event → topic: payload. With --presence, lines with P tell who came to a topic (TABLE) or went.
+        COLUMNS. LSN is where the transaction's commit record begins. The last column shows, for an insert, the row; \
+        for an update, what changed if the table has REPLICA IDENTITY FULL (before→after), otherwise the row; for a \
+        delete, the known columns of the row. (unchanged) is a large value that PostgreSQL did not send. A row of \
+        realtime.messages is shown as event → topic: payload. With --presence, lines with P show who joined or left a \
+        topic (in the column TABLE).
 
         \(MaskHelp.text)
 
-        JSON. One object a line: offset, epoch, lsn, end_lsn, xid, index (in the transaction), time, origin, op, schema, \
-        table; for rows key, record, old_record, and for updates changed (null when the log cannot tell) and unchanged \
-        (large values not sent, which record lacks); for op MESSAGE transactional, prefix, content (null where it is no \
-        text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP reason, from_lsn, to_lsn; for op \
-        PRESENCE event (joined, left, updated), topic, private, key, ref, meta; for op MARK event (marked, paused, resumed, \
-        rotated), text.
+        JSON. One object a line: offset, epoch, lsn, end_lsn, xid, index (in the transaction), time, origin, op, \
+        schema, table; for rows key, record, old_record, and for updates changed (null if the log does not show it) \
+        and unchanged (large values that were not sent, which record lacks); for op MESSAGE transactional, prefix, \
+        content (null if it is not text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP \
+        reason, from_lsn, to_lsn; for op PRESENCE event (joined, left, updated), topic, private, key, ref, meta; for \
+        op MARK event (marked, paused, resumed, rotated), text.
         """
     let options: [Option] =
         [
@@ -59,7 +61,7 @@ struct TailCommand: Command {
         query.includesMarks = query.tables.isEmpty && query.operations.isEmpty && query.conditions.isEmpty
         let limit = try arguments.limit()
         let follows = arguments.has(.follow)
-        if follows, query.to != nil { throw UsageError("--follow goes on without end, so it takes no --to") }
+        if follows, query.to != nil { throw UsageError("--follow has no end, so it takes no --to") }
         if follows { Hub.blockSignals() }
         var printer = ChangePrinter(terminal, isJSON: arguments.has(.json), zone: zone)
         return try LogAccess.explained {
@@ -141,8 +143,9 @@ struct TailCommand: Command {
 
 extension Option {
     static let presence = Option.flag(
-        "presence", "Also who came to a topic, went, or told something else, where the hub notes that.")
-    static let follow = Option.flag("follow", short: "f", "Go on with what is written from now on, until Ctrl-C.")
+        "presence",
+        "Also show who joined a topic, left it, or changed its presence, if the hub records that (presence_timeline).")
+    static let follow = Option.flag("follow", short: "f", "Continue with new changes until Ctrl-C.")
 }
 
 /// Printer of changes: lines of a table, or JSON.

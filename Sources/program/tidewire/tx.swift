@@ -9,12 +9,12 @@ struct TransactionCommand: Command {
     let name = "tx"
     let summary = "Show all changes of one transaction."
     let discussion = """
-        The transaction is named by its number (7421), or by a place in the WAL (0/16B3748) that is the beginning or the \
-        end of its commit record; both are in what 'tidewire tail' prints. Transaction numbers come back after four \
-        billion, and after a restore: all of that number are shown, newest first.
+        Name the transaction by its number (7421), or by the LSN at which its commit record begins or ends \
+        (0/16B3748). 'tidewire tail' prints both. PostgreSQL uses transaction numbers again after four billion \
+        transactions, and after a restore: this command shows all transactions with the number, newest first.
 
-        A line before the changes tells when it was committed, where from (its replication origin, if it was not made \
-        here) and how many changes it has.
+        A line before the changes shows when the transaction was committed, its replication origin (if it was not made \
+        in this database) and how many changes it has.
 
         \(MaskHelp.text)
 
@@ -26,7 +26,9 @@ struct TransactionCommand: Command {
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tx 7421", "What else did this transaction do?"),
-        Example("tidewire tx 0/5A48B20 --json | jq -r .table | sort | uniq -c", "How many changes in which tables?"),
+        Example(
+            "tidewire tx 0/5A48B20 --json | jq -r .table | sort | uniq -c",
+            "How many changes did it make in each table?"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -44,7 +46,7 @@ struct TransactionCommand: Command {
             var found = 0
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress), sharesScreen: true)
             defer { progress.clear() }
-            try log.transactions(name, noting: { progress.note("looking for it: @\($0)") }) { transaction in
+            try log.transactions(name, noting: { progress.note("searching the log: @\($0)") }) { transaction in
                 found += 1
                 progress.clear()
                 if !arguments.has(.json) {

@@ -13,40 +13,49 @@ import Settings
 struct WhatIfCommand: Command {
     let name = "whatif"
     let summary =
-        "Show who would gain and who would lose which rows by a migration or other filters, before it is made."
+        "Show which users would gain or lose which rows by a migration or by other filters, before you apply it."
     let discussion = """
-        Takes SQL that changes policies, grants, functions or the publication, and goes through the changes that the event log \
-        holds: who would have been told of which, as the database is and as it would be? Filters of subscriptions are left out: \
-        it is about what somebody MAY see. Updates are judged by the new row, deletes by the old one, as the hub does.
+        Takes SQL that changes policies, grants, functions or the publication, and goes through the changes in the \
+        event log: which users would have been told of which changes, with the database as it is, and with the SQL \
+        applied? It ignores the filters of subscriptions, because it shows what a user MAY see. It judges updates by \
+        the new row and deletes by the old row, as the hub does.
 
-        WITH --binding it is about what somebody asks for and may see: subscriptions that are proposed, and each client's own \
-        now, of all its sessions in the ledger (of one who is named by --claims or --role: every row). Several for a table are \
-        as several of one client; of other tables nothing is said. --policy may be left out then. What is kept by no policy but \
-        by the filter, or the event, is (not asked for). A filter that PostgreSQL has to decide tells nobody here, and a line says so.
+        WITH --binding it shows what a user asks for and may see. It compares proposed subscriptions with each \
+        client's present ones, from all its sessions in the ledger (for a user named by --claims or --role: every row). \
+        Several bindings for a table count together, like several of one client; other tables are left out. --policy \
+        is then optional. (not asked for) marks rows that no policy keeps back, but the filter or the event does. Rows \
+        whose filter only PostgreSQL can decide are left out, and a line says so.
 
-        FOR WHOM. For those whom the ledger of the log knows (setting: ledger), the newest first; or for one, with --claims, \
-        or --role and --sub. Memberships (rows of other tables that policies look into) are taken back to what they were at \
-        each change, as far as the log has their tables; a line says where that is not so. A bundle does not have what changed \
-        after its end.
+        FOR WHOM. For the users in the log's ledger (setting: ledger), newest first; or for one, with --claims, or \
+        --role and --sub. The command computes memberships (rows of other tables that policies read) as they were at \
+        each change, as far as the log has their tables; a line says where it cannot. A bundle lacks the changes after \
+        its end.
 
-        WHERE THE SQL RUNS. In the database that --on names, in a transaction that is rolled back in any case: a copy, or the \
-        source itself. It is never applied anywhere else. Its login needs the rights that the SQL takes, and has to be able to \
-        become the roles in question. Locks that the SQL takes (ALTER POLICY keeps everybody from its table) are held while \
-        the catalog is read, a second or so; where policies are left to PostgreSQL to decide, until the log is read: give \
-        --to and --from then, or a copy. The SQL can end no transaction.
+        WHERE THE SQL RUNS. In the database that --on names, in a transaction that is always rolled back: a copy, or \
+        the source itself. It is never applied anywhere else. The login needs the rights that the SQL needs, and must \
+        be able to become the roles in question. Locks that the SQL takes (ALTER POLICY locks everybody out of its \
+        table) are held while the catalog is read, about a second. If PostgreSQL has to decide policies, they are held \
+        until the log is read: then use --from and --to, or a copy. The SQL cannot end the transaction.
 
-        \(AskingHelp.window) --to does not make it smaller here: memberships are taken back by what came since. What a policy \
-        reads of masked columns nobody knows here: such rows count as shown to nobody, and a line says so.
+        \(AskingHelp.window) --to does not make it smaller here: to compute past memberships, the command needs all \
+        later changes. If a policy reads masked columns, their values are unknown here: such rows count as shown to \
+        nobody, and a line says so.
 
-        BY WHAT. Gains and losses are told apart by the policies that show the rows: of a gain, which of the proposed ones show \
-        it and what keeps it now; of a loss, which show it now and what will keep it. (no policy) says that none shows it, \
-        a name under KEPT BY is a restrictive policy that does not hold. Where several show the same row, all are named.
+        REASONS. The output splits gains and losses by the policies that show the rows. For a gain: which proposed \
+        policies show it, and what hides it now. For a loss: which policies show it now, and what will hide it. (no \
+        policy) means that no policy shows it; a name under KEPT BY is a restrictive policy that does not hold. If \
+        several policies show the same row, all are named.
 
-        JSON. One object a line. kind "binding": schema, table, asked (a text); kind "catalog": schema, table, role, changes (texts); kind "holder": user, role, schema, table, \
-        told_now, told_then, gains, losses; kind "policy": change (gain or loss), role, schema, table, shown_by, kept_by (names), \
-        shown_how, kept_how (policies, no_policy, not_asked_for, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
-        kind "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
-        memberships_of_now, masked (columns that policies read and a bundle has no values of), not_filtered (rows of which PostgreSQL should have said whether a filter holds), masked_filters, claims_not_kept (names), not_published (tables of the log that --on's database does not publish, now or then). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
+        JSON. One object a line. kind "binding": schema, table, asked (a text); kind "catalog": schema, table, role, \
+        changes (texts); kind "holder": user, role, schema, table, told_now, told_then, gains, losses; kind "policy": \
+        change (gain or loss), role, schema, table, shown_by, kept_by (names), shown_how, kept_how (policies, \
+        no_policy, not_asked_for, no_row_security, no_select, not_published, refused, unknown), clients, rows; kind \
+        "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": \
+        from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have judged), \
+        memberships_of_now, masked (columns that policies read and whose values a bundle lacks), not_filtered (rows \
+        whose filter only PostgreSQL could decide), masked_filters, claims_not_kept (names), not_published (tables of \
+        the log that --on's database does not publish, now or then). Ends with status 0 if nobody gains or loses \
+        anything, and 1 if somebody does.
         """
     let options: [Option] =
         [
@@ -63,13 +72,13 @@ struct WhatIfCommand: Command {
     let examples = [
         Example(
             "tidewire whatif --policy new-policies.sql --on postgresql://postgres@staging/app",
-            "Who would see more, and who less, of what is kept?"),
+            "Which users would see more or fewer of the changes in the log?"),
         Example(
             "tidewire whatif --binding \"INSERT notes room=eq.5\" --on \"$STAGING\" --from -1d",
-            "What would clients miss that asked for less?"),
+            "Which changes would clients miss with a narrower subscription?"),
         Example(
             "tidewire whatif --policy new-policies.sql --on \"$STAGING\" --from -1d --role authenticated --sub 7f3c2b1e-0c5d-4f6e-8a52-000000000001",
-            "And she, of the last day?"),
+            "The same for one user and the last day:"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -78,12 +87,12 @@ struct WhatIfCommand: Command {
         let bindings = try arguments.bindings()
         let file = arguments.value(of: .proposal)
         guard file != nil || !bindings.isEmpty else {
-            throw UsageError("what is proposed? give --policy FILE, or --binding BINDING")
+            throw UsageError("no proposal is given: use --policy FILE, or --binding BINDING")
         }
         guard let place = arguments.value(of: .place) else {
             throw UsageError(
-                "where may it be applied, and rolled back? give --on URL: a copy of the database, or the database itself, "
-                    + "where it holds its locks for a moment")
+                "--on URL is missing: name a database in which the SQL is applied and rolled back: a copy of the database, "
+                    + "or the database itself, where the SQL holds its locks for a moment")
         }
         let sql = try file.map { try arguments.contents(of: $0, named: "--policy", terminal) } ?? "-- nothing"
         let (limit, count) = (try arguments.count(of: .holderLimit, or: 50), try arguments.count(of: .examples, or: 3))
@@ -127,8 +136,8 @@ struct WhatIfCommand: Command {
         } catch WhatIf.Failure.refused(let error) {
             let state = error.sqlState.map { " (SQLSTATE \($0))" } ?? ""
             throw CommandFailure(
-                .notFound, "the database does not take \(file): \(error.message)\(state)",
-                hint: error.hint ?? "Nothing of it was applied. May the login of --on do what it says?")
+                .notFound, "the database does not accept \(file): \(error.message)\(state)",
+                hint: error.hint ?? "Nothing of it was applied. Does the login of --on have the rights that it needs?")
         } catch WhatIf.Failure.badBinding(let table, let reason) {
             throw CommandFailure(.notFound, "--binding for \(table): the hub would refuse it: \(reason)")
         } catch WhatIf.Failure.unpublished(let table) {
@@ -147,25 +156,25 @@ struct WhatIfCommand: Command {
 }
 
 extension Option {
-    fileprivate static let proposal = Option.value("policy", "FILE", "The SQL that is proposed; - is standard input.")
+    fileprivate static let proposal = Option.value("policy", "FILE", "The proposed SQL; - is standard input.")
     fileprivate static let bindings = Option.value(
         "binding", "BINDING",
-        "A subscription that is proposed in place of each client's own: [EVENT] TABLE [FILTER], such as \"notes room=eq.5\"; again for more."
+        "A proposed subscription in place of each client's own: [EVENT] TABLE [FILTER], such as \"notes room=eq.5\". Repeat for more."
     )
     fileprivate static let place = Option.value(
         "on", "URL",
-        "The database in which it is applied, in a transaction that is rolled back. Passwords may come from PGPASSWORD or PGPASSFILE."
+        "The database in which the SQL is applied, in a transaction that is rolled back. The password may be in PGPASSWORD or PGPASSFILE."
     )
     fileprivate static let user = Option.value(
         "user", "SUB", "Only clients of this user (the claim sub) in the ledger.")
     fileprivate static let claims = Option.value(
-        "claims", "FILE", "For who has these claims, one JSON object in a file; - is standard input.")
-    fileprivate static let role = Option.value("role", "ROLE", "For this role, where the claims have none.")
+        "claims", "FILE", "For a user with these claims, one JSON object in a file; - is standard input.")
+    fileprivate static let role = Option.value("role", "ROLE", "For this role, if the claims have none.")
     fileprivate static let subject = Option.value("sub", "ID", "For this claim sub.")
     fileprivate static let holderLimit = Option.value(
-        "limit", "N", short: "n", "How many of those in the ledger at most, the newest first (default 50).")
+        "limit", "N", short: "n", "The most users from the ledger, newest first (default 50).")
     fileprivate static let examples = Option.value(
-        "examples", "N", "How many examples of each kind for each client, table and policy (default 3).")
+        "examples", "N", "The number of examples of each kind for each client, table and policy (default 3).")
 }
 
 extension Arguments {
@@ -227,8 +236,8 @@ extension Arguments {
         }
         guard audience.holders.isEmpty else { return audience }
         throw CommandFailure(
-            .notFound, "for whom? the ledger of this log knows nobody",
-            hint: "Give --claims, or --role and --sub. The hub writes the ledger where the setting ledger is not off.")
+            .notFound, "the ledger of this log has no users",
+            hint: "Give --claims, or --role and --sub. The hub writes the ledger unless the setting ledger is off.")
     }
 }
 
@@ -314,10 +323,12 @@ private struct WhatIfPrinter {
 
     private var catalog: [String] {
         let asked = bindings.sorted { $0.key.description < $1.key.description }.flatMap { table, bindings in
-            bindings.map { ScreenText.escaped("\(table) for all: \($0.words) in place of what each asks for now") }
+            bindings.map {
+                ScreenText.escaped("\(table) for all clients: \($0.words) instead of their present subscriptions")
+            }
         }
         if report.differences.tables.isEmpty {
-            return asked.isEmpty ? ["Nothing that clients are told by is different."] : asked
+            return asked.isEmpty ? ["The proposal changes nothing that decides what clients are told."] : asked
         }
         return asked
             + report.differences.tables.flatMap { table in
@@ -388,13 +399,14 @@ private struct WhatIfPrinter {
         let clients = report.holders.count == 1 ? "1 client" : "\(report.holders.count) clients"
         var lines = [
             report.gains + report.losses == 0
-                ? "Of the changes @\(first) to @\(end) nobody of \(clients) would gain or lose any."
+                ? "Of the changes @\(first) to @\(end), \(clients) would gain none and lose none."
                 : "Of the changes @\(first) to @\(end), \(clients) would gain \(report.gains) and lose \(report.losses)."
         ]
         if report.asked > 0 { lines.append("PostgreSQL judged \(report.asked) rows, by what it knows now.") }
         if report.unasked > 0 {
             lines.append(
-                "\(report.unasked) rows were left out: more than may be asked about. A smaller window says more.")
+                "\(report.unasked) rows were left out, because PostgreSQL would have to judge too many. Use a smaller window."
+            )
         }
         if report.unfiltered > 0 {
             lines.append(
@@ -402,24 +414,24 @@ private struct WhatIfPrinter {
         }
         if !report.unpublished.isEmpty {
             lines.append(
-                "Not in the publication of the database of --on, so that it is told to nobody here, now or then: "
+                "Tables that the database of --on does not publish, so that nobody is told of them, now or then: "
                     + report.unpublished.map(\.description).joined(separator: ", "))
         }
         if audience.maskedFilters > 0 {
             lines.append(
-                "Masked in the bundle, so that what they ask for now is left out: filters of subscriptions, "
-                    + "\(audience.maskedFilters) of them. --unmask, where it is made, leaves them readable."
+                "The bundle masks filters of subscriptions (\(audience.maskedFilters)), so they are left out. "
+                    + "--unmask, when the bundle is made, leaves them readable."
             )
         }
         if !report.lost.isEmpty {
             lines.append(
-                "Masked in the bundle, so that rows which policies judge by it count as shown to nobody: "
-                    + "\(report.lost.sorted().joined(separator: ", ")). --unmask, where it is made, leaves it readable."
+                "The bundle masks columns that policies read, so their rows count as shown to nobody: "
+                    + "\(report.lost.sorted().joined(separator: ", ")). --unmask, when the bundle is made, leaves them readable."
             )
         }
         if !audience.unkept.isEmpty {
             lines.append(
-                "Policies were asked without claims that are not kept (setting: ledger_claims) or masked: "
+                "Policies were evaluated without claims that are not kept (setting: ledger_claims) or are masked: "
                     + audience.unkept.sorted().joined(separator: ", "))
         }
         if report.membershipsAreOfNow {
@@ -427,8 +439,8 @@ private struct WhatIfPrinter {
         }
         if report.membershipsMayBeLater {
             lines.append(
-                "Memberships that changed after the end of the bundle count as they are now: it does not have those changes. "
-                    + "Ask the hub (--server) or its log (--log) to have them taken back."
+                "Memberships that changed after the end of the bundle count as they are now, because it lacks those changes. "
+                    + "Use the hub (--server) or its log (--log) to include them."
             )
         }
         return lines

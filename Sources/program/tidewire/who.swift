@@ -13,38 +13,44 @@ struct WhoCommand: Command {
     let name = "who"
     let summary = "Show which clients were sent a change, and which had gone."
     let discussion = """
-        Takes a change of the event log, and says of every client that the ledger knows of: it was sent the change, and \
-        whether it certainly arrived; it was sent it later, when it had come back; its filter or a policy kept the change \
-        from it; or it had gone before. Clients that listened to other tables are left out, and those that had gone more than \
-        an hour before, unless --user asks for them.
+        Takes a change of the event log, and shows what happened to it for every client in the ledger: the hub sent \
+        it, and whether it certainly arrived; the hub sent it later, when the client had come back; a filter or a \
+        policy kept it from the client; or the client had gone before. It leaves out clients that listened to other \
+        tables, and, unless you name a --user, clients that had gone more than an hour before. It also lists users \
+        whose socket, join or request the hub refused in the hour before, and who had not joined since.
 
-        RECORDED, in the ledger (setting: ledger): who joined what, with which bindings and claims, from where in the log \
-        on; how far each had come at its end, and how much of that its client had certainly got; what it was told to be \
-        missing. DERIVED: filters and policies are asked again, by the rights, policies and memberships of THEN, as far as the \
-        log has them (policies are recorded when they change; with the database that is configured memberships are taken back \
-        by the changes of their tables); otherwise, or with --now, by those of now. Whoever \
-        came back later was told of what he might see when he did: of him policies are asked as they were then, and if they became \
-        others before he had certainly caught up, it is unknown. The last line \
-        says which. Without either, or with --recorded, they are not asked. What held for less than a second is not recorded, \
-        and what was judged while policies became others may have been by either: the answer is by those of now then, or unknown.
+        RECORDED in the ledger (setting: ledger): who joined what, with which bindings and claims, and from which \
+        offset on; for each client that left, up to which offset it was served and how much it had certainly received; \
+        which losses it was told of. DERIVED: the command evaluates filters and policies again, by the rights, \
+        policies and memberships of THEN, as far as the log has them. The log records policies when they change; with \
+        the configured database, the command computes past memberships from the changes of their tables. Otherwise, or \
+        with --now, it uses those of now. A client that came back later was told what it was allowed to see at that \
+        time, so policies are evaluated as of then; if they changed before the client had certainly caught up, the \
+        outcome is unknown. The last line says which policies were used. Without either, or with --recorded, the \
+        command does not evaluate them. The log does not record states that held for less than a second. While \
+        policies change, a change may have been judged by the old or the new ones: the answer is then by those of now, \
+        or unknown.
 
-        With 'ledger = full' each delivery is RECORDED too: WHY says when the change was sent, a client that it was not sent to is \
-        known to have been left out, and what was asked only says why. Where both disagree that is said, and what is recorded \
-        counts. A line at the end says of how many clients that is so.
+        With 'ledger = full' each delivery is RECORDED too. WHY shows when the change was sent. The log then shows \
+        that a client was left out, and the evaluation only shows why. If both disagree, the output says so, and the \
+        record counts. A line at the end says for how many clients deliveries are recorded.
 
-        A message that the database sent to a topic (an insert into realtime.messages) was for all who had joined the topic: no \
-        filter and no policy is asked. Requests for changes over HTTP that were answered with what has the change in it are listed \
-        as well. Broadcasts of clients and presence have no place in the log, and so there is nothing to ask about.
+        A message that the database sent to a topic (an insert into realtime.messages) was for everybody who had \
+        joined the topic: no filter and no policy is evaluated. The output also lists requests for changes over HTTP \
+        whose answer had the change. Broadcasts of clients and presence have no offset in the log, so this command \
+        does not know them.
 
-        A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
-        the last position_interval (30 s). Where very many came and went at once there may have been no room for all that was to \
-        be noted: what became of clients meanwhile is unknown then, and a line says of how many the log has nothing at all.
+        A hub that was killed could not record the ends of its last clients: the outcome of changes in the last \
+        position_interval (30 s) is unknown for them. If very many clients came and went at once, the log may have had \
+        no room for all notes: what happened to clients meanwhile is then unknown, and a line says how many clients \
+        the log does not have at all.
 
-        JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, not_sent, ended_before, \
-        unknown), reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names), policies (then, now, \
-        not_asked), basis (recorded or derived), sent_at (null where that is not recorded). Where there were clients that the \
-        log had no room for, outcome not_in_log and clients, their number. Ends with status 0 when \
-        anybody was sent the change, and 1 when nobody was.
+        JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, not_sent, \
+        ended_before, unknown, refused), reason, user, role, topic, session, channel, since, joined, ended, losses, \
+        claims_not_kept (names), policies (then, now, not_asked), basis (recorded or derived), sent_at (null if not \
+        recorded). For outcome refused, joined, ended, since and policies are missing, and refused is the time. If the \
+        log had no room for some clients: outcome not_in_log and clients, their number. Ends with \
+        status 0 if any client was sent the change, and 1 if none was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
     let options: [Option] =
@@ -58,8 +64,8 @@ struct WhoCommand: Command {
         ])
     ]
     let examples = [
-        Example("tidewire who @18442901", "Who was told of this change?"),
-        Example("tidewire who 18442901 --user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --json", "And she?"),
+        Example("tidewire who @18442901", "Which clients were sent this change?"),
+        Example("tidewire who 18442901 --user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --json", "And this user?"),
         Example("tidewire who 18442901 --log ./copy/log --recorded", "From a copy of the log, without a database:"),
     ]
     let exitCodes = LogAccess.exitCodes
@@ -88,7 +94,7 @@ struct WhoCommand: Command {
             let record = try DeliveryRecord(of: change, in: log)
             var audience = try Self.answered {
                 try ChangeAudience(change, book, record, judge == nil ? nil : judges, limit: limit) { done, all in
-                    progress.note("asking filters and policies: \(done) of \(all)")
+                    progress.note("evaluating filters and policies: \(done) of \(all) clients")
                 }
             }
             progress.clear()
@@ -96,6 +102,7 @@ struct WhoCommand: Command {
             let printer = AudiencePrinter(terminal, zone)
             if arguments.has(.json) {
                 for client in audience.clients { try terminal.print(client.json) }
+                for refusal in audience.refusals { try terminal.print(refusal.refusalJSON) }
                 if let line = audience.strangersJSON { try terminal.print(line) }
             } else {
                 try printer.print(audience, judge, isRecordedOnly: arguments.has(.recorded))
@@ -109,8 +116,8 @@ struct WhoCommand: Command {
             return try body()
         } catch AudienceFailure.databaseAway {
             throw CommandFailure(
-                .unreachable, "the database does not say what its catalog is",
-                hint: "Give --recorded for what is in the log alone.")
+                .unreachable, "cannot read the database's catalog",
+                hint: "Use --recorded to show only what the log has.")
         }
     }
 }
@@ -118,9 +125,9 @@ struct WhoCommand: Command {
 extension Option {
     fileprivate static let user = Option.value("user", "SUB", "Only clients of this user (the claim sub).")
     fileprivate static let recorded = Option.flag(
-        "recorded", "Only what is recorded: neither filters nor policies are asked.")
+        "recorded", "Show only what is recorded, and evaluate no filters and policies.")
     fileprivate static let clientLimit = Option.value(
-        "limit", "N", short: "n", "Of how many clients filters and policies are asked at most (default 1000).")
+        "limit", "N", short: "n", "The most clients for which filters and policies are evaluated (default 1000).")
 }
 
 extension Arguments {
@@ -136,14 +143,14 @@ extension ChangeAudience {
         let known = clients.count { $0.basis == .recorded }
         let others = recorded - clients.count { $0.sentAt != nil }
         guard known > 0 || recorded > 0 else { return nil }
-        let strangers = others > 0 ? "; it was sent to \(others) more, who are not listed" : ""
-        return "Recorded delivery by delivery (ledger = full): \(known) of \(clients.count)\(strangers)."
+        let strangers = others > 0 ? "; it was sent to \(others) more clients, which are not listed" : ""
+        return "Deliveries are recorded (ledger = full) for \(known) of \(clients.count)\(strangers)."
     }
 
     fileprivate var strangersSentence: String? {
         guard strangers > 0 else { return nil }
         let clients = strangers == 1 ? "1 client that" : "\(strangers) clients that"
-        return "Of \(clients) came and went then or later the log has nothing: there was no room for so many notes."
+        return "The log has no notes of \(clients) came and went then or later: it had no room for so many notes."
     }
 
     fileprivate var strangersJSON: String? {
@@ -174,8 +181,13 @@ private struct AudiencePrinter {
                 "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
                     + "committed \(time), xid \(change.transaction.xid)"))
         guard !audience.clients.isEmpty else {
-            try terminal.remark("told nobody: by the ledger (setting: ledger) nobody listened to the table then")
+            try terminal.remark(
+                "told nobody: the ledger (setting: ledger) shows no client that listened to the table then")
             if let sentence = audience.strangersSentence { try terminal.remark(sentence) }
+            for refusal in audience.refusals {
+                let user = ScreenText.escaped(String(decoding: refusal.note.subject, as: UTF8.self))
+                try terminal.remark("user \(user): \(ScreenText.escaped(refusal.sentence(zone)))")
+            }
             return
         }
         var table = TableStream(
@@ -187,25 +199,26 @@ private struct AudiencePrinter {
         try terminal.print(heading: table)
         let asked = AskedPolicies(judge)
         for client in audience.clients { try terminal.print(table.line(client.cells(zone, where: asked))) }
+        for refusal in audience.refusals { try terminal.print(table.line(refusal.refusalCells(zone))) }
         if judge != nil, !audience.claimsNotKept.isEmpty {
             let claims = ScreenText.escaped(audience.claimsNotKept.joined(separator: ", "))
             try terminal.remark(
-                "Policies were asked without claims that are not kept (setting: ledger_claims), and may have been true by: \(claims)"
+                "Policies were evaluated without claims that are not kept (setting: ledger_claims). They may have held by: \(claims)"
             )
         }
         if let sentence = audience.recordedSentence { try terminal.remark(sentence) }
         if let sentence = audience.strangersSentence { try terminal.remark(sentence) }
-        if audience.left > 0 { try terminal.remark("… and \(audience.left) more; --limit asks about them") }
+        if audience.left > 0 { try terminal.remark("… and \(audience.left) more; a higher --limit includes them") }
         if audience.isMessage {
             return try terminal.remark(
-                "Sessions and their topics are recorded; that who was joined was told is derived, unless it says so: not whether limits dropped the message."
+                "Sessions and their topics are recorded. Unless a line says so, it is derived that joined clients were told; limits may have dropped the message."
             )
         }
         try terminal.remark(
             judge.map { judge in
                 judge.isOfThen
-                    ? "Sessions, bindings and ends are recorded, and so are the policies; they were asked again, as of when each was or would have been sent it."
-                    : "Sessions, bindings and ends are recorded; filters and policies were asked now, and may have been others."
+                    ? "Sessions, bindings, ends and policies are recorded. The policies were evaluated again, as of when each client was or would have been sent the change."
+                    : "Sessions, bindings and ends are recorded. Filters and policies are those of now, and may have been others then."
             } ?? Self.unasked(isRecordedOnly))
     }
 
@@ -215,8 +228,8 @@ private struct AudiencePrinter {
         let reason =
             isRecordedOnly
             ? ""
-            : ": the log has not got the policies of then, and no database is configured (TIDEWIRE_DATABASE_URL)"
-        return "Sessions, bindings and ends are recorded; filters and policies were not asked\(reason)."
+            : ": the log does not have the policies of then, and no database is configured (TIDEWIRE_DATABASE_URL)"
+        return "Sessions, bindings and ends are recorded. Filters and policies were not evaluated\(reason)."
     }
 }
 
@@ -249,9 +262,9 @@ extension ChangeAudience.Client {
                 "asked over HTTP, answered at \(zone.text(time)): \(reason)"
             case (.endedBefore, .left(_, _, let time, let reason)): "\(reason) at \(zone.text(time))"
             case (.endedBefore, .cut(_, _, let time)), (.unknown, .cut(_, _, let time)):
-                "the hub ended without a word before \(zone.text(time))"
+                "the hub was killed before \(zone.text(time))"
             case (.unknown, .missed(_, _, let time)):
-                "what became of it was not written down: there was no room before \(zone.text(time))"
+                "its later notes are missing: the log had no room before \(zone.text(time))"
             case (.sentLater, _), (.receivedLater, _): "joined again at \(zone.text(attendance.joined.note.time))"
             default: nil
             }
@@ -281,6 +294,29 @@ extension ChangeAudience.Client {
         line.add("sent_at", sentAt.map(TimeText.json))
         return line.text
     }
+}
+
+extension RecordedNote {
+    fileprivate func refusalCells(_ zone: DisplayZone) -> [String] {
+        ["refused", text(note.subject), text(note.role), "\(Hex.text(note.session))/\(note.channel)", text(note.topic)]
+            + ["\(text(note.reason)) at \(zone.text(note.time))"]
+    }
+
+    fileprivate var refusalJSON: String {
+        var line = JSONLine()
+        line.add("outcome", "refused")
+        line.add("reason", text(note.reason))
+        line.add("user", text(note.subject))
+        line.add("role", text(note.role))
+        line.add("topic", text(note.topic))
+        line.add("session", Hex.text(note.session))
+        line.add("channel", note.channel)
+        line.add("refused", TimeText.json(note.time))
+        line.add("basis", "recorded")
+        return line.text
+    }
+
+    private func text(_ bytes: [UInt8]) -> String { bytes.isEmpty ? "-" : String(decoding: bytes, as: UTF8.self) }
 }
 
 extension Attendance {

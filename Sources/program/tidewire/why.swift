@@ -14,44 +14,48 @@ import System
 /// Command `tidewire why`.
 struct WhyCommand: Command {
     let name = "why"
-    let summary = "Explain who was told of a change, who was not, and why."
+    let summary = "Explain why a user was told of a change, or was not."
     let discussion = """
-        Takes a change of the event log and somebody's claims, and goes the way of the change to him: the publication, \
-        the role's rights, what the binding sends, the filter, and each policy with each part of its expression, as the \
-        hub evaluates it and, beside it, as PostgreSQL does. It ends with one line to quote:
+        Takes a change of the event log and the claims of a user, and follows the change's way to this user: the \
+        publication, the role's rights, the columns that the binding sends, the filter, and each policy with each part \
+        of its expression, as the hub evaluates it and, beside it, as PostgreSQL does. It ends with one line to quote:
 
           alice@x (authenticated) was NOT told: policy "own" is false
           because owner = auth.uid() is false
 
-        The change is named by --offset (see 'tidewire tail'), or by --key: then it is the newest change of that row. \
-        --claims is the payload of a token as JSON, without its signature; --role and --sub say what is not in it, or \
-        make claims alone.
+        Name the change by --offset (see 'tidewire tail'), or by --key: the newest change of that row. --claims is the \
+        payload of a token as JSON, without its signature. --role and --sub give what the claims lack, or are enough \
+        without claims.
 
-        It judges by rights, policies, memberships and the clock as they were THEN, as far as the log has them (setting: \
-        ledger): policies are recorded when they change, and memberships are taken back by the changes of their tables. Notes \
-        say what is of now; --now judges all by that. Without a database (none configured, or one that is not the log's) what \
-        is recorded suffices, but for what only PostgreSQL can decide. PostgreSQL's column is always of now. A hub need not \
-        run, and one that runs is not disturbed. What policies say runs as the login of policy_database_url, as in the \
-        hub, in a transaction that only reads. Where both are of now and differ, that is a bug of the hub's: a line says so.
+        The command judges by the rights, policies, memberships and clock of THEN, as far as the log has them \
+        (setting: ledger). The log records policies when they change; the command computes past memberships from the \
+        changes of their tables. Notes say which parts are as of now; with --now everything is. Without a database \
+        (none is configured, or it is not the log's), the record is enough, except for what only PostgreSQL can \
+        decide. PostgreSQL's column is always as of now. The command needs no running hub and disturbs none. Policies \
+        run with the login of policy_database_url, as in the hub, in a read-only transaction. If both columns are as \
+        of now and differ, that is a bug of the hub, and a line says so.
 
-        \(MaskHelp.text) Whether conditions hold is shown, whatever they read.
+        \(MaskHelp.text) The output shows whether conditions hold even if they read masked values.
 
-        As csv and md it is a table with a row for each step and each part: STEP, ROW (new or old, of an update), PART, HUB and \
-        POSTGRESQL; the last step, result, has the line to quote.
+        As csv and md it is a table with a row for each step and each part: STEP, ROW (new or old, of an update), \
+        PART, HUB and POSTGRESQL; the last step, result, has the line to quote.
 
-        Rights, filter and policies say who WOULD HAVE BEEN told; that somebody was told is said where the ledger has it that a client \
-        of his, by the claim sub, listened with that filter and was served so far. Otherwise a note says what it has.
+        Rights, filter and policies show who WOULD HAVE BEEN told. The command says that a user was told only if the \
+        ledger shows that a client of this user (by the claim sub) was subscribed with that filter and had been sent \
+        everything up to the change. Otherwise a note says what the ledger shows.
 
-        Where each delivery is recorded (ledger = full) and the user is known, a note says to which of his clients the change was \
-        sent, and when.
+        If each delivery is recorded (ledger = full) and the user is known, a note says to which clients of the user \
+        the change was sent, and when.
 
         JSON. One object: told, sentence, change (as 'tidewire tail --json' prints it), publication, role, binding, \
         image, old_image (filter, policies with their parts, memberships, visible), old_record (none, keys, whole), \
-        differences, notes, listening (listened, absent, otherwise: by the ledger, whether a client of his asked for it so; or \
-        not_known), recorded (of each of the user's clients of which that is recorded: session, sent_at, null where it was \
-        not sent). A part has text, depth, hub and postgres (true, false, NULL, a value, or words).
+        differences, notes, listening (whether, by the ledger, a client of the user was subscribed like this: \
+        listened, absent, otherwise, or not_known), refused (the last refusal of the user's socket, join or request \
+        before the change, if the user had not joined since: time, topic, reason), recorded (each client of the user with a recorded delivery: \
+        session, sent_at, null if it was not sent). A part has text, depth, hub and postgres (true, false, NULL, a \
+        value, or words).
 
-        Ends with status 0 when the row was told or would have been, and 1 when not.
+        Ends with status 0 if the user was or would have been told, and 1 if not.
         """
     let options: [Option] =
         [
@@ -68,7 +72,7 @@ struct WhyCommand: Command {
     let examples = [
         Example(
             "tidewire why --table notes --offset 18442901 --role authenticated --sub 7f3c2b1e-0c5d-4f6e-8a52-000000000001",
-            "Why did she not hear of this change?"),
+            "Why was this user not told of this change?"),
         Example(
             "tidewire why --table app.orders --key id=4711 --claims claims.json --filter status=eq.open --json",
             "The newest change of order 4711, for a subscription with a filter:"),
@@ -88,8 +92,8 @@ struct WhyCommand: Command {
         let change = try LogAccess.explained {
             if let filter, log.masking.mentions(Array(filter.utf8), of: [table]) {
                 throw UsageError(
-                    "--filter: it names a masked column, and whoever asks for its values could find them out; "
-                        + "--unmask COLUMN allows it, and is written down")
+                    "--filter names a masked column, and could reveal its values; --unmask COLUMN allows it, and the "
+                        + "log's audit file records it")
             }
             return try find(choice, table, log)
         }
@@ -99,7 +103,7 @@ struct WhyCommand: Command {
         }
         guard let settings else {
             throw UsageError(
-                "no database is configured\(arguments.has(.asOfNow) ? "" : ", and the log has no catalog of then"): set TIDEWIRE_DATABASE_URL or give --database-url"
+                "no database is configured\(arguments.has(.asOfNow) ? "" : ", and the log has no catalog for that time"): set TIDEWIRE_DATABASE_URL or give --database-url"
             )
         }
         let question = Explainer.Question(
@@ -110,7 +114,8 @@ struct WhyCommand: Command {
         if arguments.has(.json) {
             try terminal.print(
                 explanation.json(change).dropLast()
-                    + ",\"listening\":\"\(recorded.listening.rawValue)\",\"recorded\":" + recorded.json + "}")
+                    + ",\"listening\":\"\(recorded.listening.rawValue)\",\"refused\":\(recorded.refusedJSON),\"recorded\":"
+                    + recorded.json + "}")
         } else {
             explanation.notes += recorded.sentences(zone, isTold: explanation.isTold)
             var printer = ExplanationPrinter(terminal, zone)
@@ -138,7 +143,7 @@ struct WhyCommand: Command {
         let change = try log.change(at: offset)
         guard change.relation?.table == table else {
             let found = change.relation?.table.description ?? "a message"
-            throw CommandFailure(.notFound, "the change at @\(offset) is one of \(found), not of \(table)")
+            throw CommandFailure(.notFound, "the change at @\(offset) belongs to \(found), not to \(table)")
         }
         return change
     }
@@ -160,7 +165,7 @@ struct WhyCommand: Command {
             throw UsageError("--key does not fit: the key of \(table) is \(columns.joined(separator: ", "))")
         } catch RowNameError.impossible(_, let column, let value, let expected) {
             throw UsageError(
-                "--key \(value): \(column) of \(table) is \(expected), which this is not; write COLUMN=VALUE")
+                "--key \(value): \(column) of \(table) must be \(expected); write COLUMN=VALUE")
         }
         if let newest { return newest }
         throw CommandFailure(.notFound, "the log has no change of this row; \(try log.extent())")
@@ -173,14 +178,15 @@ struct WhyCommand: Command {
             return try body()
         } catch ExplainFailure.databaseAway {
             throw CommandFailure(
-                .unreachable, "the database does not say what its catalog is",
-                hint: "May the login read it? Is there a publication?")
+                .unreachable, "cannot read the database's catalog",
+                hint: "May the login read the catalog? Does the publication exist?")
         } catch ExplainFailure.roleNotRecorded(let role) {
             throw CommandFailure(
-                .notFound, "the log has not got what role \(role) was allowed then: nobody of it had joined before",
-                hint: "--now judges by what it is allowed now.")
+                .notFound,
+                "the log does not have the rights of role \(role) for that time: no client with it had joined before",
+                hint: "--now judges by the rights that it has now.")
         } catch ExplainFailure.noRow {
-            throw UsageError("that change is none of a row: truncates and messages are told by other rules")
+            throw UsageError("that change is not of a row: other rules apply to truncates and messages")
         }
     }
 }
@@ -193,13 +199,13 @@ extension Option {
         "key", "COLUMN=VALUE", isRepeatable: true, "The newest change of the row with this key; once for each column.")
     fileprivate static let claims = Option.value(
         "claims", "FILE", "A file with the claims, one JSON object; - is standard input.")
-    fileprivate static let role = Option.value("role", "ROLE", "The role, where the claims have none.")
+    fileprivate static let role = Option.value("role", "ROLE", "The role, if the claims have none.")
     fileprivate static let subject = Option.value(
-        "sub", "ID", "The claim sub, where there are no claims or none in them.")
+        "sub", "ID", "The claim sub, if there are no claims or if they have none.")
     fileprivate static let subscribedFilter = Option.value(
         "filter", "FILTER", "The subscription's filter, as clients write it: status=eq.open.")
     fileprivate static let event = Option.value(
-        "event", "EVENT", "What the subscription is for: INSERT, UPDATE, DELETE or * (default).")
+        "event", "EVENT", "The subscription's event: INSERT, UPDATE, DELETE or * (default).")
 }
 
 /// Way in which the arguments name the change.
@@ -220,10 +226,12 @@ extension Arguments {
     fileprivate func changeChoice() throws(UsageError) -> ChangeChoice {
         let key = values(of: .changedKey)
         guard let text = value(of: .changeOffset) else {
-            if key.isEmpty { throw UsageError("which change? give --offset, or --key for a row's newest") }
+            if key.isEmpty {
+                throw UsageError("no change is named: give --offset, or --key for the newest change of a row")
+            }
             return .key(key)
         }
-        guard key.isEmpty else { throw UsageError("--offset and --key each name a change: give one of them") }
+        guard key.isEmpty else { throw UsageError("--offset and --key both name a change: give one of them") }
         return .offset(try offset(text, named: "--offset"))
     }
 
@@ -237,7 +245,7 @@ extension Arguments {
 
     fileprivate func holder(_ terminal: Terminal) throws -> ExplainedHolder {
         guard value(of: .claims) != nil || value(of: .role) != nil else {
-            throw UsageError("for whom? give --claims, or --role (and --sub)")
+            throw UsageError("no user is named: give --claims, or --role (and --sub)")
         }
         return try holder(claims: value(of: .claims), role: value(of: .role), subject: value(of: .subject), terminal)
     }

@@ -47,6 +47,8 @@ public protocol ConnectedWorker<Line>: AskingWorker {
 
     var link: Link<Session> { get set }
     var troubles: OutageReporter { get }
+    /// Version of the definitions that a session's plans depend on; nil if they depend on none.
+    var definitions: DefinitionsVersion? { get }
     /// True if the worker connects before the first question.
     var connectsUnasked: Bool { get }
     /// Time at which the worker wakes without a question, while it has a session.
@@ -59,6 +61,7 @@ public protocol ConnectedWorker<Line>: AskingWorker {
 }
 
 extension ConnectedWorker {
+    public var definitions: DefinitionsVersion? { nil }
     public var connectsUnasked: Bool { false }
     public var nextWake: UInt64 { .max }
     public func couldNotAsk(_ error: PostgresError) {}
@@ -73,12 +76,14 @@ extension ConnectedWorker {
 
     /// Returns the present session or makes one; nil if no question can be asked now.
     public func session() -> Session? {
+        link.dropIfOutdated()
         if let session = link.session { return session }
         while !inbox.isEnding, link.mayTry(at: Clock.monotonicNanoseconds()) {
+            let definitions = definitions?.current
             do throws(PostgresError) {
                 guard let made = try connect() else { return nil }
                 assert(link.session == nil, "a session is made where there is none")
-                link.opened(made, at: Clock.monotonicNanoseconds())
+                link.opened(made, for: definitions, at: Clock.monotonicNanoseconds())
                 return made
             } catch {
                 lost(error)

@@ -13,6 +13,9 @@ public struct Link<Session> {
     }
 
     public private(set) var session: Session?
+    /// Version of the database's definitions from before the session was opened; nil if the session keeps nothing that
+    /// depends on them.
+    public private(set) var definitions: DefinitionsVersion.Reading?
     private var retry: Retry
     /// Number of immediate retries after a lost session, counted since the last answer or since the start.
     private let quickRetries: Int
@@ -22,6 +25,7 @@ public struct Link<Session> {
     private let connected: Gauge
     private var retryAt: UInt64 = 0
     private var usedAt: UInt64 = 0
+    private var openedAt: UInt64 = 0
 
     /// - Parameter connected: gauge of open sessions.
     public init(_ retry: Retry, quickRetries: Int = 0, idleLimit: Duration? = nil, connected: Gauge) {
@@ -35,10 +39,13 @@ public struct Link<Session> {
 
     // MARK: Sessions
 
-    public mutating func opened(_ session: Session, at now: UInt64) {
+    public mutating func opened(
+        _ session: Session, for definitions: DefinitionsVersion.Reading? = nil, at now: UInt64
+    ) {
         precondition(self.session == nil, "a thread has one session")
         self.session = session
-        usedAt = now
+        self.definitions = definitions
+        (openedAt, usedAt) = (now, now)
         connected.add(1)
         reached()
     }
@@ -88,6 +95,11 @@ public struct Link<Session> {
         assert(session == nil && retryAt >= now, "who rests has no session")
     }
 
+    /// Drops a session that may answer by former definitions.
+    public mutating func dropIfOutdated() {
+        if let definitions, !definitions.isCurrent { drop() }
+    }
+
     // MARK: Times
 
     public func mayTry(at now: UInt64) -> Bool { session == nil && (now >= retryAt || isCutShort) }
@@ -101,6 +113,11 @@ public struct Link<Session> {
 
     /// Returns the time for which the session was not used.
     public func idleTime(at now: UInt64) -> Duration { .nanoseconds(now - min(now, usedAt)) }
+
+    /// True if the session was opened so long before this time.
+    public func isOlder(than age: Duration, at now: UInt64) -> Bool {
+        session != nil && openedAt + age.wholeNanoseconds < now
+    }
 
     /// Time at which the session is dropped unless it is used again.
     public var idleEnd: UInt64 {

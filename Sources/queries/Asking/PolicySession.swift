@@ -141,7 +141,8 @@ public final class PolicySession {
             return true
         }
         if !isSpoiled {
-            Log.shared.warning("a function that a policy calls leaves statements in its session: it lets nobody read")
+            Log.shared.warning(
+                "a function that a policy calls leaves prepared statements in its session: the policy shows no rows")
         }
         isSpoiled = true
         return false
@@ -197,7 +198,7 @@ public final class PolicySession {
         }
         if let unfit = ValueSettings.required.keys.first(where: { !ValueSettings.isUsual($0, found[$0] ?? "") }) {
             Log.shared.warning(
-                "a setting of the database or of a role keeps policies from being evaluated: nobody may read by them",
+                "a setting of the database or of a role prevents policies from being evaluated: the policies show no rows",
                 [.user(role), .setting(unfit)])
             return false
         }

@@ -15,14 +15,14 @@ final class ChannelTroubles: Sendable {
     init(_ reachability: Reachability, missed: @escaping @Sendable () -> Void) {
         self.missed = missed
         connection = OutageReporter(
-            "PostgreSQL cannot be asked about private channels; trying again",
-            again: "PostgreSQL still cannot be asked about private channels; trying again", reachability)
+            "cannot ask PostgreSQL about private channels; trying again",
+            again: "still cannot ask PostgreSQL about private channels; trying again", reachability)
     }
 
     func report(_ unprepared: ProbeGround.Unprepared) {
         guard isNews("ground", unprepared.reason) else { return }
         Log.shared.error(
-            "private channels let nobody in: the database is not prepared for them",
+            "no client can join private channels: the database is not prepared for them",
             [.reason(unprepared.reason), .hint(unprepared.hint)])
     }
 
@@ -54,27 +54,27 @@ extension ChannelAuthorizationError {
         switch self {
         case .policy:
             (
-                "a policy of realtime.messages failed for a private channel, which was refused",
-                "try it: SET ROLE, set realtime.topic and request.jwt.claims, SELECT from realtime.messages"
+                "a policy of realtime.messages failed: the hub refused a private channel",
+                "try it in psql: SET ROLE, set realtime.topic and request.jwt.claims, SELECT from realtime.messages"
             )
         case .role:
             (
-                "a token names a role that cannot be asked about; its private channels were refused",
+                "a token names a role that the hub cannot become: the hub refused its private channels",
                 "the role must exist, and the login for policies must be a member of it"
             )
         case .canceled:
             (
-                "a policy of realtime.messages took too long for a private channel, which was refused",
-                "an index on the columns that the policy compares, or a look at what holds locks"
+                "a policy of realtime.messages took too long: the hub refused a private channel",
+                "create an index on the columns that the policy compares, or find out who holds locks"
             )
         case .missingPartition:
             (
-                "realtime.messages has no partition for today; private channels were refused",
-                "`tidewire db apply` makes the partitions that are missing"
+                "realtime.messages has no partition for today: the hub refused private channels",
+                "'tidewire db apply' creates the missing partitions"
             )
         case .exhausted:
             (
-                "questions about private channels waited too long and were refused",
+                "private channels waited too long for PostgreSQL's answer: the hub refused them",
                 "the database is slow, or too many channels are joined at once"
             )
         case .unprepared, .unavailable, .initializing, .tooManyConnections: nil

@@ -37,6 +37,7 @@ final class ChannelWorker: ConnectedWorker {
     }
 
     var troubles: OutageReporter { shared.troubles.connection }
+    var definitions: DefinitionsVersion? { shared.settings.database.definitions }
 
     private var isApart: Bool {
         if case .apart = lane { true } else { false }
@@ -63,7 +64,7 @@ final class ChannelWorker: ConnectedWorker {
         let found = try JudgingLogin.examine(connection.session, clientRoles: shared.settings.clientRoles)
         guard shared.fitness.set(found), case .refused(let reason, let hint) = found else { return }
         Log.shared.warning(
-            "policies of private channels run as a login that functions they call could misuse",
+            "policies of private channels run with a login that has too many rights: functions that they call could misuse it",
             [.reason(reason), .hint(hint)])
     }
 

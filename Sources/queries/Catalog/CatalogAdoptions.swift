@@ -23,7 +23,6 @@ final class CatalogAdoptions: Sendable {
 
         /// Returns the oldest version known to decide exactly as this one does. Versions before `step` are returned
         /// unchanged.
-        /// step.
         func judging(as version: UInt64) -> UInt64 {
             guard let step, version >= step else { return version }
             return step

@@ -51,6 +51,11 @@ public final class CatalogSnapshot: Sendable {
 
     public func table(_ oid: UInt32) -> CatalogTable? { byOID[oid] }
 
+    /// True if rows of the policy's table and the policy itself still have this form.
+    public func stillHas(_ policy: JudgedPolicy) -> Bool {
+        policies.version == policy.version && related(policy.table).map(policy.row.isOf) ?? false
+    }
+
     public func table(_ schema: String, _ name: String) -> CatalogTable? {
         byName[QualifiedName(schema, name)]
     }

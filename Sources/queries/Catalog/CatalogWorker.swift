@@ -34,8 +34,8 @@ final class CatalogWorker: ConnectedWorker {
         self.known = known
         self.inbox = inbox
         troubles = OutageReporter(
-            "the catalog cannot be read: nothing can be subscribed to; trying again",
-            again: "the catalog still cannot be read; trying again", settings.reachability)
+            "cannot read the catalog: clients cannot subscribe to tables; trying again",
+            again: "still cannot read the catalog; trying again", settings.reachability)
         link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
         definitions = DefinitionBook(settings.definitions)
@@ -68,7 +68,7 @@ final class CatalogWorker: ConnectedWorker {
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         answered()
         Log.shared.info(
-            "the catalog is read: bindings can be resolved",
+            "read the catalog: clients can subscribe to tables",
             [.publication(settings.publication), .count(view?.snapshot.tables.count ?? 0)])
         return reader
     }
@@ -147,6 +147,8 @@ final class CatalogWorker: ConnectedWorker {
     ) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
         let (new, fingerprint) = try read(reader, fingerprint)
+        // Even if the catalog reads as before, a definition may have changed and changed back.
+        if self.fingerprint != fingerprint.text { settings.target.definitions.advance() }
         self.fingerprint = fingerprint.text
         known.learn(unannounced: fingerprint.unannounced)
         let isChanged = new.differs(from: view)
@@ -333,7 +335,7 @@ final class CatalogWorker: ConnectedWorker {
         for reading in view?.ownReadings() ?? [] {
             guard let hint = reading.hint, reader.bench.isNews(hint) else { continue }
             Log.shared.warning(
-                "what a function reads for policies the hub may not read: PostgreSQL decides on every row, which is slower",
+                "the hub may not read a table that a policy's function reads: PostgreSQL decides every row, which is slower",
                 [.relation(reading.name), .user(reading.login), .hint("as the table's owner: \(hint)")])
         }
     }

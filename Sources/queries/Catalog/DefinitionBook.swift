@@ -61,7 +61,7 @@ final class DefinitionBook {
             try read(openDirectory())
         } catch {
             Log.shared.warning(
-                "what is known of past definitions cannot be read: older changes whose columns or labels may have had other names come without them",
+                "cannot read past table definitions: older changes come without columns and enum labels that may have had other names",
                 [.path(Self.fileName), .error("\(error)")])
             entries = [:]
         }
@@ -143,24 +143,19 @@ final class DefinitionBook {
     // MARK: The file
 
     static let fileName = "definitions"
-    private static let newName = "definitions.new"
     private static let maximumBytes: UInt64 = 64 << 20
 
     private func write() {
         guard let openDirectory, entries != written else { return }
         do {
             let directory = try openDirectory()
-            let file = try directory.open(Self.newName, for: .creating)
-            try file.write(encoded().bytes, at: 0)
-            try file.sync()
-            try directory.rename(Self.newName, to: Self.fileName)
-            try directory.sync()
+            try directory.replace(Self.fileName, with: encoded().bytes)
             written = entries
             hasFailed = false
         } catch {
             if !hasFailed {
                 Log.shared.warning(
-                    "what is known of past definitions cannot be written down",
+                    "cannot store past table definitions",
                     [.path(Self.fileName), .error("\(error)")])
             }
             hasFailed = true

@@ -34,14 +34,15 @@ final class FilterWorker: ConnectedWorker {
         self.inbox = inbox
         self.metrics = metrics
         troubles = OutageReporter(
-            "PostgreSQL cannot be asked about rows; trying again",
-            again: "PostgreSQL still cannot be asked about rows; trying again", reachability)
+            "cannot ask PostgreSQL about rows; trying again",
+            again: "still cannot ask PostgreSQL about rows; trying again", reachability)
         link = Link(
             .backingOff(Backoff(reachability)), quickRetries: FilterWorker.attempts,
             connected: metrics.judgeConnected)
     }
 
     let connectsUnasked = true
+    var definitions: DefinitionsVersion? { target.definitions }
     var nextWake: UInt64 { jobs.isEmpty ? .max : 0 }
 
     func connect() throws(PostgresError) -> Connection? {
@@ -243,7 +244,7 @@ final class FilterWorker: ConnectedWorker {
 
     private func failed(_ asked: JudgedQuestion, _ error: PostgresError, _ now: UInt64) {
         // The log line omits the question and the row, because they may contain secrets.
-        Log.shared.debug("PostgreSQL could not decide on a row", [.sqlstate(error.sqlState ?? "")])
+        Log.shared.debug("PostgreSQL could not evaluate a filter for a row", [.sqlstate(error.sqlState ?? "")])
         if error.sqlState == SQLState.queryCanceled { penalties.add(asked.question, at: now) }
     }
 }

@@ -34,6 +34,14 @@ enum LoopOutcome {
 
 /// Way in which the hub's own login reads a whole table.
 struct TableReading {
+    enum Finding {
+        case readable(TableReading)
+        /// The login may not read everything that the claimant reads.
+        case unreadable
+        /// PostgreSQL could not say now. This is neither yes nor no.
+        case unanswered
+    }
+
     /// Statements that precede the reading in its transaction. They fail if the table may no longer be read this way.
     fileprivate var guards: [PipelinedStatement]
 }
@@ -85,27 +93,31 @@ final class JudgingConnection {
         return !rows.isEmpty
     }
 
-    /// Returns how the hub's own login can read everything that a claimant reads of a table; nil if it cannot. It reads
-    /// in the role (nil keeps its own). If a function's owner reads, it must see the same as the owner does.
+    /// Finds out how the hub's own login can read everything that a claimant reads of a table. It reads in the role (nil
+    /// keeps its own). If a function's owner reads, it must see the same as the owner does.
     func reading(
         _ table: UInt32, as role: String?, owner: UInt32?
-    ) throws(PostgresError) -> TableReading? {
+    ) throws(PostgresError) -> TableReading.Finding {
         let becomes = role.map { [PipelinedStatement("SELECT pg_catalog.set_config('role', $1, true)", [$0])] } ?? []
         let parameters = [String(table), owner.map { String($0) }]
         let answers = try session.pipeline(
             [JudgingConnection.begin] + becomes + [
                 PipelinedStatement(JudgingConnection.readingText, parameters), JudgingConnection.end,
             ])
+        for case .failure(let error) in answers where error.sqlState.map(SQLState.saysNothing) ?? true {
+            return .unanswered
+        }
         guard case .success(let rows) = answers[answers.count - 2], let row = rows.first, row.count == 3,
             row[0] == "t", let name = row[1]
-        else { return nil }
-        guard row[2] == "t" else { return TableReading(guards: []) }
-        return TableReading(guards: [
-            // The lock prevents changes of policies between this check and the reading.
-            PipelinedStatement("LOCK TABLE \(name) IN ACCESS SHARE MODE"),
-            PipelinedStatement(JudgingConnection.checkText, parameters),
-            PipelinedStatement("SELECT pg_catalog.set_config('row_security', 'on', true)"),
-        ])
+        else { return .unreadable }
+        guard row[2] == "t" else { return .readable(TableReading(guards: [])) }
+        return .readable(
+            TableReading(guards: [
+                // The lock prevents changes of policies between this check and the reading.
+                PipelinedStatement("LOCK TABLE \(name) IN ACCESS SHARE MODE"),
+                PipelinedStatement(JudgingConnection.checkText, parameters),
+                PipelinedStatement("SELECT pg_catalog.set_config('row_security', 'on', true)"),
+            ]))
     }
 
     /// SQL with three results: whether the table may be read, its name, and whether policies apply. Table `$1` may be
@@ -220,6 +232,7 @@ extension JudgingConnection {
     static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
     static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire", preparedAs: "undo")
     private static let statementsForEach = 4
+    private static let statementsForElement = 5
 
     private func singleStatements(
         _ loop: ClaimsScript, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
@@ -262,9 +275,11 @@ extension JudgingConnection {
             case .success(let rows): found += rows.values.map { [who, nil, nil] + $0 }
             case .failure(let error):
                 if error.sqlState == SQLState.queryCanceled { return nil }
-                found.append(JudgingConnection.failed(who, nil, error, loop))
-                guard loop.shape == .whole, elementCount > 1 else { continue }
-                guard let rows = try singleElements(loop, name, claims, inputs, who) else { return nil }
+                guard let making = loop.makingStatement, elementCount > 0 else {
+                    found.append(JudgingConnection.failed(who, nil, error.sqlState, loop))
+                    continue
+                }
+                guard let rows = try singleElements(loop, name, making, claims, inputs, who) else { return nil }
                 found += rows
             }
         }
@@ -279,17 +294,22 @@ extension JudgingConnection {
     }
 
     private static func failed(
-        _ who: String, _ element: String?, _ error: PostgresError, _ loop: ClaimsScript
+        _ who: String, _ element: String?, _ sqlState: String?, _ loop: ClaimsScript
     ) -> [String?] {
-        [who, element, error.sqlState ?? "XX000"] + Array(repeating: nil, count: loop.outputCount)
+        [who, element, sqlState ?? "XX000"] + Array(repeating: nil, count: loop.outputCount)
     }
 
+    /// Judges each row separately. A row that cannot be made is told from one on which the policy fails.
     private func singleElements(
-        _ loop: ClaimsScript, _ name: String, _ claims: String, _ inputs: [[String?]], _ who: String
+        _ loop: ClaimsScript, _ name: String, _ making: String, _ claims: String, _ inputs: [[String?]], _ who: String
     ) throws(PostgresError) -> [[String?]]? {
         let count = inputs.first?.count ?? 0
         let statements = (0..<count).flatMap { element in
-            single(loop, name, claims, inputs.map { TextArray.literal([$0[element]]) })
+            let row = inputs.map { TextArray.literal([$0[element]]) }
+            var own = single(loop, name, claims, row)
+            own.insert(PipelinedStatement(making, row, preparedAs: "\(name)_making"), at: own.count - 2)
+            assert(own.count == JudgingConnection.statementsForElement, "each row has its statements")
+            return own
         }
         let answers = try session.pipeline(
             [JudgingConnection.begin, try session.surroundingsStatement(loop.role)] + statements
@@ -297,11 +317,18 @@ extension JudgingConnection {
         guard try session.isClean(answers.last) else { return nil }
         var found: [[String?]] = []
         for element in 0..<count {
-            switch JudgingConnection.answer(Array(answers.dropFirst(2)), element) {
+            let first = 2 + element * JudgingConnection.statementsForElement
+            let own = answers[first..<first + JudgingConnection.statementsForElement]
+            let errors = own.map { answer -> String? in
+                if case .failure(let error) = answer { error.sqlState ?? "XX000" } else { nil }
+            }
+            if errors.contains(SQLState.queryCanceled) { return nil }
+            let isUnmade = errors[1] == nil && errors[2] != nil
+            switch own[first + 3] {
             case .success(let rows): found += rows.values.map { [who, String(element + 1), nil] + $0 }
-            case .failure(let error):
-                if error.sqlState == SQLState.queryCanceled { return nil }
-                found.append(JudgingConnection.failed(who, String(element + 1), error, loop))
+            case .failure:
+                let state = isUnmade ? ClaimsScript.unmade : errors[1] ?? errors[3]
+                found.append(JudgingConnection.failed(who, String(element + 1), state, loop))
             }
         }
         return found

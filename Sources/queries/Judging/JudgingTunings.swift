@@ -25,6 +25,8 @@ extension Limits {
     /// Timeout of one statement. After a policy takes longer even for a few rows, the hub does not ask it for a while.
     public static let policyTimeout = Duration.seconds(1)
     static let policyPenalty = Duration.seconds(10)
+    /// Age from which a session must be replaced before a failure in it counts.
+    static let policySessionProof = Duration.seconds(1)
 
     /// Maximum wait until a snapshot includes the transaction of the rows or memberships.
     static let visibilityPatience = Duration.seconds(5)

@@ -14,7 +14,8 @@ extension JudgingWorker {
         for index in tables.indices {
             guard try judge(&tables[index], batch.key, question.policy, connection) else { break }
         }
-        return { for table in tables { table.finish() } }
+        let definitions = link.definitions
+        return { for table in tables { table.finish(by: definitions) } }
     }
 
     private func judge(
@@ -68,6 +69,7 @@ extension JudgingWorker {
         _ answers: inout [[AskedTerm: AskedAnswer]?], _ key: JudgingKey, _ connection: JudgingConnection
     ) throws(PostgresError) {
         if failed.isEmpty { return }
+        var unknown: Set<Int> = []
         for term in terms {
             var found: [Int: AskedAnswer] = [:]
             let loop = ClaimsScript(evaluating: [term], as: role)
@@ -76,12 +78,13 @@ extension JudgingWorker {
             ) { from, _, given in
                 for row in given.rows {
                     guard let place = row.place(after: from) else { continue }
+                    if let state = row[2], SQLState.saysNothing(state) { unknown.insert(place) }
                     found[place] = row[2] == nil ? .value(row[3].map { Array($0.utf8) }) : .failed
                 }
             }
             for (index, place) in failed.enumerated() {
                 answers[place]?[term] = found[index] ?? .value(nil)
-                if !isDone { answers[place] = nil }
+                if !isDone || unknown.contains(index) { answers[place] = nil }
             }
         }
     }
@@ -120,11 +123,18 @@ extension JudgingWorker {
         let role = key.reader == .caller ? key.role : nil
         // The hub's own login runs no policy, so it reads only tables whose rows no policy filters.
         let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
-        let reading = isOwn ? try connection.reading(key.table, as: role, owner: owner) : nil
-        if try isOwn ? reading == nil : !mayBecome(role, connection) {
-            return {
-                for job in batch.jobs { if case .fill(_, let reply) = job.work { reply.give(.unreadable) } }
+        func all(_ answer: MembershipFill) -> () -> Void {
+            { for job in batch.jobs { if case .fill(_, let reply) = job.work { reply.give(answer) } } }
+        }
+        var reading: TableReading?
+        if isOwn {
+            switch try connection.reading(key.table, as: role, owner: owner) {
+            case .readable(let found): reading = found
+            case .unreadable: return all(.unreadable)
+            case .unanswered: return all(.unavailable)
             }
+        } else if try !mayBecome(role, connection) {
+            return all(.unreadable)
         }
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
         var fills = [MembershipFill](repeating: .unavailable, count: claims.count)
@@ -190,7 +200,7 @@ extension JudgingWorker {
     /// Returns the outcome for an error. Only errors that the claimant's own query would meet count against the
     /// claimant. After unknown names or rights missing to the hub's login, PostgreSQL must decide on each row.
     private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
-        if SQLState.isPassing(state) { return .unavailable }
+        if SQLState.saysNothing(state) { return .unavailable }
         let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
         return isOfTheClaimant ? .failed(sqlState: state) : .unreadable
     }
@@ -239,7 +249,7 @@ extension PolicyTable {
                 Impossible.happened("an answer is about somebody who was asked about", in: .judging)
                 return forget(rows, claims)
             }
-            let hasFailed = answer[2].map { !SQLState.isPassing($0) } ?? false
+            let hasFailed = answer[2].map { !SQLState.isPassing($0) && $0 != ClaimsScript.unmade } ?? false
             if answer[1] == "0" {
                 forget(rows, place..<place + 1)
                 if hasFailed { for row in rows { fail(row, place) } }

@@ -54,7 +54,7 @@ extension JudgingWorker {
             metrics.policyStatementSeconds.record(.nanoseconds(Clock.monotonicNanoseconds() - began))
             guard let computed else {
                 Log.shared.warning(
-                    "a generated column takes too long to compute; it is left out of changes for a while",
+                    "PostgreSQL takes too long to compute a generated column: changes lack the column for a while",
                     [.oid(table), .delay(Limits.policyPenalty)])
                 pace.penalise(key, Clock.monotonicNanoseconds())
                 return values + Array(repeating: .failed, count: question.rows.count - values.count)

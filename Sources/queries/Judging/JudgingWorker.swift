@@ -24,8 +24,8 @@ final class JudgingWorker: ConnectedWorker {
 
         init(_ settings: PolicyEvaluator.Settings, _ fitness: PolicyFitness) {
             troubles = OutageReporter(
-                "PostgreSQL cannot be asked about policies; trying again",
-                again: "PostgreSQL still cannot be asked about policies; trying again", settings.reachability)
+                "cannot ask PostgreSQL about policies; trying again",
+                again: "still cannot ask PostgreSQL about policies; trying again", settings.reachability)
             self.settings = settings
             self.fitness = fitness
         }
@@ -40,6 +40,7 @@ final class JudgingWorker: ConnectedWorker {
     /// Roles that the login cannot become, each with a warning logged.
     private var refusedRoles: Set<String> = []
     private var examineAt: UInt64 = 0
+    private var batchBegan: UInt64 = 0
     /// Time at which the current batch is given up, because others wait behind it.
     private var patienceEnds: UInt64 = 0
     /// Log fields of the current batch.
@@ -55,6 +56,7 @@ final class JudgingWorker: ConnectedWorker {
     }
 
     var pace: JudgingPace { shared.pace }
+    var definitions: DefinitionsVersion? { shared.settings.database.definitions }
     var metrics: ProjectMetrics { shared.settings.metrics }
     var troubles: OutageReporter { shared.troubles }
     var connectsUnasked: Bool { isWatching && shared.fitness.isWanted }
@@ -95,7 +97,7 @@ final class JudgingWorker: ConnectedWorker {
         link.refused(for: Limits.unfitLoginInterval, at: now)
         if isNews, case .refused(let reason, let hint) = found {
             Log.shared.warning(
-                "policies that only PostgreSQL can decide, and memberships that only they let read, show nothing: no login is fit to run them",
+                "no login is fit to run policies: policies that only PostgreSQL can decide show no rows, nor do memberships behind them",
                 [.reason(reason), .hint(hint)])
         }
         return false
@@ -105,7 +107,7 @@ final class JudgingWorker: ConnectedWorker {
     func sayCannotBecome(_ role: String) {
         guard refusedRoles.count < Limits.maximumPolicyReports, refusedRoles.insert(role).inserted else { return }
         Log.shared.warning(
-            "the login for policies cannot become a role that tokens name: what only PostgreSQL can decide shows it nothing",
+            "the login for policies cannot become a role that tokens name: policies that only PostgreSQL can decide show this role no rows",
             [.user(role), .hint("GRANT \(Quoted.identifier(role)) TO the login of policy_database_url")])
     }
 
@@ -119,6 +121,7 @@ final class JudgingWorker: ConnectedWorker {
     private func answer(_ batch: JudgingBatch) {
         patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
         about = batch.about
+        batchBegan = Clock.monotonicNanoseconds()
         for attempt in 1...2 {
             guard !pace.isPenalised(batch.key, Clock.monotonicNanoseconds()) else { break }
             guard let connection = awaitedSession(batch) else { return refuse(batch) }
@@ -128,7 +131,7 @@ final class JudgingWorker: ConnectedWorker {
                 return reply()
             } catch {
                 if inbox.isEnding { break }
-                Log.shared.debug("the connection for policies was lost", LastComplaint.fields(error))
+                Log.shared.debug("lost the connection for policies", LastComplaint.fields(error))
                 link.drop()
                 // The question itself may crash the server.
                 if attempt == 2 { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
@@ -198,6 +201,15 @@ final class JudgingWorker: ConnectedWorker {
             switch try connection.run(loop, claims: part, inputs: inputs, seeing: xids, reading: reading) {
             case .answers(let answers):
                 try answers.check(claims: part.count, loop)
+                let states = Set(answers.rows.compactMap { $0[2] })
+                if states.contains(where: SQLState.mayComeFromOldPlan),
+                    link.isOlder(than: Limits.policySessionProof, at: batchBegan)
+                {
+                    throw JudgingWorker.oldSession
+                }
+                for state in states {
+                    Log.shared.debug("PostgreSQL failed on rows or claims", about + [.sqlstate(state)])
+                }
                 let took = Clock.monotonicNanoseconds() - began
                 metrics.policyStatementSeconds.record(.nanoseconds(took))
                 pace.took(key, took, claims: part.count, rows: rows)
@@ -213,16 +225,22 @@ final class JudgingWorker: ConnectedWorker {
                 }
                 mayBeSlow = false
             case .failed(let state):
-                Log.shared.debug("PostgreSQL could not decide by a policy", about + [.sqlstate(state)])
+                Log.shared.debug("PostgreSQL could not evaluate a policy", about + [.sqlstate(state)])
                 return false
             }
         }
         return true
     }
 
+    /// Error with which a question is asked again in a new session. What an old session keeps for functions of policies
+    /// can depend on definitions that the catalog's reader does not follow.
+    private static let oldSession = PostgresError(
+        operation: "policies", message: "the session may have failed because of former definitions",
+        isConnectionLost: true)
+
     private func tooSlow(_ key: JudgingKey) {
         Log.shared.warning(
-            "PostgreSQL takes too long to decide by a policy; it lets nobody read for a while",
+            "PostgreSQL takes too long to evaluate a policy: the policy shows no rows for a while",
             about + [.delay(Limits.policyPenalty)])
         pace.penalise(key, Clock.monotonicNanoseconds())
     }

@@ -1,6 +1,7 @@
 import Asking
 import Catalog
 import Diagnostics
+import Postgres
 
 /// Questions about one policy, combined: all their rows against all their claims, without duplicates.
 ///
@@ -127,10 +128,10 @@ struct PolicyTable {
         return row * self.claims.count + claims
     }
 
-    /// Passes each question its answers.
-    func finish() {
+    /// Passes each question its answers, which were given by these definitions.
+    func finish(by definitions: DefinitionsVersion.Reading?) {
         for member in members {
-            var answers = PolicyAnswers(member.question)
+            var answers = PolicyAnswers(member.question, by: definitions)
             for (row, rowPlace) in member.rows.enumerated() where rowPlace != PolicyTable.noPlace {
                 for (claimant, place) in member.claims.enumerated() where place != PolicyTable.noPlace {
                     answers[row, claimant] = self[rowPlace, place]

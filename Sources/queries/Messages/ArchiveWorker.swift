@@ -8,7 +8,7 @@ import System
 
 /// Worker on the archive's thread: reads the log and answers queries.
 final class ArchiveWorker: AskingWorker {
-    let inbox: Inbox<PlainLine<ReplayJob>>
+    let inbox: Inbox<PlainLine<ArchiveJob>>
     private let logEnd: @Sendable () -> EventLogEnd?
     private let followed: @Sendable () -> FollowedPublication?
     private let table: MessageTableReader
@@ -23,7 +23,7 @@ final class ArchiveWorker: AskingWorker {
     private let metrics: ProjectMetrics
 
     init(
-        _ settings: MessageArchive.Settings, _ inbox: Inbox<PlainLine<ReplayJob>>,
+        _ settings: MessageArchive.Settings, _ inbox: Inbox<PlainLine<ArchiveJob>>,
         logEnd: @escaping @Sendable () -> EventLogEnd?, followed: @escaping @Sendable () -> FollowedPublication?
     ) {
         self.inbox = inbox
@@ -32,7 +32,10 @@ final class ArchiveWorker: AskingWorker {
         hours = settings.hours
         metrics = settings.metrics
         table = MessageTableReader(settings.target, inbox.interrupt)
-        log = MessageLog(settings.logDirectory, maximumPlaces: settings.maximumPlaces)
+        log = MessageLog(maximumPlaces: settings.maximumPlaces) {
+            [directory = settings.logDirectory] () throws(SystemError) in
+            try DiskDirectory(directory)
+        }
     }
 
     func prepare() -> UInt64 {
@@ -40,7 +43,7 @@ final class ArchiveWorker: AskingWorker {
         return log.canReachBack ? 0 : Clock.monotonicNanoseconds() + Limits.archiveInterval.wholeNanoseconds
     }
 
-    func work(_ jobs: [ReplayJob]) {
+    func work(_ jobs: [ArchiveJob]) {
         for job in jobs { answer(job) }
         isAwake = isAwake || !jobs.isEmpty
         // Reads ahead between queries, so that the next query finds more.
@@ -57,13 +60,13 @@ final class ArchiveWorker: AskingWorker {
         }
     }
 
-    private func answer(_ job: ReplayJob) {
+    private func answer(_ job: ArchiveJob) {
         defer { metrics.replaySeconds.record(Clock.monotonicNanoseconds() - job.askedAt) }
         if inbox.isEnding { return job.giveUp() }
         let deadline = job.askedAt + Limits.replayPatience.wholeNanoseconds
         while true {
             do {
-                return job.reply.give(try answer(job.query, until: deadline))
+                return try answer(job.question, until: deadline)
             } catch {
                 complain(error)
                 let now = Clock.monotonicNanoseconds()
@@ -81,10 +84,28 @@ final class ArchiveWorker: AskingWorker {
         let text = "\(error)"
         guard text != lastTrouble else { return }
         lastTrouble = text
-        Log.shared.warning("UnableToReplayMessages: messages sent before cannot be read", [.reason(text)])
+        Log.shared.warning("UnableToReplayMessages: cannot read earlier messages", [.reason(text)])
     }
 
     // MARK: - Answers
+
+    private func answer(_ question: ArchiveJob.Question, until deadline: UInt64) throws {
+        switch question {
+        case .messages(let query, let reply): reply.give(try answer(query, until: deadline))
+        case .revisions(let offset, let reply): reply.give(try revisions(since: offset, until: deadline))
+        }
+    }
+
+    /// Returns what has become of the messages from the offset on. Messages that the index does not reach in time are
+    /// unknown.
+    private func revisions(since offset: UInt64, until deadline: UInt64) throws -> MessageRevisions {
+        guard let end = logEnd() else { throw ArchiveError.notBegun }
+        try log.follow(end)
+        while log.beginOffset > offset, log.canReachBack, Clock.monotonicNanoseconds() < deadline {
+            try log.reachBack()
+        }
+        return try log.revisions(since: offset)
+    }
 
     private func answer(_ query: ReplayQuery, until deadline: UInt64) throws -> ReplayAnswer {
         guard let end = logEnd() else { throw ArchiveError.notBegun }

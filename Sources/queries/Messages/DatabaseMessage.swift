@@ -113,7 +113,7 @@ extension DatabaseMessage {
         log.skipped.add()
         guard log.isNews(flaw) else { return }
         Log.shared.warning(
-            "UnableToBroadcastChanges: a row of realtime.messages is not broadcast", [.reason(flaw.rawValue)])
+            "UnableToBroadcastChanges: cannot broadcast a row of realtime.messages", [.reason(flaw.rawValue)])
     }
 }
 

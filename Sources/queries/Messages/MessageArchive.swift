@@ -27,7 +27,7 @@ public final class MessageArchive: Sendable {
         }
     }
 
-    private let threads: AskingThreads<PlainLine<ReplayJob>>
+    private let threads: AskingThreads<PlainLine<ArchiveJob>>
     private let metrics: ProjectMetrics
 
     /// - Parameters:
@@ -38,7 +38,7 @@ public final class MessageArchive: Sendable {
         followed: @escaping @Sendable () -> FollowedPublication?
     ) throws(SystemError) {
         metrics = settings.metrics
-        let inbox = try Inbox<PlainLine<ReplayJob>>(holding: InboxLoad(jobs: Limits.maximumWaitingReplays))
+        let inbox = try Inbox<PlainLine<ArchiveJob>>(holding: InboxLoad(jobs: Limits.maximumWaitingReplays))
         threads = try AskingThreads(
             inbox, [("messages", { ArchiveWorker(settings, inbox, logEnd: logEnd, followed: followed) })])
     }
@@ -49,7 +49,17 @@ public final class MessageArchive: Sendable {
         let reply = Reply(in: .messages, unanswered: ReplayAnswer.failed, then: then)
         let askedAt = Clock.monotonicNanoseconds()
         threads.inbox.ask([
-            ReplayJob(query: query, askedAt: askedAt, reply: reply, failures: metrics.replays[.failed])
+            ArchiveJob(question: .messages(query, reply), askedAt: askedAt, failures: metrics.replays[.failed])
+        ])
+    }
+
+    /// Asks what has become of the log's messages from the offset on. `then` is called as that of `replay`, with nil if
+    /// there is no answer.
+    public func revisions(since offset: UInt64, then: @escaping @Sendable (MessageRevisions?) -> Void) {
+        let reply = Reply(in: .messages, unanswered: MessageRevisions?.none, then: then)
+        let askedAt = Clock.monotonicNanoseconds()
+        threads.inbox.ask([
+            ArchiveJob(question: .revisions(since: offset, reply), askedAt: askedAt, failures: metrics.replays[.failed])
         ])
     }
 
@@ -57,15 +67,22 @@ public final class MessageArchive: Sendable {
     public func stop() { threads.stop() }
 }
 
-/// Query whose asker waits for the answer.
-struct ReplayJob: AskedJob {
-    let query: ReplayQuery
+/// Question whose asker waits for the answer.
+struct ArchiveJob: AskedJob {
+    enum Question {
+        case messages(ReplayQuery, Reply<ReplayAnswer>)
+        case revisions(since: UInt64, Reply<MessageRevisions?>)
+    }
+
+    let question: Question
     let askedAt: UInt64
-    let reply: Reply<ReplayAnswer>
     let failures: Counter
 
     func giveUp() {
         failures.add()
-        reply.giveUp()
+        switch question {
+        case .messages(_, let reply): reply.giveUp()
+        case .revisions(_, let reply): reply.giveUp()
+        }
     }
 }

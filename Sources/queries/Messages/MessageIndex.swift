@@ -152,6 +152,18 @@ struct MessageIndex {
             }
         }
 
+        /// Passes the places of all topics from the offset on to `body`.
+        func visitTopics(since offset: UInt64, _ body: (Place, _ topic: UInt64) -> Void) {
+            guard let last = places.last, last.offset >= offset else { return }
+            for topic in newest.keys {
+                visit(topic) { place in
+                    guard place.offset >= offset else { return false }
+                    body(place, topic)
+                    return true
+                }
+            }
+        }
+
         /// Makes room if a single segment has more messages than may be remembered.
         mutating func forgetOlderHalf() {
             let count = UInt32(places.count / 2)
@@ -186,6 +198,16 @@ struct MessageIndex {
         guard let revision = revisions[place.id], revision.offset > place.offset else { return nil }
         assert(revision.id == place.id, "a message is what became of itself")
         return revision
+    }
+
+    /// Passes each message from the offset on that was changed or deleted to `body`, with its segment and topic.
+    func visitRevised(since offset: UInt64, _ body: (Place, _ segment: UInt64, _ topic: UInt64) -> Void) {
+        if revisions.isEmpty { return }
+        for segment in segments {
+            segment.visitTopics(since: offset) { place, topic in
+                if revision(of: place) != nil { body(place, segment.sequence, topic) }
+            }
+        }
     }
 
     /// Random seed, so that nobody can choose ids with equal hashes.

@@ -15,23 +15,23 @@ struct MessageLog {
         fileprivate let now: MessageIndex.Row
     }
 
-    private let directory: String
-    private var opened: DiskDirectory?
+    private let open: @Sendable () throws(SystemError) -> any StorageDirectory
+    private var opened: (any StorageDirectory)?
     private var index: MessageIndex
     /// True if there are no older segments, or none that can be remembered.
     private var isAtBeginning = true
     /// Position up to which the log was read.
     private(set) var end = EventLogPosition(epoch: 0, offset: 0)
 
-    init(_ directory: String, maximumPlaces: Int) {
-        self.directory = directory
+    init(maximumPlaces: Int, open: @escaping @Sendable () throws(SystemError) -> any StorageDirectory) {
+        self.open = open
         index = MessageIndex(maximum: maximumPlaces)
     }
 
     /// Returns the log's directory, opened on the thread that uses its descriptor.
-    private mutating func files() throws(SystemError) -> DiskDirectory {
+    private mutating func files() throws(SystemError) -> any StorageDirectory {
         if let opened { return opened }
-        let made = try DiskDirectory(directory)
+        let made = try open()
         opened = made
         return made
     }
@@ -67,13 +67,13 @@ struct MessageLog {
             return try body(&self)
         } catch {
             guard !isLast, case .segment = ReadingTrouble(error) else { throw error }
-            Log.shared.error("messages of a part of the event log cannot be read", [.reason("\(error)")])
+            Log.shared.error("cannot read the messages in a part of the event log", [.reason("\(error)")])
             return nil
         }
     }
 
     private mutating func begin(_ state: EventLogEnd.State) throws {
-        guard let newest = try open(state.segment, state) else { throw EventLogError.missing(path: directory) }
+        guard let newest = try open(state.segment, state) else { throw EventLogError.missing(path: try files().path) }
         index.append(newest)
         isAtBeginning = false
     }
@@ -95,8 +95,9 @@ struct MessageLog {
     }
 
     /// Reads a segment on from its last place. After an error it is read again from there, so nothing is lost.
-    private static func read(_ segment: inout MessageIndex.Segment, _ files: DiskDirectory, upTo limit: UInt64?) throws
-    {
+    private static func read(
+        _ segment: inout MessageIndex.Segment, _ files: any StorageDirectory, upTo limit: UInt64?
+    ) throws {
         guard let next = segment.next,
             var reader = try SegmentReader(directory: files, segment: segment.sequence, limit: limit)
         else { return }
@@ -267,11 +268,32 @@ struct MessageLog {
         MessageIndex.topic(query.topic.rawBytes, isPrivate: query.isPrivate)
     }
 
+    // MARK: - Revisions
+
+    /// Returns what has become of the messages from the offset on, up to where the log was read.
+    mutating func revisions(since offset: UInt64) throws -> MessageRevisions {
+        var changed: [UInt64: MessageRevisions.Fate] = [:]
+        var rewritten: [Found] = []
+        index.visitRevised(since: offset) { place, segment, topic in
+            let found = self.found(place, segment, topic)
+            // Until the new text is read.
+            changed[place.offset] = found == nil ? .deleted : .unknown
+            if let found { rewritten.append(found) }
+        }
+        for message in try read(rewritten.sorted { $0.offset < $1.offset }, nil).messages {
+            if let offset = message.offset { changed[offset] = .rewritten(message) }
+        }
+        let end = max(offset, end.offset)
+        return MessageRevisions(of: offset..<end, knownFrom: min(max(offset, beginOffset), end), changed)
+    }
+
     // MARK: - Reading
 
-    /// Reads the messages at the places, which must be in the order of the log. `isWhole` is false if retention has
-    /// deleted some of them, or if they are too large together; the newest are then returned.
-    mutating func read(_ places: [Found], _ query: ReplayQuery) throws -> (messages: [ArchivedMessage], isWhole: Bool) {
+    /// Reads the messages at the places, which must be in the order of the log. Those of other topics are left out if
+    /// there is a query. `isWhole` is false if retention has deleted some of them, or if they are too large together;
+    /// the newest are then returned.
+    mutating func read(_ places: [Found], _ query: ReplayQuery?) throws -> (messages: [ArchivedMessage], isWhole: Bool)
+    {
         var messages: [ArchivedMessage] = []
         var bytes = 0
         var left = places[...]
@@ -289,7 +311,7 @@ struct MessageLog {
                     read = try Self.message(&reader, found, layouts, query)
                 } catch  where !isTransient(error) {
                     // Newer messages are returned, as if retention had deleted this one.
-                    Log.shared.error("a message in the event log cannot be read", [.reason("\(error)")])
+                    Log.shared.error("cannot read a message in the event log", [.reason("\(error)")])
                     index.forget(upTo: found.now.segment)
                     return (messages.reversed(), false)
                 }
@@ -303,10 +325,10 @@ struct MessageLog {
         return (messages.reversed(), true)
     }
 
-    /// Reads a message; nil if it belongs to another topic, because it was moved or because the topics' hashes are
-    /// equal.
+    /// Reads a message; nil if it belongs to another topic than asked for, because it was moved or because the topics'
+    /// hashes are equal.
     private static func message(
-        _ reader: inout SegmentReader, _ found: Found, _ layouts: MessageLayouts, _ query: ReplayQuery
+        _ reader: inout SegmentReader, _ found: Found, _ layouts: MessageLayouts, _ query: ReplayQuery?
     ) throws -> ArchivedMessage? {
         let row = found.now
         reader.move(to: row.position, offset: row.offset - UInt64(row.index))
@@ -314,9 +336,9 @@ struct MessageLog {
         var part = try TransactionPart(reader.payload)
         for _ in 0..<row.index { _ = try part.next() }
         guard let change = try part.next(), let new = change.new, let layout = layouts.layout(of: change.relation),
-            case .message(let message) = try DatabaseMessage.read(new.bytes, layout),
-            message.isPrivate == query.isPrivate, message.topic.copied() == query.topic
+            case .message(let message) = try DatabaseMessage.read(new.bytes, layout)
         else { return nil }
+        if let query, message.isPrivate != query.isPrivate || message.topic.copied() != query.topic { return nil }
         return ArchivedMessage(message, offset: found.offset)
     }
 }

@@ -26,7 +26,7 @@ final class MessageTableReader {
         }
         do throws(PostgresError) {
             let rows = try ask(query, from: start, before: end)
-            if refusedAt != nil { Log.shared.info("realtime.messages can be read now") }
+            if refusedAt != nil { Log.shared.info("the hub can read realtime.messages now") }
             refusedAt = nil
             return Self.bounded(rows.values.compactMap(Self.message))
         } catch {
@@ -44,10 +44,10 @@ final class MessageTableReader {
     private func refuse(_ error: PostgresError) -> [ArchivedMessage]? {
         if refusedAt == nil {
             Log.shared.warning(
-                "messages older than the event log cannot be replayed: the hub's login may not read them",
+                "cannot replay messages older than the event log: the hub's login may not read realtime.messages",
                 [
                     .relation("realtime.messages"), .error(error.message),
-                    .hint("GRANT SELECT ON realtime.messages TO the hub's login, and BYPASSRLS to it"),
+                    .hint("GRANT SELECT ON realtime.messages TO the hub's login, and ALTER ROLE that login BYPASSRLS"),
                 ])
         }
         refusedAt = Clock.monotonicNanoseconds()

@@ -52,8 +52,8 @@ final class JanitorRounds {
     ) {
         backoff = Backoff(reachability)
         troubles = OutageReporter(
-            "the partitions of realtime.messages cannot be looked after; trying again",
-            again: "realtime.messages still cannot be looked after; trying again", reachability)
+            "cannot maintain the partitions of realtime.messages; trying again",
+            again: "still cannot maintain the partitions of realtime.messages; trying again", reachability)
         self.target = target
         self.hours = hours
         self.interrupt = interrupt
@@ -151,20 +151,20 @@ final class JanitorRounds {
 
     private func report(_ work: Work) {
         if !work.made.isEmpty {
-            Log.shared.info("partitions of realtime.messages were made", [.relation(work.made.joined(separator: " "))])
+            Log.shared.info("created partitions of realtime.messages", [.relation(work.made.joined(separator: " "))])
         }
         if !work.dropped.isEmpty {
             Log.shared.info(
-                "old partitions of realtime.messages were dropped", [.relation(work.dropped.joined(separator: " "))])
+                "dropped old partitions of realtime.messages", [.relation(work.dropped.joined(separator: " "))])
         }
         if !work.postponed.isEmpty {
             Log.shared.info(
-                "partitions of realtime.messages are in use; trying again later",
+                "cannot create or drop partitions of realtime.messages, because they are in use; trying again later",
                 [.relation(work.postponed.joined(separator: " "))])
         }
         if !work.refused.isEmpty {
             Log.shared.warning(
-                "old partitions of realtime.messages cannot be dropped",
+                "cannot drop old partitions of realtime.messages",
                 [
                     .relation(work.refused.joined(separator: " ")),
                     .hint("drop them as a superuser, or give them the owner of realtime.messages"),
@@ -179,12 +179,12 @@ final class JanitorRounds {
         case .function, .ownership: break
         case .none:
             Log.shared.warning(
-                "nobody makes tomorrow's partition of realtime.messages: this login may not",
-                [.hint("apply sql/realtime/090_upkeep.sql as a superuser: tidewire db apply")])
+                "the hub's login may not create tomorrow's partition of realtime.messages",
+                [.hint("run 'tidewire db apply' as a superuser: it applies sql/realtime/090_upkeep.sql")])
         case .noTable:
             Log.shared.warning(
-                "there is no realtime.messages: private channels and broadcasts from the database do not work",
-                [.hint("apply sql/realtime: tidewire db apply")])
+                "the table realtime.messages is missing: private channels and broadcasts from the database do not work",
+                [.hint("run 'tidewire db apply': it applies sql/realtime")])
         }
     }
 }

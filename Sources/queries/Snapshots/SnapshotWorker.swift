@@ -67,7 +67,7 @@ final class SnapshotWorker: AskingWorker {
         } catch let refusal as SnapshotRefusal {
             throw refusal
         } catch {
-            Log.shared.warning("the event log cannot be read for a snapshot", [.reason("\(error)")])
+            Log.shared.warning("cannot read the event log for a snapshot", [.reason("\(error)")])
             throw .logNotBegun
         }
     }
@@ -90,7 +90,7 @@ final class SnapshotWorker: AskingWorker {
         } catch {
             if error == SnapshotWorker.unfit { throw .noLogin }
             if job.ticket.isCancelled { throw .cancelled }
-            Log.shared.debug("no connection for a snapshot", [.reason(error.message)])
+            Log.shared.debug("cannot connect to PostgreSQL for a snapshot", [.reason(error.message)])
             restsUntil = Clock.monotonicNanoseconds() + Limits.snapshotRest.wholeNanoseconds
             throw .databaseAway
         }

@@ -89,6 +89,9 @@ struct ClaimReading {
         if subject.contains(0) { faults.append(("sub", .claimRefused)) }
     }
 
+    /// Holder whom the claims name, whatever their faults are.
+    func holder(json: [UInt8]) -> TokenHolder { TokenHolder(json: json, role: role ?? [], subject: subject) }
+
     var roleText: String? { role.map { String(decoding: $0, as: UTF8.self) } }
 
     private func text(_ value: JSONScalar?) -> [UInt8]? {

@@ -33,6 +33,9 @@ public struct TokenCache: ~Copyable {
         return claims
     }
 
+    /// Returns the holder whom a refused token names; nil if the token is not signed.
+    public func holder(ofRefused token: RawSpan) -> TokenHolder? { verifier.holder(ofRefused: token) }
+
     func holds(_ digest: TokenDigest) -> Bool { recent[digest] != nil || older[digest] != nil }
 
     private mutating func remembered(_ digest: TokenDigest) -> Claims? {

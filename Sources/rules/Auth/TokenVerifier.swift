@@ -95,6 +95,30 @@ public struct TokenVerifier: Sendable {
         }
     }
 
+    /// Returns the holder whom a refused token names; nil if the token is not signed with a key of this verifier.
+    public func holder(ofRefused token: RawSpan) -> TokenHolder? {
+        do throws(TokenError) {
+            try checkLength(token)
+            switch opaqueKeys[TokenDigest(of: token)] {
+            case .claims(let claims): return TokenHolder(claims)
+            // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+            case .token(let meant): return unsafe try signedHolder(meant.span.bytes)
+            case nil: return try signedHolder(token)
+            }
+        } catch {
+            return nil
+        }
+    }
+
+    private func signedHolder(_ token: RawSpan) throws(TokenError) -> TokenHolder {
+        let json = try signed(token)
+        var reading = ClaimReading(.none, now: 0)
+        // The claims may have been refused for what this throws. Who has them is known all the same.
+        // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+        try? unsafe reading.read(json.span.bytes)
+        return reading.holder(json: json)
+    }
+
     private func verified(_ token: RawSpan, _ digest: TokenDigest, at now: Int64) throws(TokenError) -> Claims {
         let (json, reading) = try signedClaims(token, at: now)
         return try reading.claims(json: json, digest: digest)
@@ -103,6 +127,15 @@ public struct TokenVerifier: Sendable {
     /// Returns the signed claims. Steps and order are the reference's: a token with two faults is refused for the same
     /// one.
     private func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
+        let json = try signed(token)
+        var reading = ClaimReading(expectations, now: now)
+        // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+        try unsafe reading.read(json.span.bytes)
+        return (json, reading)
+    }
+
+    /// Returns the claims of a token whose signature is valid.
+    private func signed(_ token: RawSpan) throws(TokenError) -> [UInt8] {
         guard let text = TokenText(token), let json = text.claims, let headerBytes = text.header else {
             throw .malformed
         }
@@ -110,9 +143,7 @@ public struct TokenVerifier: Sendable {
         guard unsafe ClaimReading.isObject(json.span.bytes), let header = unsafe TokenHeader(headerBytes.span.bytes)
         else { throw .malformed }
         try checkSignature(of: text, header)
-        var reading = ClaimReading(expectations, now: now)
-        try unsafe reading.read(json.span.bytes)
-        return (json, reading)
+        return json
     }
 
     private func checkSignature(of text: TokenText, _ header: TokenHeader) throws(TokenError) {

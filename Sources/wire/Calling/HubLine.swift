@@ -26,7 +26,7 @@ final class HubLine {
         }
         guard let session = trust?.session(on: descriptor, expecting: hub.host) else {
             StreamSocket.reset(descriptor)
-            throw HubFailure("\(hub): TLS cannot be begun")
+            throw HubFailure("\(hub): cannot start TLS")
         }
         self.session = session
         do {
@@ -43,7 +43,7 @@ final class HubLine {
     }
 
     private static func connected(_ hub: HubAddress, _ patience: Patience) throws -> Int32 {
-        var failure: any Error = HubFailure("\(hub): nobody has that name")
+        var failure: any Error = HubFailure("\(hub): no host has that name")
         for address in try SocketAddress.resolve(hub.host, port: hub.port) {
             do {
                 let descriptor = try StreamSocket.connect(to: address)
@@ -84,7 +84,8 @@ final class HubLine {
             case .wantsRead: try wait(writing: false)
             case .wantsWrite: try wait(writing: true)
             case .finished, .failed:
-                let reason = session.certificateTrouble ?? "it does not speak TLS, or not as we do"
+                let reason =
+                    session.certificateTrouble ?? "it does not use TLS, or no version that this program supports"
                 throw HubFailure("\(hub): \(reason)")
             }
         }

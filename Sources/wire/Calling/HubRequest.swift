@@ -71,10 +71,10 @@ public struct HubRequest {
         var bytes: [UInt8] = []
         while let more = try line.receive() {
             bytes += more
-            guard bytes.count <= Self.mostBytes else { throw HubFailure("\(hub) answers with too much") }
+            guard bytes.count <= Self.mostBytes else { throw HubFailure("the answer of \(hub) is too large") }
         }
         guard let answer = HubAnswer(bytes) else {
-            throw HubFailure("\(hub) gives no answer that is HTTP, or half of one")
+            throw HubFailure("\(hub) sent no HTTP answer, or only a part of one")
         }
         return answer
     }

@@ -12,21 +12,34 @@ final class Backlog {
     private var head = 0
     private(set) var byteCount = 0
     /// Number of bytes at the front that TLS has already put into a record. They must be offered again unchanged.
-    var committed = 0
+    private var committed = 0
     /// Time at which the connection last took bytes.
-    var takenAt: UInt64 = 0
+    private(set) var takenAt: UInt64 = 0
     /// Seat of the connection; nil while the backlog is free.
-    var seat: Int?
+    private(set) var seat: Int?
 
     var isEmpty: Bool { head == entries.count }
     var count: Int { entries.count - head }
     subscript(_ index: Int) -> Entry { entries[head + index] }
+
+    /// Starts as the empty backlog of a connection, of whose output TLS has put `committed` bytes into a record.
+    func start(seat: Int, committed: Int, at now: UInt64) {
+        self.seat = seat
+        self.committed = committed
+        takenAt = now
+    }
 
     /// Appends an entry whose chunk the caller has retained.
     func append(_ entry: Entry) {
         entries.append(entry)
         byteCount += Int(entry.extent.length)
     }
+
+    /// Records that the connection took bytes.
+    func take(at now: UInt64) { takenAt = now }
+
+    /// Records that TLS has put the first `bytes` bytes into a record.
+    func commit(_ bytes: Int) { committed = max(committed, bytes) }
 
     /// Removes bytes that were sent from the front and releases their chunks.
     func advance(_ sent: Int, _ arena: PieceArena) {
@@ -83,11 +96,42 @@ final class Backlog {
         byteCount = keptBytes
     }
 
-    func removeAll(_ arena: PieceArena) {
+    /// Releases everything. Another connection may have the backlog then.
+    func end(_ arena: PieceArena) {
         for index in head..<entries.count { arena.release(entries[index].extent.chunk) }
         entries = []
         head = 0
         byteCount = 0
         committed = 0
+        seat = nil
+    }
+
+    // MARK: The bytes to send next
+
+    /// Approximate number of bytes that a socket takes at once after it was full.
+    private static let resumeBytes = 256 << 10
+
+    /// Gathers the next bytes, as many as a socket may take.
+    func fill(_ batch: Gather, _ arena: PieceArena) {
+        batch.reset()
+        for index in head..<entries.count {
+            let extent = entries[index].extent
+            guard batch.byteCount < Self.resumeBytes else { break }
+            // SAFETY: the backlog retains the extent's chunk until `advance`.
+            guard unsafe batch.add(arena.address(of: extent), Int(extent.length)) else { break }
+        }
+        batch.finish()
+    }
+
+    /// Returns the next TLS record.
+    func record(in area: RecordArea, _ arena: PieceArena) -> UnsafeRawBufferPointer {
+        area.begin()
+        for index in head..<entries.count {
+            let extent = entries[index].extent
+            // SAFETY: the backlog retains the extent's chunk.
+            let bytes = unsafe UnsafeRawBufferPointer(start: arena.address(of: extent), count: Int(extent.length))
+            if let whole = unsafe area.add(bytes) { return unsafe whole }
+        }
+        return unsafe area.bytes
     }
 }

@@ -42,6 +42,18 @@ final class SendRing {
         unsafe messages.initialize(repeating: msghdr(), count: Limits.ringBatch)
     }
 
+    /// Opens the ring that a loop uses; nil if it sends one by one.
+    static func open(for backend: SocketSettings.Backend) throws(SystemError) -> SendRing? {
+        guard backend != .epoll else { return nil }
+        do throws(SystemError) {
+            return try SendRing()
+        } catch {
+            if backend == .ring { throw error }
+            Log.shared.info("sending without io_uring", [LogField.reason(error.reason)])
+            return nil
+        }
+    }
+
     deinit {
         // SAFETY: opened in `init`; no send is under way outside `submit`.
         unsafe tw_ring_close(ring)
@@ -85,63 +97,6 @@ final class SendRing {
                 sends[Int(number)].outcome = result
                 left -= 1
             }
-        }
-    }
-}
-
-/// Flush with io_uring.
-extension SocketLoop {
-    /// Adds a connection's list to the current batch.
-    func flushByRing(_ seat: Int, _ first: UInt32, _ ring: SendRing) {
-        if ring.isFull { finishRingBatch(ring) }
-        let next = gatherForRing(first, ring)
-        let send = SendRing.Send(
-            seat: UInt32(seat), first: first, next: next, byteCount: gather.byteCount, outcome: 0)
-        ring.add(send, table[seat].descriptor, gather)
-    }
-
-    /// Works like `gatherList`, but keeps the bytes that were gathered for the batch before.
-    private func gatherForRing(_ first: UInt32, _ ring: SendRing) -> UInt32 {
-        if gatheredList != 0, areEqual(gatheredList, first) { return 0 }
-        gatheredList = 0
-        if ring.sends.isEmpty {
-            gather.reset()
-        } else if gather.hasRoom {
-            gather.begin()
-        } else {
-            finishRingBatch(ring)
-            gather.reset()
-        }
-        let next = fillGather(from: first)
-        if next == 0 { gatheredList = first }
-        return next
-    }
-
-    /// Sends the current batch and handles the outcomes.
-    func finishRingBatch(_ ring: SendRing) {
-        guard !ring.sends.isEmpty else { return }
-        ring.submit()
-        // The outcomes may lead to gathering again.
-        gatheredList = 0
-        for index in 0..<ring.sends.count { take(ring.sends[index]) }
-        ring.sends.removeAll()
-    }
-
-    private func take(_ send: SendRing.Send) {
-        let seat = Int(send.seat)
-        guard send.outcome >= 0 else {
-            switch StreamSocket.outcome(of: -send.outcome) {
-            case .wouldBlock, .moved, .finished: block(seat, send.first, skipping: 0)
-            case .failed(let code): end(seat, .failed(code: code), byReset: true)
-            }
-            return
-        }
-        let count = Int(send.outcome)
-        counts.sentBytes += count
-        if count < send.byteCount {
-            block(seat, send.first, skipping: count)
-        } else if send.next != 0 {
-            flushList(seat, send.next)
         }
     }
 }

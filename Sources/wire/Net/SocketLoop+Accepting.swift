@@ -1,39 +1,29 @@
+import Crypto
 import Diagnostics
 import System
 
-/// Acceptance of new connections, and refusals if resources are short.
+/// Acceptance of new connections, their TLS handshakes, and refusals if resources are short.
 extension SocketLoop {
-    func watchListeners() throws(SystemError) {
-        for (index, listener) in listeners.enumerated() {
-            try epoll.add(listener, .readable, key: Key.listener(index: index))
-        }
-    }
-
     /// Stops accepting. Accepts the connections that already wait; the kernel refuses later ones.
     public func stopAccepting() {
-        guard !listeners.isEmpty else { return }
-        for index in listeners.indices {
-            acceptBatch(index)
-            StreamSocket.close(listeners[index])
-        }
-        listeners = []
-        acceptRestsUntil = 0
+        for index in listeners.descriptors.indices { acceptBatch(index) }
+        listeners.close()
     }
 
     /// Accepts a limited number of connections, so that many new ones do not delay the existing ones.
     func acceptBatch(_ index: Int) {
-        guard index >= 0, index < listeners.count else { return }
         for _ in 0..<Limits.acceptBatch {
-            switch StreamSocket.accept(from: listeners[index]) {
+            guard let listener = listeners[index] else { return }
+            switch StreamSocket.accept(from: listener) {
             case .accepted(let descriptor, let peer): take(descriptor, peer)
             case .lost: continue
             case .nobodyWaits: return
             case .outOfDescriptors(let code):
                 refuse(.outOfDescriptors, code)
-                guard turnOneAway(index) else { return restAccepting() }
+                guard listeners.turnOneAway(listener) else { return listeners.rest(connections.epoll, now: now) }
             case .outOfMemory(let code):
                 refuse(.outOfMemory, code)
-                return restAccepting()
+                return listeners.rest(connections.epoll, now: now)
             }
         }
     }
@@ -44,77 +34,63 @@ extension SocketLoop {
             return StreamSocket.reset(descriptor)
         }
         StreamSocket.prepare(descriptor, sendBuffer: settings.sendBuffer)
-        let events: Epoll.Events = [.readable, .peerFinished]
         do throws(SystemError) {
-            try epoll.add(descriptor, events, key: Key.connection(table.id(of: seat)))
+            try connections.startWatching(seat)
         } catch {
             refuse(.outOfMemory, error.code)
-            return end(seat, .failed(code: error.code), byReset: true)
+            return connections.end(seat, .failed(code: error.code), byReset: true)
         }
-        table[seat].watched = UInt16(truncatingIfNeeded: events.rawValue)
         metrics.connectionsAccepted.add()
         guard let tls else { return open(seat, from: peer) }
-        if !startHandshake(seat, peer, tls) {
+        if let session = tls.current.session(on: descriptor) {
+            connections.startHandshake(seat, Secured(session: session, peer: peer))
+        } else {
             refuse(.outOfMemory, 0)
-            end(seat, .tlsFailed, byReset: true)
+            connections.end(seat, .tlsFailed, byReset: true)
         }
     }
 
-    func open(_ seat: Int, from peer: PeerAddress) {
-        table[seat].flags.insert(.wasOpened)
-        if let limit = settings.idleLimit { setIdleLimit(limit.nanoseconds, seat) }
+    private func open(_ seat: Int, from peer: PeerAddress) {
+        table[seat].set(.wasOpened)
+        if let limit = settings.idleLimit { connections.setIdleLimit(limit.nanoseconds, seat) }
         application.opened(table.id(of: seat), from: peer, isSecure: table[seat].session != 0)
     }
 
-    // MARK: Refusals
+    /// Opens a connection without a socket; nil if the table is full.
+    public func open(watchedBy witness: any FrameWitness) -> ConnectionID? {
+        guard let seat = table.take(descriptor: -1, stage: .open, now: now) else { return nil }
+        self.witness = witness
+        let connection = table.id(of: seat)
+        open(seat, from: .loopback(port: 0))
+        return connection
+    }
 
-    /// Accepts and closes one waiting connection, with the descriptor held in reserve. Without a free descriptor no
-    /// connection can be accepted, and the listener would stay readable for ever.
-    private func turnOneAway(_ index: Int) -> Bool {
-        guard let spare = reserve else { return false }
-        StreamSocket.close(spare)
-        reserve = nil
-        if case .accepted(let descriptor, _) = StreamSocket.accept(from: listeners[index]) {
-            StreamSocket.reset(descriptor)
+    func continueHandshake(_ seat: Int) {
+        guard let secured = connections.secured(seat) else { return }
+        switch secured.session.handshake() {
+        case .moved:
+            connections.finishHandshake(seat)
+            if table[seat].stage == .open { open(seat, from: secured.peer) }
+        case .wantsRead: connections.watch(seat, for: .readable)
+        case .wantsWrite: connections.watch(seat, for: .writable)
+        case .finished, .failed: failHandshake(seat)
         }
-        reserve = DescriptorTable.duplicate(bell.descriptor)
-        return reserve != nil
     }
 
-    private func restAccepting() {
-        for listener in listeners { epoll.remove(listener) }
-        acceptRestsUntil = now + Limits.acceptRest.nanoseconds
-    }
-
-    func resumeAcceptingIfDue() {
-        guard acceptRestsUntil > 0, now >= acceptRestsUntil else { return }
-        if reserve == nil { reserve = DescriptorTable.duplicate(bell.descriptor) }
-        acceptRestsUntil = 0
-        do throws(SystemError) { try watchListeners() } catch { restAccepting() }
+    func failHandshake(_ seat: Int) {
+        refuse(.handshake, 0)
+        connections.end(seat, .tlsFailed, byReset: false)
     }
 
     /// Counts every refusal, and logs one once in a while.
-    func refuse(_ reason: ProcessMetrics.RefusalReason, _ code: Int32) {
+    private func refuse(_ reason: ProcessMetrics.RefusalReason, _ code: Int32) {
         metrics.connectionsRefused[reason].add()
-        guard reason != .handshake,
-            lastRefusalLine == 0 || now - lastRefusalLine > Limits.troubleReminderInterval.nanoseconds
-        else { return }
-        lastRefusalLine = now
+        guard reason != .handshake, listeners.isRefusalWorthALine(now: now) else { return }
         Log.shared.warning(
             "refusing connections",
             [
                 LogField.reason(reason.rawValue), LogField.errno(code), LogField.count(table.count),
-                LogField.hint("raise the limit of open files, or max connections"),
+                LogField.hint("raise the limit of open files, or max_connections"),
             ])
-    }
-}
-
-extension Duration {
-    /// Duration in whole nanoseconds, limited to the range from zero to 64 bits.
-    var nanoseconds: UInt64 {
-        let (seconds, attoseconds) = components
-        guard seconds >= 0, attoseconds >= 0 else { return 0 }
-        let (whole, overflow) = UInt64(seconds).multipliedReportingOverflow(by: 1_000_000_000)
-        return overflow ? .max : whole &+ UInt64(attoseconds / 1_000_000_000)
     }
 }

@@ -1,4 +1,3 @@
-import Bytes
 import Diagnostics
 import System
 
@@ -7,119 +6,48 @@ import System
 ///
 /// Not Sendable: only `bell` may be used on other threads. A turn consists of: wait, events, timers, the application's
 /// `turn()`, one flush for every connection with queued output, and the reports of ended and slow connections.
+///
+/// The loop's parts keep the state and decide; the loop tells them what happens, and makes all calls to the application.
 public final class SocketLoop {
-    /// Piece queued for one connection in this turn, linked to the next one.
-    struct Link: BitwiseCopyable {
-        var piece: UInt32
-        var next: UInt32
-        var continues: Bool
-    }
-
-    public let index: Int
-    public let bell: Wake
     let control: LoopControl
     let settings: SocketSettings
     let application: any SocketApplication
-    let metrics: ProcessMetrics
-    let epoll: Epoll
-
-    // Connections
+    let clock: LoopClock
+    let connections: Connections
     let table: ConnectionTable
-    /// Ended connections, which the application learns at the end of the turn.
-    let ended = PlainArray<UInt32>()
-    let fallen = PlainArray<UInt32>()
-    /// Connections that take output too slowly, and those that have taken it all since.
-    let filled = PlainArray<UInt32>()
-    let drained = PlainArray<UInt32>()
-    /// Connections whose incomplete input exceeds the budget.
-    let sendAway = PlainArray<UInt32>()
-    /// Budgets for incomplete input: first the common one, then those named by `bill`.
-    var accounts: [InputBudget]
-    let readAgain = PlainArray<UInt32>()
-    let readBuffer: ReadArea
-
-    // Sending
-    let arena = PieceArena()
-    let links = PlainArray<Link>(capacity: 1024)
-    let queued = PlainArray<UInt32>(capacity: 1024)
-    var nextQueued = 0
-    /// Seats for which output was queued, recorded after the first `takeSent()`.
-    let sentSeats = PlainArray<UInt32>()
-    var notesWhoIsSent = false
-    /// Most bytes queued for one connection in this turn.
-    var largestQueue = 0
-    let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)
-    /// List that `gather` contains completely; 0 for none.
-    var gatheredList: UInt32 = 0
-    /// Ring of io_uring; nil if sends are made one by one.
-    let ring: SendRing?
-    var backlogs = Backlogs()
-    /// Bytes of backlogs freed since memory was last given back to the system.
-    var freedBytes = 0
-
+    let outboxes = Outboxes()
+    let sender: Sender
+    let receiver: Receiver
+    let tls: TLSSource?
+    let metrics: ProcessMetrics
+    var listeners: Listeners
+    var counts = SocketCounts()
     /// Observer of the output for clients without a socket.
     var witness: (any FrameWitness)?
 
-    // TLS
-    let tls: TLSSource?
-    var sessions = SecureSessions()
-    let recordArea = RecordArea()
-
-    // Listening
-    var listeners: [Int32]
-    /// Descriptor held in reserve. When descriptors run out, it makes room to accept one connection and close it.
-    var reserve: Int32?
-    var acceptRestsUntil: UInt64 = 0
-    var lastRefusalLine: UInt64 = 0
-
-    // Time
-    public let time: any TimeSource
-    public internal(set) var now: UInt64
-    /// Time of the last complete look at events. Input read in this turn arrived later, except from connections with
-    /// `mayHaveWaited`.
-    var lookedAt: UInt64 = 0
-    var timers = TimerHeap()
-    var sweepAt = UInt64.max
-    var lastSweep: UInt64 = 0
-
-    var counts = SocketCounts()
+    public var index: Int { control.index }
+    public var bell: Wake { control.bell }
+    public var time: any TimeSource { clock.source }
+    public var now: UInt64 { clock.now }
 
     /// Makes a loop. Must be called on the loop's own thread, which then calls `run`.
     init(
-        index: Int, control: LoopControl, settings: SocketSettings, listeners: [Int32],
-        tls: TLSSource?, application: any SocketApplication, metrics: ProcessMetrics
+        control: LoopControl, settings: SocketSettings, listeners: [Int32], tls: TLSSource?,
+        application: any SocketApplication, metrics: ProcessMetrics
     ) throws(SystemError) {
-        self.index = index
         self.control = control
-        bell = control.bell
         self.settings = settings
-        accounts = [settings.inputBudget]
-        self.listeners = listeners
         self.application = application
-        self.metrics = metrics
         self.tls = tls
-        epoll = try Epoll()
-        table = ConnectionTable(capacity: settings.maximumConnections)
-        readBuffer = ReadArea(byteCount: Limits.socketReadBytes)
-        // Link 0 means "none".
-        links.append(Link(piece: 0, next: 0, continues: false))
-        time = settings.time
-        now = settings.time.monotonicNanoseconds()
-        reserve = DescriptorTable.duplicate(control.bell.descriptor)
-        ring = try SocketLoop.openRing(settings.backend)
-        try epoll.add(bell.descriptor, .readable, key: Key.bell)
-        try watchListeners()
-    }
-
-    private static func openRing(_ backend: SocketSettings.Backend) throws(SystemError) -> SendRing? {
-        guard backend != .epoll else { return nil }
-        do throws(SystemError) {
-            return try SendRing()
-        } catch {
-            if backend == .ring { throw error }
-            Log.shared.info("sending without io_uring", [LogField.reason(error.reason)])
-            return nil
-        }
+        self.metrics = metrics
+        clock = LoopClock(settings.time)
+        connections = try Connections(settings, clock, outboxes, metrics)
+        table = connections.table
+        receiver = Receiver(connections, clock)
+        sender = Sender(connections, outboxes, ring: try SendRing.open(for: settings.backend))
+        self.listeners = Listeners(listeners, duplicating: control.bell.descriptor)
+        try connections.epoll.add(bell.descriptor, .readable, key: Key.bell)
+        try self.listeners.watch(by: connections.epoll)
     }
 
     // MARK: The turn
@@ -133,42 +61,35 @@ public final class SocketLoop {
 
     /// Runs one turn. Waits at most `milliseconds` for an event; nil waits without limit.
     func turn(atMost milliseconds: Int32?) {
-        let count = epoll.wait(milliseconds: milliseconds)
-        now = time.monotonicNanoseconds()
-        for index in 0..<count { handle(epoll.event(index)) }
+        let count = connections.epoll.wait(milliseconds: milliseconds)
+        clock.update()
+        for index in 0..<count { handle(connections.epoll.event(index)) }
         lookAgain()
         // If the batch is full, other connections may have events too.
-        if count < Epoll.batch { lookedAt = now }
+        if count < Epoll.batch { clock.finishLook() }
         fireTimers()
-        sweepIfDue()
-        resumeAcceptingIfDue()
+        if clock.takeDueSweep() { sweep() }
+        listeners.resumeIfDue(connections.epoll, now: now)
         if control.isDoneAccepting { stopAccepting() }
-        isBusy = application.turn()
+        clock.setBusy(application.turn())
         settle()
     }
 
-    var isBusy = false
-
     /// Requests another turn at once. The application needs it to send output caused by connections that ended or fell
     /// behind after its `turn()`.
-    public func turnAgain() { isBusy = true }
+    public func turnAgain() { clock.setBusy(true) }
 
-    var hasMoreToDo: Bool { isBusy || !readAgain.isEmpty }
+    var hasMoreToDo: Bool { clock.isBusy || receiver.hasMore }
 
     /// Time of the next work that needs no event; nil if there is none.
     var nextDuty: UInt64? {
-        var until = min(timers.nextDeadline ?? .max, sweepAt)
-        if acceptRestsUntil > 0 { until = min(until, acceptRestsUntil) }
-        return until < .max ? until : nil
+        let duty = min(clock.nextDuty, listeners.nextDuty)
+        return duty < .max ? duty : nil
     }
 
     /// Returns the time to wait for events; nil waits without limit.
     private func restMilliseconds() -> Int32? {
-        if hasMoreToDo { return 0 }
-        guard let until = nextDuty else { return nil }
-        let now = time.monotonicNanoseconds()
-        // Rounded up, because waking too early would mean waking twice.
-        return until <= now ? 0 : Int32(clamping: (until - now) / 1_000_000 + 1)
+        hasMoreToDo ? 0 : nextDuty.map { clock.milliseconds(until: $0) }
     }
 
     private func handle(_ event: (key: UInt64, events: Epoll.Events)) {
@@ -183,15 +104,6 @@ public final class SocketLoop {
         application.rung()
     }
 
-    private func fireTimers() {
-        // A timer that a timer sets waits for the next turn, even with a short delay.
-        var left = timers.count
-        while left > 0, let token = timers.popDue(now) {
-            application.timeIsUp(token)
-            left -= 1
-        }
-    }
-
     /// Finishes a turn: sends queued bytes and reports connections that fell behind or ended. The reports may queue
     /// more output, so this repeats until nothing is left.
     func settle() {
@@ -201,80 +113,66 @@ public final class SocketLoop {
             tellFilled()
             sendOverfullAway()
             tellEnded()
-            if queued.isEmpty { endTurn() }
-        } while !queued.isEmpty || !ended.isEmpty || !fallen.isEmpty || !sendAway.isEmpty
-        publish()
+            if outboxes.isEmpty { endTurn() }
+        } while !outboxes.isEmpty || connections.reports.areLeft
+        let blocked = connections.backlogs.count
+        counts.publish(
+            to: metrics, received: receiver.takeReceivedBytes(), sent: sender.takeSentBytes(), open: table.count,
+            blocked: blocked, held: blocked == 0 ? 0 : outboxes.arena.heldBytes)
     }
 
     private func endTurn() {
-        links.removeAll(keeping: 1 << 20)
-        links.append(Link(piece: 0, next: 0, continues: false))
-        gatheredList = 0
-        largestQueue = 0
-        arena.endTurn()
-        if arena.heldBytes > settings.outboxTotalBytes { dropMostBehind() }
-    }
-
-    private func publish() {
-        counts.publish(
-            to: metrics, open: table.count, blocked: backlogs.count, held: backlogs.count == 0 ? 0 : arena.heldBytes)
+        counts.add(sentPieces: outboxes.endTurn())
+        sender.endTurn()
+        connections.dropMostBehind()
     }
 
     func stop() {
         stopAccepting()
-        for seat in 0..<table.highWater where table[seat].isLive { end(seat, .stopped, byReset: false) }
+        for seat in 0..<table.highWater where table[seat].isLive {
+            connections.end(seat, .stopped, byReset: false)
+        }
         settle()
-        if let reserve { StreamSocket.close(reserve) }
-        reserve = nil
+        listeners.closeReserve()
     }
 
-    // MARK: Timers
+    // MARK: Times
 
     /// Starts a timer, which calls `timeIsUp` with the token once unless it is cancelled.
     @discardableResult
     public func after(nanoseconds: UInt64, token: UInt64) -> TimerID {
-        precondition(timers.count < Limits.maximumTimersPerLoop, "timers are for the few that wait for something")
-        return timers.add(deadline: time(after: nanoseconds), token: token)
+        clock.startTimer(after: nanoseconds, token: token)
     }
 
-    /// Returns the time `nanoseconds` after now; `.max`, which means never, if the clock cannot express it.
-    func time(after nanoseconds: UInt64) -> UInt64 {
-        let (time, overflow) = now.addingReportingOverflow(nanoseconds)
-        return overflow ? .max : time
+    public func cancel(_ timer: TimerID) { clock.cancel(timer) }
+
+    private func fireTimers() {
+        // A timer that a timer sets waits for the next turn, even with a short delay.
+        var left = clock.timerCount
+        while left > 0, let token = clock.popDueTimer() {
+            application.timeIsUp(token)
+            left -= 1
+        }
     }
 
-    public func cancel(_ timer: TimerID) { timers.cancel(timer) }
-}
-
-/// Key that epoll returns with an event: a connection, the bell, or a listener.
-enum Key {
-    private static let special: UInt32 = .max
-    static let bell = UInt64(special)
-
-    static func listener(index: Int) -> UInt64 { UInt64(index + 1) << 32 | UInt64(special) }
-    static func listener(_ key: UInt64) -> Int { Int(key >> 32) - 1 }
-    static func connection(_ id: ConnectionID) -> UInt64 { UInt64(id.generation) << 32 | UInt64(id.seat) }
-
-    static func connection(_ key: UInt64) -> ConnectionID? {
-        let seat = UInt32(truncatingIfNeeded: key)
-        return seat == special ? nil : ConnectionID(seat: seat, generation: UInt32(truncatingIfNeeded: key >> 32))
-    }
-}
-
-/// Buffer into which the loop reads all its connections, one after the other.
-@safe
-final class ReadArea {
-    let base: UnsafeMutableRawPointer
-    let byteCount: Int
-
-    init(byteCount: Int) {
-        // SAFETY: freed in `deinit`.
-        unsafe base = .allocate(byteCount: byteCount, alignment: 64)
-        self.byteCount = byteCount
+    /// Ends connections that are overdue, and tells the application which are silent.
+    private func sweep() {
+        var next = UInt64.max
+        for seat in 0..<table.highWater where table[seat].isLive { next = min(next, sweep(seat)) }
+        next = min(next, connections.sweepBacklogs())
+        if next < .max { connections.requestSweep(at: next) }
     }
 
-    deinit {
-        // SAFETY: this area's own allocation.
-        unsafe base.deallocate()
+    /// Checks one connection. Returns the time of the next check.
+    private func sweep(_ seat: Int) -> UInt64 {
+        switch table[seat].sweep(at: now, unfinishedLimit: settings.unfinishedLimit.nanoseconds) {
+        case .nothing(let due): return due
+        case .deadlineIsPast: timeIsUp(seat)
+        case .inputIsOverdue: sendUnfinishedAway(seat)
+        case .silence(let next):
+            application.wentIdle(table.id(of: seat))
+            return next
+        }
+        return .max
     }
 }

@@ -3,13 +3,17 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Commands that other threads may give to a loop.
+/// Index of a loop, and commands that other threads may give to the loop.
 final class LoopControl: Sendable {
+    let index: Int
     let bell: Wake
     private let stops = Atomic<Bool>(false)
     private let stopsAccepting = Atomic<Bool>(false)
 
-    init() throws(SystemError) { bell = try Wake(inEveryTable: true) }
+    init(index: Int) throws(SystemError) {
+        self.index = index
+        bell = try Wake(inEveryTable: true)
+    }
 
     var isStopping: Bool { stops.load(ordering: .acquiring) }
     var isDoneAccepting: Bool { stopsAccepting.load(ordering: .acquiring) }
@@ -42,7 +46,7 @@ public final class SocketServer: Sendable {
     ) throws {
         precondition(settings.loopCount > 0, "without a loop nobody is served")
         var controls: [LoopControl] = []
-        for _ in 0..<settings.loopCount { controls.append(try LoopControl()) }
+        for index in 0..<settings.loopCount { controls.append(try LoopControl(index: index)) }
         tls = try settings.tls.map { paths throws(TLSConfigurationError) in try TLSSource(paths) }
         let launch = LoopLaunch(settings, controls, tls, metrics, application)
         var addresses = try SocketServer.addresses(for: settings)
@@ -162,7 +166,7 @@ private final class LoopLaunch: Sendable {
             }
             let (listeners, bound) = try LoopLaunch.listen(addresses, settings)
             made = try SocketLoop(
-                index: index, control: controls[index], settings: settings, listeners: listeners, tls: tls,
+                control: controls[index], settings: settings, listeners: listeners, tls: tls,
                 application: application(index), metrics: metrics)
             answer.withLock { $0 = .success(bound) }
         } catch {

@@ -10,7 +10,7 @@ public final class SteppedLoop {
         _ settings: SocketSettings, index: Int, application: any SocketApplication, metrics: ProcessMetrics
     ) throws(SystemError) {
         loop = try SocketLoop(
-            index: index, control: LoopControl(), settings: settings, listeners: [], tls: nil,
+            control: LoopControl(index: index), settings: settings, listeners: [], tls: nil,
             application: application, metrics: metrics)
         application.started(on: loop)
         loop.settle()

@@ -19,10 +19,12 @@ def seeds() -> list[int]:
     return [int(given)] if given else [1]
 
 
+SECONDS = float(os.environ.get("CHAOS_SECONDS", "90"))
+
 for seed in seeds():
 
-    @scenario(f"clients that stay hear exactly what they had to, or are told (seed {seed})", brings_its_own=True)
+    @scenario(
+        f"clients that stay hear exactly what they had to, or are told (seed {seed})", brings_its_own=True, limit=SECONDS + 600)
     async def staying(_, seed=seed):
-        seconds = float(os.environ.get("CHAOS_SECONDS", "90"))
         narrowed = (words(f"CHAOS_{name}") for name in ("ONLY", "WITHOUT", "TABLES", "CHANNELS"))
-        await Storm(seed, seconds, *narrowed).run()
+        await Storm(seed, SECONDS, *narrowed).run()

@@ -25,6 +25,8 @@ class Scenario:
     own_hub: bool = False
     #: Makes its own database, hub and whatever else it needs, and is given nothing.
     brings_its_own: bool = False
+    #: Seconds after which it hangs.
+    limit: float = 300
 
     def emptied(self) -> list[str]:
         """Statements that take out what a scenario before, of the same tables, left behind. No client hears of it."""
@@ -40,7 +42,7 @@ class Scenario:
         return self.own_hub or bool(self.settings)
 
 
-def scenario(name: str | None = None, *, tables=(), settings=None, own_hub=False, brings_its_own=False, vsn=()):
+def scenario(name: str | None = None, *, tables=(), settings=None, own_hub=False, brings_its_own=False, limit=300, vsn=()):
     """Adds the function to the list, under its own name unless said otherwise; once for each serializer in `vsn`,
     which it is then given."""
 
@@ -48,7 +50,7 @@ def scenario(name: str | None = None, *, tables=(), settings=None, own_hub=False
         title = name or function.__name__.replace("_", " ")
         place = function.__module__.replace(".", "/")
         common = dict(place=place, tables=list(tables), settings=settings or {}, own_hub=own_hub,
-                      brings_its_own=brings_its_own)  # fmt: skip
+                      brings_its_own=brings_its_own, limit=limit)  # fmt: skip
         if not vsn:
             ALL.append(Scenario(name=title, run=function, **common))
         for version in vsn:

@@ -1,8 +1,13 @@
 """Changes of tables: shapes, values, identities, privileges, publication. Protocol §3; checklist 12, traps 9 to 12."""
 
+import asyncio
 import json
+import os
+import signal
 import time
+from random import Random
 
+from clients.chaos.ears import says_of_loss
 from clients.expect import NotHere, contains, equal, fail, true
 from clients.peer import binding
 from clients.scenario import BOTH, published, scenario
@@ -532,6 +537,102 @@ async def sealed(stage, vsn):
     await peer.changes_until("realtime:service", lambda data: data["type"] == "INSERT" and data["record"]["id"] == 3)
     leaked = [m for m in await peer.fence() if m.event == "postgres_changes" and m.topic != "realtime:service"]
     equal([str(m) for m in leaked], [], "what roles that do not bypass row level security hear")
+
+
+#: Changes of definitions by which PostgreSQL cannot judge an earlier row any more, and how they are undone.
+SHIFTS = [
+    ("ALTER TABLE c_shifting ADD COLUMN more text DEFAULT 'x'", "ALTER TABLE c_shifting DROP COLUMN more"),
+    ("ALTER TABLE c_shifting DROP COLUMN spare", "ALTER TABLE c_shifting ADD COLUMN spare int"),
+    ("ALTER TABLE c_shifting RENAME COLUMN kind TO sort", "ALTER TABLE c_shifting RENAME COLUMN sort TO kind"),
+    ("ALTER TABLE c_shifting RENAME TO c_shifted", "ALTER TABLE c_shifted RENAME TO c_shifting"),
+    ("ALTER TYPE c_label RENAME VALUE 'a' TO 'z'", "ALTER TYPE c_label RENAME VALUE 'z' TO 'a'"),
+    ("ALTER TYPE c_label RENAME TO c_labels", "ALTER TYPE c_labels RENAME TO c_label"),
+    ("ALTER FUNCTION c_may_see RENAME TO c_might_see", "ALTER FUNCTION c_might_see RENAME TO c_may_see"),
+    ("ALTER DOMAIN c_short ADD CONSTRAINT other CHECK (VALUE <> 'seen') NOT VALID", "ALTER DOMAIN c_short DROP CONSTRAINT other"),
+]
+
+
+SHIFTING = [
+    "DROP TABLE IF EXISTS c_shifting CASCADE", "DROP TYPE IF EXISTS c_label CASCADE", "DROP DOMAIN IF EXISTS c_short CASCADE",
+    "CREATE TYPE c_label AS ENUM ('a', 'b')", "CREATE DOMAIN c_short AS text",
+    """CREATE OR REPLACE FUNCTION c_may_see(owner uuid, kind c_label) RETURNS boolean LANGUAGE plpgsql STABLE
+        AS $$ BEGIN RETURN owner = auth.uid() OR kind = 'b'; END $$""",
+    *published("c_shifting", "id int PRIMARY KEY, owner uuid, kind c_label, v c_short, spare int",
+        "ALTER TABLE c_shifting REPLICA IDENTITY FULL", "ALTER TABLE c_shifting ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY seen ON c_shifting FOR SELECT USING (c_may_see(owner, kind))")]  # fmt: skip
+
+
+class Shifted:
+    """Two channels of one client, one of them with a filter, whose rows only PostgreSQL can judge."""
+
+    topics = {"realtime:all": {}, "realtime:filtered": {"filter": "v=eq.seen"}}
+
+    def __init__(self, stage, rows_may_be_late: bool = False):
+        self.stage = stage
+        self.rows_may_be_late = rows_may_be_late
+        self.last = dict.fromkeys(self.topics, -1)
+
+    async def subscribe(self):
+        self.peer = await self.stage.peer()
+        for topic, more in self.topics.items():
+            await self.peer.subscribe(topic, binding("c_shifting", "INSERT", **more), access_token=self.stage.ana)
+
+    async def heard(self, number: int, *sql: str) -> bool:
+        """Whether both channels hear the row; who does not is told."""
+        await self.stage.database.run(f"INSERT INTO c_shifting (id, owner, kind, v) VALUES ({number}, '{ANA}', 'a', 'seen')", *sql)
+        if sql:
+            os.kill(self.stage.hub.process_id, signal.SIGCONT)
+        return all([await self._hears(topic, number) for topic in self.topics])
+
+    async def _hears(self, topic: str, number: int) -> bool:
+        """Whether the channel hears the row; otherwise it is told. Rows that it was told of may still come, each once and in order."""
+        while True:
+            came = await self.peer.expect(
+                f"row {number} on {topic}, or word of its loss", lambda m: m.topic == topic and (
+                    m.event == "postgres_changes" or m.event == "system" and says_of_loss(m.payload)))  # fmt: skip
+            if came.event == "system":
+                return False
+            row = came.data["record"]["id"]
+            true(self.last[topic] < row <= number if self.rows_may_be_late else row == number, f"row {number} only", row)
+            self.last[topic] = row
+            if row == number:
+                return True
+
+    async def are_heard_again(self, first: int, what: str) -> int:
+        """The next number once rows are heard. The catalog may be read only a moment after a change."""
+        for number in range(first, first + 20):
+            if await self.heard(number):
+                return number + 1
+            await asyncio.sleep(1)
+        raise AssertionError(f"rows are not heard again {what}")
+
+
+@scenario("a row that PostgreSQL cannot judge any more, because definitions have changed since, is told of: with a filter, too", tables=SHIFTING)
+async def shifting(stage):
+    for place, (change, undo) in enumerate(SHIFTS):
+        shifted = Shifted(stage)
+        await shifted.subscribe()
+        next = await shifted.are_heard_again(1000 * place, f"before {change}")
+        os.kill(stage.hub.process_id, signal.SIGSTOP)
+        await shifted.heard(next, change)
+        await stage.database.run(undo)
+        await shifted.peer.close()
+
+
+@scenario("definitions that change and change back at any moment keep no row away in silence", tables=SHIFTING)
+async def shifting_back(stage):
+    dice = Random(int(os.environ.get("SEED", "1")))
+    shifted = Shifted(stage, rows_may_be_late=True)
+    await shifted.subscribe()
+    next = await shifted.are_heard_again(0, "at the start")
+    for _ in range(12):
+        for change, undo in dice.sample(SHIFTS, 3):
+            await stage.database.run(change)
+            await asyncio.sleep(dice.choice([0, 0, 0.05, 0.3]))
+            await stage.database.run(undo)
+            await shifted.heard(next)
+            next += 1
+    await shifted.are_heard_again(next, "at the end")
 
 
 @scenario("changes come in the order of commits, each once, to every channel", vsn=BOTH, tables=published("c_order", "n int PRIMARY KEY, batch int"))

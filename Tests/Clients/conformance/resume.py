@@ -288,6 +288,66 @@ async def presence_only(stage, vsn):
     equal(await ids_until(peer, topic, 2), [1, 2], "what it missed")
 
 
+@scenario("messages that were deleted or edited meanwhile come as they are now, or not at all", vsn=BOTH, tables=[*OPEN, *published("r_edited", "id int PRIMARY KEY")])
+async def edited(stage, vsn):
+    topic, sub = fresh("resume")
+    await stage.database.run("TRUNCATE r_edited")
+    watcher = await ready(stage, topic)
+    config = {"private": True, "postgres_changes": [binding("r_edited")], "tidewire": {"position": True}}
+    peer = await stage.peer(vsn)
+    await peer.join(topic, config)
+    start = await told(peer, topic)
+    await peer.close()
+    for number in range(1, 9):
+        await stage.database.run(send({"n": number}, "note", sub), f"INSERT INTO r_edited VALUES ({number})")
+        await watcher.broadcast(topic)
+    which = f"WHERE topic = '{sub}' AND payload ->> 'n'"
+    await stage.database.run(
+        f"DELETE FROM realtime.messages {which} IN ('2', '8')",
+        f"UPDATE realtime.messages SET payload = jsonb_set(payload, '{{edited}}', 'true') {which} IN ('3', '7')",
+        f"UPDATE realtime.messages SET topic = 'elsewhere' {which} = '5'",
+        "INSERT INTO r_edited VALUES (9)",
+    )
+    end = await stage.peer()
+    await end.subscribe("realtime:end", binding("r_edited"))
+    await stage.database.run("INSERT INTO r_edited VALUES (10)")
+    await end.change("realtime:end")
+
+    peer = await stage.peer(vsn)
+    reply = await peer.join(topic, config | {"tidewire": {"resume": start, "position": True}})
+    equal(reply.response["tidewire"]["recovered"], True, "that it goes on")
+    await stage.database.run(send({"n": 11}, "note", sub))
+    found = []
+    while not found or found[-1] != 11:
+        message = await peer.expect("what it missed", lambda m: m.event in ("broadcast", "postgres_changes") or m.code == "ChangesMissing")
+        true(message.code != "ChangesMissing", "no loss, because nothing is missing", message)
+        if message.event == "broadcast":
+            payload = message.payload["payload"]
+            found.append(f"{payload['n']} edited" if payload.get("edited") else payload["n"])
+    equal(found, [1, "3 edited", 4, 6, "7 edited", 11], "the messages")
+
+
+@scenario("many who come back at once each get their own messages of one transaction", vsn=["2.0.0"], tables=OPEN)
+async def crowd(stage, vsn):
+    topics = [fresh("resume") for _ in range(60)]
+    watcher = await ready(stage, topics[-1][0])
+    config = {"private": True, "tidewire": {"position": True}}
+    first = await stage.peer(vsn)
+    await first.join(topics[0][0], config)
+    start = await told(first, topics[0][0])
+    await first.close()
+    for number in range(1, 4):
+        await stage.database.run("BEGIN", *(send({"n": number}, "note", sub) for _, sub in topics), "COMMIT")
+        await watcher.broadcast(topics[-1][0])
+    peers = await asyncio.gather(*(stage.peer(vsn) for _ in topics))
+    resume = config | {"tidewire": {"resume": start}}
+    await asyncio.gather(*(peer.join(topic, resume) for peer, (topic, _) in zip(peers, topics)))
+    await stage.database.run("BEGIN", *(send({"n": 4}, "note", sub) for _, sub in topics), "COMMIT")
+    for peer, (topic, _) in zip(peers, topics):
+        found = [(await peer.broadcast(topic)).payload["payload"]["n"] for _ in range(4)]
+        equal(found, [1, 2, 3, 4], "the messages")
+
+
 @scenario("who asks for the past by a moment too gets it once", vsn=BOTH, tables=OPEN)
 async def by_both(stage, vsn):
     topic, sub = fresh("resume")

@@ -169,13 +169,13 @@ async def hurried(stage):
         await writer.write(3)
         process = stage.hub.process
         ending = asyncio.create_task(stage.hub.end(signal.SIGTERM))
-        while "told to end again" not in stage.hub.log() and process.returncode is None:
+        while "received a second signal to stop" not in stage.hub.log() and process.returncode is None:
             await asyncio.sleep(0.05)
             process.send_signal(signal.SIGTERM)
         for peer in peers:
             await peer.connection.expect_close(1012, "the hub ends at once")
         equal(await ending, 0, "the exit code of the hub")
-        true("told to end again" in stage.hub.log(), "a line that says so", stage.hub.log()[-800:])
+        true("received a second signal to stop" in stage.hub.log(), "a line that says so", stage.hub.log()[-800:])
         await writer.write(2)
         await stage.hub.start()
         await channel.ready()

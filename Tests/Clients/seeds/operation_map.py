@@ -27,6 +27,14 @@ def last(item):
     return item["record"]["operation_id"] in OWN.values()
 
 
+def own_rows(database, one):
+    return lambda number: database.run(is_at(OWN[one.name], number))
+
+
+def own_number(item):
+    return int(item["record"]["latitude"]) if last(item) else None
+
+
 def is_at(operation, latitude):
     return ("INSERT INTO locations_stream (operation_id, user_id, latitude, longitude, accuracy) "
             f"VALUES ('{operation}', '{BEN}', {latitude}, 0, 1)")  # fmt: skip
@@ -67,9 +75,8 @@ async def everybody(stage, supabase, event="INSERT", tables=("locations_stream",
                 one.on(event, table, **({"filter": f"operation_id=eq.{operation}"} if operation else {}))
         people.append(await one.ready())
     # What was written just before may still be on its way, and is nothing to judge anybody by.
-    await fence(stage.database)
     for one in people:
-        await one.heard_until(last)
+        await one.begins(own_rows(stage.database, one), own_number)
     return people
 
 
@@ -169,15 +176,14 @@ async def followed_later(stage):
 
         async def as_written():
             nonlocal written
-            await fence(database)
             for one, operations in zip(people, (["harbour"], ["harbour", "night"], ["night"])):
                 wanted = [("locations_stream", operation, number % 90) for number in range(written) for operation in operations]
-                await one.hears_or_is_told(wanted, last, brief, "while that changed")
+                await one.hears_or_is_told(wanted, own_rows(database, one), own_number, brief, "while that changed")
             written = 0
 
         await write(lambda log: written == 20)
         await database.run(internal)
-        await write(lambda log: "it will be followed" in log)
+        await write(lambda log: "the hub will follow it" in log)
         await as_written()
         await database.run(leaves(ANA, HARBOUR), is_at(HARBOUR, 1), is_at(NIGHT, 1))
         await fence(database)

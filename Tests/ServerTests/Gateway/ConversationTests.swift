@@ -226,14 +226,17 @@ extension Gateways {
                 }
             }
             let count = 15_000
+            // The client reads meanwhile, so that the hub does not find it too slow on a busy machine.
+            let heard = Awaited<[Int]>()
+            let listening = try BackgroundThread("listener") { heard.set((try? caller.ids(count)) ?? []) }
             for start in stride(from: 1, through: count, by: 3) {
                 try stage.run("INSERT INTO notes SELECT g, 'x', 'y' FROM generate_series(\(start), \(start + 2)) g")
             }
-            let ids = try caller.ids(count)
+            listening.join()
             ended.ring()
             joining.join()
             moving.join()
-            #expect(ids == Array(1...count))
+            #expect(heard.wait() == Array(1...count))
         }
     }
 }

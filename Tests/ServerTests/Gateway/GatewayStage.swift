@@ -138,8 +138,12 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// True if all loops use the hub's latest catalog, and its record is in the log or about to be.
-    var catalogIsNoted: Bool { (hub.director.main?.project.catalog as? CatalogService)?.isNoted ?? false }
+    /// True if all loops use the hub's latest catalog, and its record is in the log or about to be. False while the hub
+    /// could not read a policy because of a lock: it is about to read the catalog again then.
+    var catalogIsNoted: Bool {
+        guard let catalog = hub.director.main?.project.catalog as? CatalogService else { return false }
+        return catalog.isNoted && catalog.snapshot?.policies.isUnfinished == false
+    }
 
     /// Waits until everything committed before is in the log.
     func awaitLog() throws {

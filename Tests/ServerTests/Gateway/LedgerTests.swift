@@ -1,6 +1,7 @@
 import Change
 import Foundation
 import History
+import Server
 import System
 import TestSupport
 import Testing
@@ -35,7 +36,11 @@ import Testing
             isThere = false
             try caller.push(topic, "phx_leave", "{}", joinRef: ref)
             try caller.fence()
-            heard = caller.takeUnheard().filter { $0.event == "postgres_changes" }.compactMap(\.id)
+            heard += caller.takeUnheard().filter { $0.event == "postgres_changes" }.compactMap(\.id)
+        }
+
+        func awaitChange(_ id: Int) throws {
+            heard.append(try caller.first { $0.event == "postgres_changes" && $0.id == id }.id ?? -1)
         }
 
         func isFor(_ owner: Int, _ place: Int) -> Bool { owner == user && room.map { $0 == place } ?? true }
@@ -74,8 +79,19 @@ import Testing
                 if random.next() % 4 == 0 { try stage.awaitLog() }
             }
         }
+        // A busy machine may have delivered nothing yet, so everybody who is there waits for one more row.
+        let last = (0..<6).map { (id: 80 + $0, owner: $0 % 3, room: $0 / 3) }
+        for row in last {
+            rows.append(row)
+            try stage.run("INSERT INTO notes VALUES (\(row.id), '\(GatewayStage.user(row.owner))', \(row.room))")
+        }
         try stage.awaitLog()
-        for listener in listeners where listener.isThere { try listener.leave() }
+        for listener in listeners where listener.isThere {
+            if let awaited = last.last(where: { listener.isFor($0.owner, $0.room) }) {
+                try listener.awaitChange(awaited.id)
+            }
+            try listener.leave()
+        }
         #expect(listeners.reduce(0) { $0 + $1.heard.count } > 0)
         #expect(
             try eventually { try Self.book(stage).all.filter { $0.end != .none }.count == listeners.count })
@@ -129,6 +145,133 @@ import Testing
             return
         }
         #expect(before >= 1)
+    }
+
+    /// Checks that each end of a channel is recorded with its cause.
+    @Test func `why a channel ended is recorded`() throws {
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
+        func join(_ topic: String, _ token: String? = nil) throws -> (caller: Caller, ref: String) {
+            let caller = try stage.caller()
+            let ref = try caller.subscribe(
+                "realtime:\(topic)", [binding("notes")], token: token ?? stage.token(of: 1))
+            return (caller, ref)
+        }
+        let left = try join("left")
+        try left.caller.push("realtime:left", "phx_leave", "{}", joinRef: left.ref)
+        let again = try join("again")
+        try again.caller.subscribe("realtime:again", [binding("notes")], token: stage.token(of: 1))
+        let expired = try join("expired", stage.token(lasting: 10))
+        let refused = try join("refused")
+        try refused.caller.push(
+            "realtime:refused", "access_token", #"{"access_token":"\#(stage.token("postgres"))"}"#, joinRef: refused.ref
+        )
+        let violating = try join("violating")
+        try violating.caller.send([0x83, 0x80, 0, 0, 0, 0])
+        let closing = try join("closing")
+        try closing.caller.send([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9])
+        let gone = try join("gone")
+        gone.caller.hangUp()
+        let stopped = try join("stopped")
+        func reason(_ topic: String) throws -> String? {
+            for attendance in try Self.book(stage).all
+            where attendance.joined.note.topic == Array("realtime:\(topic)".utf8) {
+                if case .left(_, _, _, let reason) = attendance.end { return reason }
+            }
+            return nil
+        }
+        let endings = [
+            "left": "the client left", "again": "the client joined the topic again",
+            "expired": "the hub closed the channel (Token has expired", "refused": "the hub closed the channel (",
+            "violating": "the hub closed the socket (", "closing": "the client closed the socket, code 1001",
+        ]
+        for (topic, wanted) in endings {
+            #expect(try eventually { try reason(topic)?.hasPrefix(wanted) == true }, "\(topic)")
+        }
+        let lost = ["the client closed the connection", "the connection was reset"]
+        #expect(try eventually { try reason("gone").map(lost.contains) == true })
+        stage.stop()
+        #expect(try reason("stopped") == "the hub closed the socket (the server restarts)")
+        // A client that is released closes its socket, which would be the cause then.
+        withExtendedLifetime([left, again, expired, refused, violating, closing, stopped].map(\.caller)) {}
+    }
+
+    /// Checks that refused sockets, joins and requests are recorded with their causes, if the token names a holder.
+    @Test func `who was refused is recorded with the cause, once a minute`() throws {
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
+        defer { stage.stop() }
+        let user = GatewayStage.user(7)
+        func token(_ expiry: Int = 1_700_000_000, role: String? = nil) -> String {
+            stage.token(claims: #"{"role":"\#(role ?? stage.reader)","exp":\#(expiry),"sub":"\#(user)"}"#)
+        }
+        func status(_ request: String) throws -> String {
+            let caller = try Caller(port: stage.hub.port)
+            try caller.send(request)
+            return try caller.answer().status
+        }
+        let host = "HTTP/1.1\r\nHost: h\r\n"
+        for _ in 0..<2 { #expect(try status(Caller.upgrade(token())).contains("401")) }
+        // Nobody knows whose token this is.
+        #expect(try status(Caller.upgrade(token() + "x")).contains("401"))
+        #expect(try status(Caller.upgrade(token(4_000_000_000, role: "postgres"))).contains("401"))
+        #expect(
+            try status("GET /realtime/v1/api/changes?table=notes&apikey=\(token()) \(host)\r\n").contains("401"))
+        let bearer = "Authorization: Bearer \(token())\r\n"
+        let post = "POST /realtime/v1/api/broadcast \(host)\(bearer)Content-Length: 2\r\n\r\n{}"
+        #expect(try status(post).contains("401"))
+        let caller = try stage.caller()
+        func refuse(_ topic: String, _ token: String, more: String = "") throws {
+            let ref = try caller.push(topic, "phx_join", Caller.join([binding("notes")], token: token, more: more))
+            let reply = try caller.first { $0.topic == topic && $0.ref == ref }
+            #expect(reply.status == "error")
+        }
+        // The texts of these say different numbers of seconds.
+        for expiry in [1_700_000_000, 1_700_000_001] { try refuse("realtime:late", token(expiry)) }
+        try refuse("realtime:odd", stage.token(of: 7), more: #","broadcast":{"tidewire":{"resume":"x"}}"#)
+
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing)
+        func refusals() throws -> [String] {
+            var found: [String] = []
+            var query = LedgerQuery()
+            query.subject = user
+            try log.ledger(query) { recorded in
+                let note = recorded.note
+                guard note.event == .refused else { return }
+                found.append(
+                    String(decoding: note.topic, as: UTF8.self) + " " + String(decoding: note.reason, as: UTF8.self))
+            }
+            return found
+        }
+        let wanted = [
+            " 401: Token has expired", " 401: The role of the token may not be used",
+            "http:changes TokenRefused: Token has expired", "http:broadcast 401: Token has expired",
+            "realtime:late InvalidJWTToken: Token has expired", "realtime:odd UnableToResume: ",
+        ]
+        #expect(try eventually { try refusals().count >= wanted.count })
+        #expect(try refusals().count == wanted.count)
+        for (found, wanted) in zip(try refusals(), wanted) { #expect(found.hasPrefix(wanted), "\(found)") }
+
+        // A user who was refused before a change is listed with it, until the user joins.
+        func change(_ id: Int) throws -> History.RecordedChange {
+            try stage.run("INSERT INTO notes VALUES (\(id), '\(user)', 1)")
+            try stage.awaitLog()
+            var reader = try HistoryReader(log, HistoryQuery(from: nil, to: nil))
+            var last: History.RecordedChange?
+            while let item = try reader.next() { if case .change(let change) = item { last = change } }
+            return try #require(last)
+        }
+        let missed = try change(1)
+        for subject in [user, nil] {
+            #expect(try AttendanceBook(log, at: missed, of: subject).refusals.count == 5)
+        }
+        #expect(try AttendanceBook(log, at: missed, of: GatewayStage.user(8)).refusals.isEmpty)
+        try caller.subscribe("realtime:late", [binding("notes")], token: stage.token(of: 7))
+        let heard = try change(2)
+        #expect(try caller.ids(1) == [2])
+        #expect(
+            try eventually {
+                try AttendanceBook(log, at: heard).refusals.map { String(decoding: $0.note.topic, as: UTF8.self) }
+                    == ["http:changes", "http:broadcast", "realtime:odd"]
+            })
     }
 
     @Test func `who stays while the log goes on is noted again, as it was joined`() throws {

@@ -75,6 +75,23 @@ extension GatewayHistories {
 
         /// Returns the messages that a user receives over HTTP from a position on, and whether it was told of a loss.
         private func fed(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
+            var all = Heard(ids: [])
+            var next: String? = position
+            // On a busy machine, a page may end before the log's end, because its time is up.
+            while let position = next {
+                let page = try page(user, at: position, stage)
+                let events = page["events"] as? [[String: Any]] ?? []
+                all.ids += events.compactMap {
+                    (($0["data"] as? [String: Any])?["record"] as? [String: Any])?["id"] as? Int
+                }
+                let notes = page["system"] as? [[String: Any]] ?? []
+                all.isTold = all.isTold || notes.contains { $0["code"] as? String == "ChangesMissing" }
+                next = page["more"] as? Bool == true ? page["position"] as? String : nil
+            }
+            return all
+        }
+
+        private func page(_ user: Int, at position: String, _ stage: GatewayStage) throws -> [String: Any] {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }
             try caller.send(
@@ -87,11 +104,7 @@ extension GatewayHistories {
                 body += try caller.read(size)
                 _ = try caller.read(through: "\r\n")
             }
-            let page = try JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any] ?? [:]
-            let events = page["events"] as? [[String: Any]] ?? []
-            let ids = events.compactMap { (($0["data"] as? [String: Any])?["record"] as? [String: Any])?["id"] as? Int }
-            let notes = page["system"] as? [[String: Any]] ?? []
-            return Heard(ids: ids, isTold: notes.contains { $0["code"] as? String == "ChangesMissing" })
+            return try JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any] ?? [:]
         }
 
         /// Writes rows with a swap of memberships among them. Returns what users 1 and 2 receive when they resume from

@@ -176,6 +176,25 @@ extension GatewayPolicies {
             #expect(one.takeUnheard().allSatisfy { !$0.isTrouble })
         }
 
+        /// Checks that a failure is asked about again, and is no loss, if only another table has changed.
+        @Test func `a policy's failure is told of no more if another table has changed`() throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION breaks(kind text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                BEGIN IF kind LIKE 'TOP%' THEN RAISE 'no business of yours'; END IF; RETURN true; END $$;
+                CREATE POLICY asked ON notes FOR SELECT USING (breaks(kind));
+                """)
+            let one = try user(1, stage, [binding("notes", filter: "kind=neq.a"), binding("fences")])
+            for round in 1...6 {
+                try stage.run(
+                    "ALTER TABLE fences ADD COLUMN more_\(round) int;" + Self.insert(round, 9, "TOP 1")
+                        + Self.insert(10 + round, 9, "XX"))
+                #expect(try heard(one, stage).map(\.id) == [10 + round])
+            }
+            try one.fence()
+            #expect(one.takeUnheard().allSatisfy { !$0.isTrouble })
+        }
+
         @Test func `a token whose claims break a policy sees nothing, and disturbs nobody`() throws {
             let stage = try stage(Self.owners)
             let broken = try stage.caller()

@@ -213,7 +213,7 @@ import Testing
         #expect(
             words.map { "\($0.name.name): \($0.changes)" }
                 == ["members", "notes"].map {
-                    "\($0): [\"no more of update, delete\"]"
+                    "\($0): [\"no longer of update, delete\"]"
                 })
         #expect(try found("DROP POLICY shown ON notes") == ["loss shown noPolicy": 2])
         try stage.run("ALTER POLICY shown ON notes USING (false)")
@@ -261,10 +261,30 @@ import Testing
         return binding("notes", event, filter: asked.filter)
     }
 
-    /// Returns the changes that three users receive under a rule, each change by its name.
+    private typealias Delivery = (stage: GatewayStage, heard: [Set<String>])
+
+    /// Returns the changes that three users receive under a rule, each change by its name. On a busy machine the hub may
+    /// tell a user that changes may be missing. There is nothing to compare then, so the hub is begun anew.
     private static func delivery(
         _ rule: Rule, _ seed: Seed, asking asked: Asked = Array(repeating: [AskedBinding()], count: 3)
-    ) throws -> (stage: GatewayStage, heard: [Set<String>]) {
+    ) throws -> Delivery {
+        var losses: [Message] = []
+        for _ in 0..<3 {
+            let (delivery, told) = try deliverOnce(rule, seed, asking: asked)
+            if told.isEmpty { return delivery }
+            losses += told
+            delivery.stage.stop()
+        }
+        throw Incomparable(losses: losses.map { "\($0)" })
+    }
+
+    private struct Incomparable: Error {
+        var losses: [String]
+    }
+
+    private static func deliverOnce(
+        _ rule: Rule, _ seed: Seed, asking asked: Asked
+    ) throws -> (Delivery, told: [Message]) {
         let stage = try GatewayStage(
             tables.replacing("RULE", with: rule.sql) + numbered, publication: "FOR TABLE notes, members, ends")
         let callers = try (0..<3).map { user in
@@ -276,15 +296,18 @@ import Testing
         var random = SeededRandom(seed: seed)
         _ = try play(stage, &random)
         try stage.run("INSERT INTO ends VALUES (1)")
+        var told: [Message] = []
         let heard = try callers.map { caller in
             _ = try caller.first { $0.event == "postgres_changes" && $0.data["table"] as? String == "ends" }
-            let changes = caller.takeUnheard().filter { $0.event == "postgres_changes" }
+            let unheard = caller.takeUnheard()
+            told += unheard.filter { $0.payload["code"] as? String == "ChangesMissing" }
+            let changes = unheard.filter { $0.event == "postgres_changes" }
             let names = changes.map { "\($0.type ?? "") \($0.old["id"] ?? $0.id ?? -1) \($0.record["v"] ?? "")" }
             #expect(Set(names).count == names.count, "each is told once")
             return Set(names)
         }
         try stage.awaitLog()
-        return (stage, heard)
+        return ((stage, heard), told)
     }
 
     @Test(arguments: seeds(3))
@@ -398,17 +421,17 @@ import Testing
         }
         #expect(
             try words("REVOKE SELECT ON notes FROM READER") == (
-                ["may not be read any more", "no more columns id, owner, room"], 0, 5
+                ["may not be read any more", "without columns id, owner, room"], 0, 5
             ))
         #expect(
             try words("REVOKE SELECT ON notes FROM READER; GRANT SELECT (id, room) ON notes TO READER")
-                == (["no more columns owner"], 0, 0))
+                == (["without columns owner"], 0, 0))
         #expect(
             try words("ALTER PUBLICATION supabase_realtime DROP TABLE notes") == (["is not published any more"], 0, 5))
         #expect(
             try words("ALTER TABLE notes DISABLE ROW LEVEL SECURITY; DROP POLICY shown ON notes")
-                == (["row security does not bind it any more", "policy \"shown\" is gone"], 0, 0))
-        #expect(try words("DROP POLICY shown ON notes") == (["policy \"shown\" is gone"], 0, 5))
+                == (["row security no longer applies", "policy \"shown\" is dropped"], 0, 0))
+        #expect(try words("DROP POLICY shown ON notes") == (["policy \"shown\" is dropped"], 0, 5))
         #expect(try words("-- nothing\n") == ([], 0, 0))
         // The policy's text is the same, but the function that it calls has another result.
         try stage.run("ALTER POLICY shown ON notes USING (is_small(id))")

@@ -1,18 +1,18 @@
 /// Request for a channel.
-public struct ChannelRequest: Sendable, Hashable {
+struct ChannelRequest: Sendable, Hashable {
     /// Topic without the protocol's prefix.
-    public var topic: String
-    public var bindings: [TableBinding]
-    public var isPrivate = false
+    var topic: String
+    var bindings: [TableBinding]
+    var isPrivate = false
     /// Key under which the client is present; nil to receive no presence.
-    public var presenceKey: String?
-    public var hearsItself = false
+    var presenceKey: String?
+    var hearsItself = false
     /// True if the server should send the existing rows before changes.
-    public var wantsRows = false
+    var wantsRows = false
     /// Position to resume from; nil to begin now.
-    public var position: LogPosition?
+    var position: LogPosition?
 
-    public init(topic: String, bindings: [TableBinding] = [], position: LogPosition? = nil) {
+    init(topic: String, bindings: [TableBinding] = [], position: LogPosition? = nil) {
         self.topic = topic
         self.bindings = bindings
         self.position = position
@@ -21,12 +21,22 @@ public struct ChannelRequest: Sendable, Hashable {
 
 /// Subscription to the changes of one table.
 public struct TableBinding: Sendable, Hashable, Codable {
+    /// Schema of the table.
     public var schema: String
+    /// Name of the table.
     public var table: String
+    /// Condition on the rows, in the server's syntax; nil for all rows. See ``LiveFilter/text``.
     public var filter: String?
     /// Columns to receive; nil means all columns that the user may read.
     public var select: [String]?
 
+    /// Creates a subscription to the changes of one table.
+    ///
+    /// - Parameters:
+    ///   - schema: schema of the table.
+    ///   - table: name of the table.
+    ///   - filter: condition on the rows, in the server's syntax; nil for all rows.
+    ///   - select: columns to receive; nil for all columns that the user may read.
     public init(schema: String = "public", table: String, filter: String? = nil, select: [String]? = nil) {
         self.schema = schema
         self.table = table

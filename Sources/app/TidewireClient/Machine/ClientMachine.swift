@@ -18,7 +18,7 @@ struct ClientMachine: Sendable {
         case push(channel: Int, number: Int, event: String, payload: JSONValue)
         case track(channel: Int, JSONValue?)
         case opened
-        case interrupted(Interruption)
+        case interrupted(Tidewire.Interruption)
         case received(ServerMessage)
         case network(isReachable: Bool)
         case background
@@ -187,7 +187,7 @@ struct ClientMachine: Sendable {
 
 extension ClientMachine {
     /// State that the app can show.
-    var state: ClientState {
+    var state: Tidewire.State {
         guard account != .signedOut else { return .signedOut }
         switch connection.phase {
         case .idle: return .offline(.nothingSubscribed)
@@ -200,7 +200,7 @@ extension ClientMachine {
         }
     }
 
-    private var stateOfChannels: ClientState {
+    private var stateOfChannels: Tidewire.State {
         var behind = 0
         for number in channels.keys.sorted() {
             switch channels[number]?.phase {

@@ -2,11 +2,11 @@
 struct ConnectionMachine: Sendable {
     enum Phase: Sendable, Hashable {
         case idle
-        case waiting(attempt: Int, until: Duration, why: Interruption)
+        case waiting(attempt: Int, until: Duration, why: Tidewire.Interruption)
         case opening(attempt: Int, deadline: Duration)
         case open(Heartbeat)
         /// The server refused the key. The client waits for another key or token.
-        case refused(Interruption)
+        case refused(Tidewire.Interruption)
         /// No network is available. The client waits for one.
         case withoutNetwork
         /// The app has been in the background for too long.
@@ -24,7 +24,7 @@ struct ConnectionMachine: Sendable {
         case close
         case sendHeartbeat
         /// The connection and everything on it is lost.
-        case lost(Interruption?)
+        case lost(Tidewire.Interruption?)
     }
 
     static let heartbeatInterval = Duration.seconds(25)
@@ -112,7 +112,7 @@ struct ConnectionMachine: Sendable {
         phase = .open(Heartbeat(due: now + Self.heartbeatInterval, awaited: nil))
     }
 
-    mutating func interrupted(_ why: Interruption, at now: Duration, chance: inout Chance) -> [Action] {
+    mutating func interrupted(_ why: Tidewire.Interruption, at now: Duration, chance: inout Chance) -> [Action] {
         switch phase {
         case .idle, .suspended, .refused, .withoutNetwork, .waiting: return []
         case .opening, .open: break

@@ -1,6 +1,7 @@
 /// A problem reported by the server, for the developer of the app. The app always gets it as a value, and never only as
 /// a line in a log.
 public struct TidewireProblem: Sendable, Hashable, Error, CustomStringConvertible {
+    /// Effect of a problem on the requested data.
     public enum Severity: Sendable, Hashable {
         /// The requested data does not arrive.
         case error
@@ -11,15 +12,19 @@ public struct TidewireProblem: Sendable, Hashable, Error, CustomStringConvertibl
     /// The server's code for the problem, e.g. `NotPublished`, `InvalidFilter`, `NobodyDecides`, `DeletesHidden`,
     /// `Unauthorized`.
     public let code: String
+    /// Text of the problem, for developers.
     public let message: String
+    /// Effect of the problem on the requested data.
     public let severity: Severity
 
+    /// Creates a problem, for apps that report their own in the same way.
     public init(code: String, message: String, severity: Severity) {
         self.code = code
         self.message = message
         self.severity = severity
     }
 
+    /// The code and the text.
     public var description: String { "\(code): \(message)" }
 }
 
@@ -29,6 +34,7 @@ public enum RefetchReason: Sendable, Hashable {
     case olderThanRetention
     /// History has a gap after the position, or the database is a different one.
     case epochChanged
+    /// The server's log has no such position.
     case unknownPosition
     /// The server's log is damaged from the position on, or its disk cannot read it.
     case logUnreadable

@@ -1,8 +1,8 @@
 import Foundation
 
 extension JSONValue {
-    /// Encodes a value of the app's type, so that ``TidewireRoom/messages(_:as:skipped:)`` decodes it exactly: dates in
-    /// PostgreSQL's form to the microsecond, and bytes as hexadecimal digits.
+    /// Encodes a value of the app's type, so that ``TidewireRoom/messages(event:as:skipped:)`` decodes it exactly:
+    /// dates in PostgreSQL's form to the microsecond, and bytes as hexadecimal digits.
     ///
     /// - Throws: `EncodingError` if the value cannot be JSON, for example because a number is infinite.
     init(encoding value: some Encodable) throws {

@@ -3,9 +3,9 @@
 struct PresenceBook: Sendable {
     private var metas: [String: [String: JSONValue]] = [:]
 
-    var now: Presences { metas.mapValues { $0.sorted { $0.key < $1.key }.map(\.value) } }
+    var now: TidewireRoom.Presences { metas.mapValues { $0.sorted { $0.key < $1.key }.map(\.value) } }
 
-    mutating func replace(_ told: [String: JSONValue]) -> RoomEvent? {
+    mutating func replace(_ told: [String: JSONValue]) -> TidewireRoom.Event? {
         let next = told.mapValues(Self.metas)
         let joined = Self.difference(next, without: metas)
         let left = Self.difference(metas, without: next)
@@ -13,7 +13,7 @@ struct PresenceBook: Sendable {
         return event(joined, left)
     }
 
-    mutating func change(_ told: JSONValue) -> RoomEvent? {
+    mutating func change(_ told: JSONValue) -> TidewireRoom.Event? {
         let leaves = (told["leaves"]?.object ?? [:]).mapValues(Self.metas)
         let joins = (told["joins"]?.object ?? [:]).mapValues(Self.metas)
         for (key, gone) in leaves {
@@ -24,7 +24,9 @@ struct PresenceBook: Sendable {
         return event(joins, leaves)
     }
 
-    private func event(_ joined: [String: [String: JSONValue]], _ left: [String: [String: JSONValue]]) -> RoomEvent? {
+    private func event(
+        _ joined: [String: [String: JSONValue]], _ left: [String: [String: JSONValue]]
+    ) -> TidewireRoom.Event? {
         guard !joined.isEmpty || !left.isEmpty else { return nil }
         let values: ([String: JSONValue]) -> [JSONValue] = { $0.sorted { $0.key < $1.key }.map(\.value) }
         return .presence(joined: joined.mapValues(values), left: left.mapValues(values), now: now)

@@ -25,6 +25,7 @@ public enum RoomError: Error, Sendable, Hashable {
 }
 
 extension RoomError: CustomStringConvertible, LocalizedError {
+    /// The same text as `description`.
     public var errorDescription: String? { description }
 
     /// The reason, and what the app can do.

@@ -1,16 +1,6 @@
 import Foundation
 import Synchronization
 
-/// Treatment of a message while the room is not joined.
-public enum WhenOffline: Sendable, Hashable {
-    /// Throws ``RoomError/notJoined`` at once.
-    case fail
-    /// Waits for the join, at most for this time, and throws ``RoomError/expired`` after it. At most 100 messages wait.
-    case queue(atMost: Duration)
-    /// Discards the message without an error. For values that are soon outdated, such as the place of a cursor.
-    case drop
-}
-
 extension Tidewire {
     /// Returns a room: a topic on which clients send messages to each other and see who is present. The room is not
     /// joined until ``TidewireRoom/join()`` is called.
@@ -35,9 +25,9 @@ extension Tidewire {
 ///
 /// ```swift
 /// let room = tidewire.room("board:7", presenceKey: me.uuidString)
-/// let moves = room.messages("move", as: Move.self)
+/// let moves = room.messages(event: "move", as: Move.self)
 /// try await room.join()
-/// try await room.send("move", Move(piece: "queen", to: "d4"))
+/// try await room.send(Move(piece: "queen", to: "d4"), event: "move")
 /// for try await move in moves {
 ///     board.apply(move)
 /// }
@@ -46,6 +36,17 @@ extension Tidewire {
 /// The room joins again by itself after the connection was lost. It is left when the app calls ``leave()``, when the
 /// user signs out, and when the object and its sequences are released.
 public final class TidewireRoom: Sendable {
+    /// Treatment of a message while its room is not joined.
+    public enum OfflineBehavior: Sendable, Hashable {
+        /// Throws ``RoomError/notJoined`` at once.
+        case fail
+        /// Waits for the join, at most for this time, and throws ``RoomError/expired`` after it. At most 100 messages
+        /// wait.
+        case queue(atMost: Duration)
+        /// Discards the message without an error. For values that are soon outdated, such as the place of a cursor.
+        case drop
+    }
+
     private struct Waiting: Sendable {
         let number: Int
         let body: JSONValue
@@ -55,9 +56,9 @@ public final class TidewireRoom: Sendable {
     private struct Listener: Sendable {
         /// Event of the messages to receive; nil to receive all events.
         let event: String?
-        let mailbox: Mailbox<RoomEvent>
+        let mailbox: Mailbox<Event>
 
-        func receives(_ told: RoomEvent) -> Bool {
+        func receives(_ told: Event) -> Bool {
             guard let event else { return true }
             return switch told {
             case .message(let name, _, _): name == event
@@ -208,12 +209,12 @@ public final class TidewireRoom: Sendable {
     /// Sends a message. Returns when the server has it.
     ///
     /// - Parameters:
-    ///   - event: name by which receivers choose the message.
     ///   - payload: content of the message.
+    ///   - event: name by which receivers choose the message.
     ///   - whenOffline: treatment of the message while the room is not joined. By default `send` throws.
     /// - Throws: ``RoomError`` if the message was not sent or not confirmed; `CancellationError` if the task is
     ///   cancelled before the message is sent.
-    public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .fail) async throws {
+    public func send(_ payload: JSONValue, event: String, whenOffline: OfflineBehavior = .fail) async throws {
         try Task.checkCancellation()
         let body: JSONValue = ["type": "broadcast", "event": .string(event), "payload": payload]
         if let channel = state.value.withLock({ $0.isJoined ? $0.channel : nil }) {
@@ -230,10 +231,14 @@ public final class TidewireRoom: Sendable {
 
     /// Sends a message with a value of the app's type as its payload. Returns when the server has it.
     ///
+    /// - Parameters:
+    ///   - payload: content of the message.
+    ///   - event: name by which receivers choose the message.
+    ///   - whenOffline: treatment of the message while the room is not joined. By default `send` throws.
     /// - Throws: as for JSON, and `EncodingError` if the value cannot be JSON.
     @_disfavoredOverload
-    public func send(_ event: String, _ payload: some Encodable, whenOffline: WhenOffline = .fail) async throws {
-        try await send(event, try JSONValue(encoding: payload), whenOffline: whenOffline)
+    public func send(_ payload: some Encodable, event: String, whenOffline: OfflineBehavior = .fail) async throws {
+        try await send(try JSONValue(encoding: payload), event: event, whenOffline: whenOffline)
     }
 
     private static func push(
@@ -299,20 +304,24 @@ public final class TidewireRoom: Sendable {
         if let channel { engine.handle(.track(channel: channel, payload)) }
     }
 
-    /// Makes this client present with a value of the app's type.
+    /// Makes this client present with a value of the app's type, from the join on and again after every rejoin.
+    ///
+    /// - Throws: `EncodingError` if the value cannot be JSON.
     @_disfavoredOverload
     public func track(_ payload: some Encodable) throws { track(try JSONValue(encoding: payload)) }
 
     // MARK: Receiving
 
     /// Clients that are present.
+    ///
+    /// - Complexity: O(*n* log *n*), where *n* is the number of tracked states.
     public var presences: Presences { state.value.withLock { $0.presence.now } }
 
     /// Events from now on.
-    public var events: RoomEvents { RoomEvents(listening: RoomListening(self, nil)) }
+    public var events: Events { Events(listening: RoomListening(self, nil)) }
 
     private static func hear(_ output: ChannelMachine.Output, _ channel: Int, _ state: Shared, _ engine: Engine) {
-        let (listeners, event) = state.value.withLock { state -> ([Listener], RoomEvent?) in
+        let (listeners, event) = state.value.withLock { state -> ([Listener], Event?) in
             // The room has been left meanwhile.
             guard state.channel == channel else { return ([], nil) }
             return (Array(state.listeners.values), Self.event(of: output, &state))
@@ -353,7 +362,7 @@ public final class TidewireRoom: Sendable {
         for listener in former.listeners.values { listener.mailbox.finish(discarding: why == .signedOut) }
     }
 
-    private static func event(of output: ChannelMachine.Output, _ state: inout State) -> RoomEvent? {
+    private static func event(of output: ChannelMachine.Output, _ state: inout State) -> Event? {
         switch output {
         case .broadcast(let event, let payload, let bytes):
             return .message(event: event, payload: payload, bytes: bytes)
@@ -374,8 +383,8 @@ public final class TidewireRoom: Sendable {
         }
     }
 
-    func listen(to event: String?) -> (Int, Mailbox<RoomEvent>) {
-        let mailbox = Mailbox<RoomEvent>()
+    func listen(to event: String?) -> (Int, Mailbox<Event>) {
+        let mailbox = Mailbox<Event>()
         let number = state.value.withLock { state in
             let number = state.nextNumber()
             state.listeners[number] = Listener(event: event, mailbox: mailbox)

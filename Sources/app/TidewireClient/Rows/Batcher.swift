@@ -1,22 +1,31 @@
 /// Rules for delivering changes in batches. In a steady flow, a batch is delivered when its first change has waited for
-/// `longest`, or when it has too many changes.
+/// `maximumDelay`, or when it has too many changes.
 public struct BatchWindow: Sendable, Hashable {
     /// Pause in the changes after which the batch is delivered.
-    public var quiet: Duration
+    public var quietTime: Duration
     /// Maximum waiting time of a change.
-    public var longest: Duration
+    public var maximumDelay: Duration
+    /// Number of changes with which a batch is delivered at once.
     public var maximumChanges: Int
 
-    public init(quiet: Duration, longest: Duration, maximumChanges: Int = 1000) {
-        self.quiet = quiet
-        self.longest = max(longest, quiet)
+    /// Creates rules.
+    ///
+    /// - Parameters:
+    ///   - quietTime: pause in the changes after which the batch is delivered.
+    ///   - maximumDelay: maximum waiting time of a change; at least `quietTime`.
+    ///   - maximumChanges: number of changes with which a batch is delivered at once.
+    public init(quietTime: Duration, maximumDelay: Duration, maximumChanges: Int = 1000) {
+        self.quietTime = quietTime
+        self.maximumDelay = max(maximumDelay, quietTime)
         self.maximumChanges = maximumChanges
     }
 
-    public static let standard = BatchWindow(quiet: .milliseconds(300), longest: .seconds(1))
-    public static let bulk = BatchWindow(quiet: .seconds(1), longest: .seconds(5), maximumChanges: 5000)
+    /// Gathers changes for 300 ms, and in a steady flow for a second.
+    public static let standard = BatchWindow(quietTime: .milliseconds(300), maximumDelay: .seconds(1))
+    /// Gathers changes for a second, and in a steady flow for five: for large imports.
+    public static let bulk = BatchWindow(quietTime: .seconds(1), maximumDelay: .seconds(5), maximumChanges: 5000)
     /// Delivers changes at once, for example in a chat.
-    public static let immediate = BatchWindow(quiet: .zero, longest: .zero)
+    public static let immediate = BatchWindow(quietTime: .zero, maximumDelay: .zero)
 }
 
 /// Collects changes of one or several tables in the order of commits. A batch has whole transactions: it ends between
@@ -41,10 +50,10 @@ struct Batcher: Sendable {
     mutating func add(_ change: RowChange, at now: Duration) {
         let own = windows[change.table] ?? window
         pending.append(change)
-        overdueAt = min(overdueAt ?? now + own.longest, now + own.longest)
+        overdueAt = min(overdueAt ?? now + own.maximumDelay, now + own.maximumDelay)
         // Order is kept: if one change may not wait, the changes before and after it are delivered with it.
         let hasUrgent = quietAt.map { $0 <= now } ?? false
-        quietAt = hasUrgent ? quietAt : now + own.quiet
+        quietAt = hasUrgent ? quietAt : now + own.quietTime
     }
 
     /// Returns the changes to deliver now, if any.
@@ -57,7 +66,7 @@ struct Batcher: Sendable {
         let batch = Array(pending[..<end])
         pending.removeFirst(end)
         // The rest arrived no earlier than the transaction that ended before it.
-        overdueAt = pending.last.map { now + (windows[$0.table] ?? window).longest }
+        overdueAt = pending.last.map { now + (windows[$0.table] ?? window).maximumDelay }
         return batch
     }
 

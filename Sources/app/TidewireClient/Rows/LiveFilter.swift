@@ -2,17 +2,21 @@ import Foundation
 
 /// A column for use in filters, with the type of the values that it is compared to.
 public struct LiveColumn<Value: FilterValue>: Sendable {
+    /// Name of the column in the database.
     public let name: String
 
+    /// Creates a column with its name in the database.
     public init(_ name: String) { self.name = name }
 }
 
 /// A value that can be used in a filter.
 public protocol FilterValue: Sendable {
+    /// The value as text in the server's syntax.
     var filterText: String { get }
 }
 
 extension FilterValue where Self: CustomStringConvertible {
+    /// The value's description.
     public var filterText: String { description }
 }
 
@@ -27,14 +31,17 @@ extension Decimal: FilterValue {}
 extension PostgresNumeric: FilterValue {}
 
 extension UUID: FilterValue {
+    /// The UUID in lower case, as PostgreSQL writes it.
     public var filterText: String { uuidString.lowercased() }
 }
 
 extension Date: FilterValue {
+    /// The date in PostgreSQL's form, to the microsecond.
     public var filterText: String { PostgresTime.text(self) }
 }
 
 extension FilterValue where Self: RawRepresentable, RawValue: FilterValue {
+    /// The text of the raw value.
     public var filterText: String { rawValue.filterText }
 }
 
@@ -58,12 +65,19 @@ public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
     init(_ node: Node) { self.node = node }
 
     /// Creates a condition in the server's syntax, if there is no operator for it here:
-    /// `LiveFilter(column: "tags", "cs", "{urgent}")`.
-    public init(column: String, _ operation: String, _ value: String) {
+    /// `LiveFilter(column: "tags", operation: "cs", value: "{urgent}")`.
+    ///
+    /// - Parameters:
+    ///   - column: name of the column.
+    ///   - operation: operator in the server's syntax, for example `cs` for "contains".
+    ///   - value: value in the server's syntax.
+    public init(column: String, operation: String, value: String) {
         node = .condition(column: column, operation: operation, value: value)
     }
 
     /// The filter in the form that is sent to the server.
+    ///
+    /// - Complexity: O(*n*), where *n* is the length of the text.
     public var text: String {
         switch node {
         case .and(let parts): parts.map { LiveFilter($0).text }.joined(separator: ",")
@@ -111,26 +125,32 @@ public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
     }
 }
 
+/// Returns a filter for rows whose column equals the value.
 public func == <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "eq", value)
 }
 
+/// Returns a filter for rows whose column differs from the value.
 public func != <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "neq", value)
 }
 
+/// Returns a filter for rows whose column is less than the value.
 public func < <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "lt", value)
 }
 
+/// Returns a filter for rows whose column is at most the value.
 public func <= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "lte", value)
 }
 
+/// Returns a filter for rows whose column is greater than the value.
 public func > <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "gt", value)
 }
 
+/// Returns a filter for rows whose column is at least the value.
 public func >= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Value>>, value: Value) -> LiveFilter<Row> {
     .compare(column, "gte", value)
 }
@@ -143,15 +163,17 @@ extension LiveFilter {
         return LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
     }
 
+    /// Matches rows whose column is NULL.
     public static func isNull<Value>(_ column: KeyPath<Row.Columns, LiveColumn<Value>>) -> LiveFilter {
         LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))
     }
 
-    /// Matches SQL's pattern, with `%` and `_`.
+    /// Matches rows whose text fits a pattern of SQL, with `%` and `_`.
     public static func like(_ column: KeyPath<Row.Columns, LiveColumn<String>>, _ pattern: String) -> LiveFilter {
         compare(column, "like", pattern)
     }
 
+    /// Returns a filter for rows that match both filters.
     public static func && (one: LiveFilter, other: LiveFilter) -> LiveFilter {
         let parts = [one.node, other.node].flatMap { node in
             if case .and(let parts) = node { parts } else { [node] }
@@ -159,6 +181,7 @@ extension LiveFilter {
         return LiveFilter(.and(parts))
     }
 
+    /// Returns a filter for rows that match at least one of the filters.
     public static func || (one: LiveFilter, other: LiveFilter) -> LiveFilter {
         let parts = [one.node, other.node].flatMap { node in
             if case .or(let parts) = node { parts } else { [node] }
@@ -166,5 +189,6 @@ extension LiveFilter {
         return LiveFilter(.or(parts))
     }
 
+    /// Returns a filter for rows that do not match the filter.
     public static prefix func ! (filter: LiveFilter) -> LiveFilter { LiveFilter(.not(filter.node)) }
 }

@@ -15,8 +15,11 @@
 /// }
 /// ```
 public protocol LiveRow: Decodable, Identifiable, Sendable where ID: Sendable & Decodable {
-    associatedtype Columns: Sendable = NoColumns
+    /// Type with a property for each column that filters use.
+    associatedtype Columns: Sendable = Tidewire.NoColumns
+    /// Name of the table.
     static var table: String { get }
+    /// Schema of the table; `public` by default.
     static var schema: String { get }
     /// Columns of the primary key. If there are several, `ID` must be a type that decodes from them.
     static var key: [String] { get }
@@ -24,18 +27,21 @@ public protocol LiveRow: Decodable, Identifiable, Sendable where ID: Sendable & 
     static var columns: Columns { get }
 }
 
-/// Column type of rows that no filter uses.
-public struct NoColumns: Sendable {
-    public init() {}
+extension Tidewire {
+    /// Column type of rows that no filter uses. The default of ``LiveRow/Columns``.
+    public struct NoColumns: Sendable {}
 }
 
 extension LiveRow {
+    /// The schema `public`.
     public static var schema: String { "public" }
+    /// The column `id`.
     public static var key: [String] { ["id"] }
 }
 
-extension LiveRow where Columns == NoColumns {
-    public static var columns: NoColumns { NoColumns() }
+extension LiveRow where Columns == Tidewire.NoColumns {
+    /// Empty list of columns, for rows that no filter uses.
+    public static var columns: Tidewire.NoColumns { Tidewire.NoColumns() }
 }
 
 extension LiveRow {

@@ -1,15 +1,22 @@
 /// A change of a row, as the server sent it.
 public struct RowChange: Sendable, Hashable {
+    /// Kind of a change.
     public enum Kind: String, Sendable, Hashable {
+        /// A new row, or one that the query can see from now on.
         case insert = "INSERT"
+        /// A row with new values.
         case update = "UPDATE"
+        /// A deleted row.
         case delete = "DELETE"
         /// An update moved the row out of the query, or out of what this user may see. The row itself still exists.
         case leaving
     }
 
+    /// Kind of the change.
     public let kind: Kind
+    /// Schema of the table.
     public let schema: String
+    /// Name of the table.
     public let table: String
     /// Names and types of all columns that the user may read.
     public let columns: [String: String]
@@ -58,6 +65,8 @@ public struct RowChange: Sendable, Hashable {
     }
 
     /// Columns that the update did not touch and the server did not send.
+    ///
+    /// - Complexity: O(*n* log *n*), where *n* is the number of columns.
     public var absentColumns: [String] {
         guard kind == .insert || kind == .update, errors.isEmpty, record.count < columns.count else { return [] }
         return columns.keys.filter { record[$0] == nil }.sorted()

@@ -3,12 +3,18 @@ import Foundation
 /// A row as the server sent it: values by column name. `decode` makes any `Decodable` type of a row. A key matches its
 /// column in the spellings `owner_id`, `ownerId` and `ownerID`.
 public struct RowImage: Sendable, Hashable {
+    /// Values by column name.
     public var values: [String: JSONValue]
 
+    /// Creates an image from values by column name.
     public init(_ values: [String: JSONValue]) { self.values = values }
 
+    /// Value of a column; nil if the image does not have the column.
     public subscript(column: String) -> JSONValue? { values[column] }
 
+    /// Decodes the row.
+    ///
+    /// - Throws: `DecodingError` if the row does not fit the type. The error never contains the row's values.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
         try RowDecoder(.object(values), []).value(type)
     }
@@ -25,12 +31,21 @@ public struct RowImage: Sendable, Hashable {
 
 /// A numeric value with all its digits, for values that `Decimal` cannot hold.
 public struct PostgresNumeric: Sendable, Hashable, Codable, CustomStringConvertible {
+    /// The number as PostgreSQL writes it.
     public let digits: String
 
+    /// Creates a number from its digits.
     public init(digits: String) { self.digits = digits }
 
+    /// The number as a `Decimal`, which rounds to 38 digits; nil if the digits are no number.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of digits.
     public var decimal: Decimal? { Decimal(string: digits) }
+    /// The nearest `Double`; NaN if the digits are no number.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of digits.
     public var double: Double { Double(digits) ?? .nan }
+    /// The digits.
     public var description: String { digits }
 }
 
@@ -336,6 +351,7 @@ extension JSONValue: Codable {
         }
     }
 
+    /// Encodes the value for encoders of JSON.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         switch self {

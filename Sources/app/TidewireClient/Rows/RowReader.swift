@@ -6,16 +6,16 @@ struct RowReader<Row: LiveRow>: Sendable {
     mutating func batch(_ told: TableBatch) -> LiveBatch<Row> {
         var batch = LiveBatch<Row>()
         batch.position = told.position
-        batch.mustRefetch = told.mustRefetch
+        batch.refetchReason = told.refetchReason
         batch.isFirst = told.isFirst
         batch.isCaughtUp = told.isCaughtUp
         batch.problems = told.problems
         batch.hasMore = told.hasMore
         if let rows = told.rows {
-            batch.rows = rows.compactMap { row in read(row, &batch.unreadable)?.row }
+            batch.rows = rows.compactMap { row in read(row, &batch.unreadableRows)?.row }
         }
         for change in told.changes {
-            if let change = read(change, &batch.unreadable) { batch.changes.append(change) }
+            if let change = read(change, &batch.unreadableRows) { batch.changes.append(change) }
         }
         return batch
     }

@@ -3,8 +3,8 @@
 
     extension SocketTransport {
         /// Sends the request on a connection of its own, on a thread that ends with the connection.
-        public func get(_ request: TransportRequest) async throws -> TransportAnswer {
-            let mailbox = Mailbox<Result<TransportAnswer, Interruption>>()
+        package func get(_ request: TransportRequest) async throws -> TransportAnswer {
+            let mailbox = Mailbox<Result<TransportAnswer, Tidewire.Interruption>>()
             let certificates = trustedCertificates
             Thread.detachNewThread {
                 do {

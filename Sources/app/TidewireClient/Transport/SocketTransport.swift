@@ -6,13 +6,13 @@
 
     /// Transport over plain sockets, for systems where URLSession has no WebSocket. Each connection has one thread,
     /// which waits for the socket and for messages to send.
-    public struct SocketTransport: Transport {
+    package struct SocketTransport: Transport {
         /// File of certificates to trust in addition to the system's.
-        public var trustedCertificates: String?
+        package var trustedCertificates: String?
 
-        public init(trustedCertificates: String? = nil) { self.trustedCertificates = trustedCertificates }
+        package init(trustedCertificates: String? = nil) { self.trustedCertificates = trustedCertificates }
 
-        public func connect(
+        package func connect(
             to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
         ) -> any TransportConnection {
             let connection = SocketConnection(request, trustedCertificates, hear)
@@ -81,7 +81,7 @@
 
         private func hear(_ event: TransportEvent) { shared.withLock { $0.hear }?(event) }
 
-        private func end(_ why: Interruption) {
+        private func end(_ why: Tidewire.Interruption) {
             let last = shared.withLock { shared in
                 defer {
                     shared.hear = nil
@@ -128,9 +128,9 @@
     }
 
     struct SocketFailure: Error {
-        let why: Interruption
+        let why: Tidewire.Interruption
 
-        init(_ why: Interruption) { self.why = why }
+        init(_ why: Tidewire.Interruption) { self.why = why }
         init(_ words: String) { why = .unreachable(words) }
     }
 

@@ -3,16 +3,16 @@
     import Synchronization
 
     /// Transport over Apple's own WebSocket.
-    public struct URLSessionTransport: Transport {
-        public init() {}
+    package struct URLSessionTransport: Transport {
+        package init() {}
 
-        public func connect(
+        package func connect(
             to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
         ) -> any TransportConnection {
             URLSessionConnection(request, hear)
         }
 
-        public func get(_ request: TransportRequest) async throws -> TransportAnswer {
+        package func get(_ request: TransportRequest) async throws -> TransportAnswer {
             var urlRequest = URLRequest(url: request.url)
             for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
             let (data, response): (Data, URLResponse)
@@ -21,7 +21,7 @@
             } catch let error as URLError where error.code == .cancelled {
                 throw CancellationError()
             } catch {
-                throw Interruption.unreachable(error.localizedDescription)
+                throw Tidewire.Interruption.unreachable(error.localizedDescription)
             }
             return TransportAnswer(status: (response as? HTTPURLResponse)?.statusCode ?? 0, body: Array(data))
         }
@@ -47,7 +47,7 @@
 
         private func hear(_ event: TransportEvent) { listener.withLock { $0 }?(event) }
 
-        private func end(_ why: Interruption) {
+        private func end(_ why: Tidewire.Interruption) {
             let last = listener.withLock { listener in
                 defer { listener = nil }
                 return listener

@@ -1,47 +1,70 @@
 /// JSON value whose numbers keep all their digits, so that `int8` and `numeric` are exact for any type they are decoded
 /// into.
 public enum JSONValue: Sendable, Hashable {
+    /// The value `null`.
     case null
+    /// A boolean.
     case bool(Bool)
     /// Number as written, e.g. `12345678901234567890.123`.
     case number(String)
+    /// A text.
     case string(String)
+    /// An array.
     case array([JSONValue])
+    /// An object, by the names of its members.
     case object([String: JSONValue])
 
+    /// Member of an object; nil for other values, and for a name that the object does not have.
     public subscript(name: String) -> JSONValue? {
         if case .object(let members) = self { members[name] } else { nil }
     }
 
+    /// The text; nil for other values.
     public var text: String? { if case .string(let text) = self { text } else { nil } }
+    /// The boolean; nil for other values.
     public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+    /// The items of an array; nil for other values.
     public var array: [JSONValue]? { if case .array(let items) = self { items } else { nil } }
+    /// The members of an object; nil for other values.
     public var object: [String: JSONValue]? { if case .object(let members) = self { members } else { nil } }
+    /// The number, if it is an integer that fits; nil for other values.
     public var integer: Int? { if case .number(let digits) = self { Int(digits) } else { nil } }
+    /// True if the value is `null`.
     public var isNull: Bool { self == .null }
 }
 
-/// Error for a text that is not valid JSON, with the place; never with the text itself.
-public struct JSONError: Error, Hashable, CustomStringConvertible {
-    public let expected: String
-    public let offset: Int
+extension JSONValue {
+    /// Error for a text that is not valid JSON, with the place; never with the text itself.
+    public struct ParsingError: Error, Hashable, CustomStringConvertible {
+        /// Token that valid JSON would have at the place.
+        public let expected: String
+        /// Number of bytes before the place.
+        public let offset: Int
 
-    public var description: String { "expected \(expected) at byte \(offset)" }
+        /// The expected token and the place.
+        public var description: String { "expected \(expected) at byte \(offset)" }
+    }
 }
 
 extension JSONValue {
     /// Maximum depth. Deeper JSON is refused, so that no text exhausts the stack.
     static let maximumDepth = 512
 
-    public init(parsing text: String) throws(JSONError) { try self.init(parsing: Array(text.utf8)) }
+    /// Parses JSON from text.
+    ///
+    /// - Throws: ``ParsingError`` if the text is no valid JSON, or deeper than 512 levels.
+    public init(parsing text: String) throws(ParsingError) { try self.init(parsing: Array(text.utf8)) }
 
-    public init(parsing bytes: [UInt8]) throws(JSONError) {
+    /// Parses JSON from UTF-8.
+    ///
+    /// - Throws: ``ParsingError`` if the bytes are no valid JSON, or deeper than 512 levels.
+    public init(parsing bytes: [UInt8]) throws(ParsingError) {
         var parser = JSONParser(bytes, nil)
         self = try parser.document()
     }
 
     /// Parses JSON, and reuses the columns of the previous message: see `SaidBefore`.
-    init(parsing bytes: [UInt8], _ said: inout SaidBefore) throws(JSONError) {
+    init(parsing bytes: [UInt8], _ said: inout SaidBefore) throws(ParsingError) {
         var parser = JSONParser(bytes, said)
         self = try parser.document()
         said = parser.said ?? said
@@ -58,6 +81,8 @@ struct SaidBefore: Sendable {
 }
 
 private struct JSONParser {
+    typealias ParsingError = JSONValue.ParsingError
+
     private let bytes: [UInt8]
     private var at = 0
     private(set) var said: SaidBefore?
@@ -67,14 +92,14 @@ private struct JSONParser {
         self.said = said
     }
 
-    mutating func document() throws(JSONError) -> JSONValue {
+    mutating func document() throws(ParsingError) -> JSONValue {
         let value = try value(depth: 0)
         skipBlanks()
         guard at == bytes.count else { throw expected("the end") }
         return value
     }
 
-    private func expected(_ what: String) -> JSONError { JSONError(expected: what, offset: at) }
+    private func expected(_ what: String) -> ParsingError { ParsingError(expected: what, offset: at) }
 
     private var next: UInt8? { at < bytes.count ? bytes[at] : nil }
 
@@ -82,7 +107,7 @@ private struct JSONParser {
         while at < bytes.count, bytes[at] == 32 || (9...13).contains(bytes[at]) { at += 1 }
     }
 
-    private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
+    private mutating func value(depth: Int) throws(ParsingError) -> JSONValue {
         guard depth < JSONValue.maximumDepth else { throw expected("fewer levels") }
         skipBlanks()
         switch next {
@@ -96,7 +121,7 @@ private struct JSONParser {
         }
     }
 
-    private mutating func word(_ word: StaticString, _ value: JSONValue) throws(JSONError) -> JSONValue {
+    private mutating func word(_ word: StaticString, _ value: JSONValue) throws(ParsingError) -> JSONValue {
         let letters = Array(word.description.utf8)
         guard at + letters.count <= bytes.count, Array(bytes[at..<at + letters.count]) == letters else {
             throw expected("\(word)")
@@ -105,7 +130,7 @@ private struct JSONParser {
         return value
     }
 
-    private mutating func number() throws(JSONError) -> JSONValue {
+    private mutating func number() throws(ParsingError) -> JSONValue {
         let start = at
         if next == UInt8(ascii: "-") { at += 1 }
         guard skipDigits() else { throw expected("a value") }
@@ -127,7 +152,7 @@ private struct JSONParser {
         return at > start
     }
 
-    private mutating func array(depth: Int) throws(JSONError) -> JSONValue {
+    private mutating func array(depth: Int) throws(ParsingError) -> JSONValue {
         at += 1
         var items: [JSONValue] = []
         skipBlanks()
@@ -145,7 +170,7 @@ private struct JSONParser {
         }
     }
 
-    private mutating func object(depth: Int) throws(JSONError) -> JSONValue {
+    private mutating func object(depth: Int) throws(ParsingError) -> JSONValue {
         at += 1
         var members: [String: JSONValue] = [:]
         skipBlanks()
@@ -171,7 +196,7 @@ private struct JSONParser {
         }
     }
 
-    private mutating func columns(depth: Int) throws(JSONError) -> JSONValue {
+    private mutating func columns(depth: Int) throws(ParsingError) -> JSONValue {
         skipBlanks()
         if let said, !said.bytes.isEmpty, bytes[at...].starts(with: said.bytes) {
             at += said.bytes.count
@@ -183,7 +208,7 @@ private struct JSONParser {
         return value
     }
 
-    private mutating func string() throws(JSONError) -> String {
+    private mutating func string() throws(ParsingError) -> String {
         at += 1
         let start = at
         while let byte = next, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\") { at += 1 }
@@ -194,7 +219,7 @@ private struct JSONParser {
         return try escapedString(from: start)
     }
 
-    private mutating func escapedString(from start: Int) throws(JSONError) -> String {
+    private mutating func escapedString(from start: Int) throws(ParsingError) -> String {
         var text = Array(bytes[start..<at])
         while let byte = next {
             at += 1
@@ -220,7 +245,7 @@ private struct JSONParser {
     }
 
     /// Reads the digits behind `\u`. A pair of surrogates is one character; half a pair is the replacement character.
-    private mutating func unicodeScalar() throws(JSONError) -> Character {
+    private mutating func unicodeScalar() throws(ParsingError) -> Character {
         let first = try hexadecimal()
         if (0xd800..<0xdc00).contains(first), at + 1 < bytes.count, bytes[at] == UInt8(ascii: "\\"),
             bytes[at + 1] == UInt8(ascii: "u")
@@ -237,7 +262,7 @@ private struct JSONParser {
         return Unicode.Scalar(first).map(Character.init) ?? "\u{fffd}"
     }
 
-    private mutating func hexadecimal() throws(JSONError) -> UInt32 {
+    private mutating func hexadecimal() throws(ParsingError) -> UInt32 {
         guard at + 4 <= bytes.count,
             let value = UInt32(String(decoding: bytes[at..<at + 4], as: UTF8.self), radix: 16)
         else { throw expected("four hexadecimal digits") }
@@ -248,6 +273,8 @@ private struct JSONParser {
 
 extension JSONValue {
     /// The value as JSON text. Names are sorted, so that equal values have equal texts.
+    ///
+    /// - Complexity: O(*n*), where *n* is the length of the text.
     public var json: String {
         var bytes: [UInt8] = []
         write(to: &bytes)
@@ -300,11 +327,17 @@ extension JSONValue {
 extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral,
     ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral, ExpressibleByNilLiteral
 {
+    /// Creates a text.
     public init(stringLiteral text: String) { self = .string(text) }
+    /// Creates a number.
     public init(integerLiteral number: Int) { self = .number(String(number)) }
+    /// Creates a boolean.
     public init(booleanLiteral value: Bool) { self = .bool(value) }
+    /// Creates the value `null`.
     public init(nilLiteral: ()) { self = .null }
+    /// Creates an array.
     public init(arrayLiteral items: JSONValue...) { self = .array(items) }
+    /// Creates an object. Of members with the same name, the last one counts.
     public init(dictionaryLiteral members: (String, JSONValue)...) {
         self = .object(Dictionary(members) { _, last in last })
     }

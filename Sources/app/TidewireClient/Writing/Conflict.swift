@@ -9,34 +9,60 @@ public struct RowVersion: Sendable, Hashable {
     /// Position of the version in the server's log; nil if the server does not have the version yet.
     public var position: LogPosition?
 
+    /// Creates facts about a version.
+    ///
+    /// - Parameters:
+    ///   - updatedAt: time of the last change; nil if the row has none.
+    ///   - isDeleted: true if the row is deleted softly.
+    ///   - position: position of the version in the server's log; nil if the server does not have the version yet.
     public init(updatedAt: Date?, isDeleted: Bool = false, position: LogPosition? = nil) {
         self.updatedAt = updatedAt
         self.isDeleted = isDeleted
         self.position = position
     }
 
+    /// Creates facts about a version of a row with a column for soft deletions.
+    ///
+    /// - Parameters:
+    ///   - updatedAt: time of the last change; nil if the row has none.
+    ///   - deletedAt: time of the soft deletion; nil for all other rows.
+    ///   - position: position of the version in the server's log; nil if the server does not have the version yet.
     public init(updatedAt: Date?, deletedAt: Date?, position: LogPosition? = nil) {
         self.init(updatedAt: updatedAt, isDeleted: deletedAt != nil, position: position)
     }
 }
 
+/// Result of a conflict between a local row and a row from the server.
 public enum ConflictResolution: Sendable, Hashable {
     /// No local row exists: insert the remote row.
     case insert
+    /// The remote row is newer: store it.
     case takeRemote
     /// The local row is newer. The client will send it.
     case keepLocal
+    /// The remote row is deleted softly: store it.
     case deleteSoftly
     /// The row was deleted locally, and a later remote change restores it.
     case undelete
+    /// The row is deleted on the server: remove it.
     case delete
 }
 
 /// Resolves conflicts between a local row and a row from the server. An app may provide its own rules.
 public protocol ConflictPolicy: Sendable {
-    /// Resolves a remote change. `hasUnsentWrite`: the local row has changes that the server has not received yet.
+    /// Resolves a remote change.
+    ///
+    /// - Parameters:
+    ///   - local: app's version of the row; nil if the app has none.
+    ///   - remote: server's version of the row.
+    ///   - hasUnsentWrite: true if the local row has changes that the server has not received yet.
     func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> ConflictResolution
     /// Resolves the deletion of the row on the server.
+    ///
+    /// - Parameters:
+    ///   - local: app's version of the row; nil if the app has none.
+    ///   - position: position of the deletion in the server's log; nil if the server keeps none.
+    ///   - hasUnsentWrite: true if the local row has changes that the server has not received yet.
     func resolveDeletion(local: RowVersion?, at position: LogPosition?, hasUnsentWrite: Bool) -> ConflictResolution
 }
 
@@ -55,16 +81,21 @@ public protocol ConflictPolicy: Sendable {
 ///
 /// The policy compares dates to the microsecond, as PostgreSQL stores them.
 public struct LastWriteWins: ConflictPolicy {
+    /// Treatment of a row that was deleted on the server while it has an unsent write here.
     public enum Deletion: Sendable, Hashable {
+        /// The row is removed, and the unsent write is in vain.
         case wins
         /// An unsent write creates the row again.
         case losesToUnsentWrite
     }
 
+    /// Treatment of a row that was deleted on the server while it has an unsent write here.
     public let deletion: Deletion
 
+    /// Creates the policy. By default an unsent write creates a deleted row again.
     public init(deletion: Deletion = .losesToUnsentWrite) { self.deletion = deletion }
 
+    /// Resolves a remote change.
     public func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> ConflictResolution {
         guard let local else { return remote.isDeleted ? .deleteSoftly : .insert }
         if Self.isOlder(remote.position, than: local.position) { return .keepLocal }
@@ -75,6 +106,7 @@ public struct LastWriteWins: ConflictPolicy {
         }
     }
 
+    /// Resolves the deletion of the row on the server.
     public func resolveDeletion(
         local: RowVersion?, at position: LogPosition?, hasUnsentWrite: Bool
     ) -> ConflictResolution {

@@ -2,21 +2,25 @@ import Foundation
 
 /// A row with the time of its last change, by which a conflict between two versions is resolved.
 public protocol DatedRow: LiveRow {
+    /// Time of the last change; nil for a row without one.
     var updatedAt: Date? { get }
     /// Time of a soft deletion; nil for all other rows.
     var deletedAt: Date? { get }
 }
 
 extension DatedRow {
+    /// Nil: rows of a type without soft deletions are never deleted so.
     public var deletedAt: Date? { nil }
 }
 
 /// The app's local version of a row.
 public struct LocalRow: Sendable, Hashable {
+    /// Facts about the app's version.
     public var version: RowVersion
     /// True if the row has changes that the server has not received yet.
     public var hasUnsentWrite: Bool
 
+    /// Creates a local row from the facts about its version.
     public init(_ version: RowVersion, hasUnsentWrite: Bool = false) {
         self.version = version
         self.hasUnsentWrite = hasUnsentWrite
@@ -26,11 +30,11 @@ public struct LocalRow: Sendable, Hashable {
 /// A batch without the changes that lost against the app's own rows. The app saves it as it is, with its position.
 public struct MergedBatch<Row: DatedRow>: Sendable {
     /// Rows to store, in the order of commits. Each row occurs once, in its final version.
-    public internal(set) var stored: [Row] = []
+    public internal(set) var rowsToStore: [Row] = []
     /// Ids of rows to remove.
-    public internal(set) var removed: [Row.ID] = []
+    public internal(set) var idsToRemove: [Row.ID] = []
     /// Ids of rows whose local version is newer and stays.
-    public internal(set) var kept: [Row.ID] = []
+    public internal(set) var keptIDs: [Row.ID] = []
     /// True if the batch has all existing rows. Every other local row that was already sent is then deleted.
     public internal(set) var isEverything = false
     /// Position of the stored rows, from which the app resumes.
@@ -47,7 +51,7 @@ extension LiveChanges where Row: DatedRow {
     /// ```swift
     /// try await tidewire.live(Expense.self, where: \.ownerID == me, after: store.position)
     ///     .apply(merging: LastWriteWins(), with: store.local) { merged in
-    ///         try store.save(merged.stored, removing: merged.removed, at: merged.position)
+    ///         try store.save(merged.rowsToStore, removing: merged.idsToRemove, at: merged.position)
     ///     }
     /// ```
     ///
@@ -67,7 +71,12 @@ extension LiveChanges where Row: DatedRow {
 }
 
 extension LiveBatch where Row: DatedRow {
-    /// Merges one batch, for apps that take batches by themselves. See `LiveChanges.apply(merging:with:_:)`.
+    /// Returns the batch without the changes that lost, for apps that take batches by themselves.
+    ///
+    /// - Parameters:
+    ///   - policy: decides which version wins.
+    ///   - local: returns the app's version of a row.
+    /// - Throws: the errors of `local`.
     public func merged(
         by policy: some ConflictPolicy, with local: (Row.ID) throws -> LocalRow?
     ) throws -> MergedBatch<Row> {
@@ -79,9 +88,9 @@ extension LiveBatch where Row: DatedRow {
         merged.position = position
         for (id, outcome) in merge.outcomes.sorted(by: { $0.value.order < $1.value.order }) {
             switch outcome.end {
-            case .stored(let row): merged.stored.append(row)
-            case .removed: merged.removed.append(id)
-            case .kept: merged.kept.append(id)
+            case .stored(let row): merged.rowsToStore.append(row)
+            case .removed: merged.idsToRemove.append(id)
+            case .kept: merged.keptIDs.append(id)
             }
         }
         return merged

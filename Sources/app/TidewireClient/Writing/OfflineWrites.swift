@@ -5,12 +5,14 @@ import Synchronization
 ///
 /// ```swift
 /// let writes = OfflineWrites(storage: storage) { write in await api.upsert(write) }
-/// try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: ["text": "hello"], madeAt: .now))
+/// try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: ["text": "hello"], date: .now))
 ///
 /// await writes.run { write in store.sent(write) } lost: { write, why in store.revert(write, why) }     // in a task
 /// ```
 public final class OfflineWrites: Sendable {
+    /// Result of an attempt to send a write.
     public enum Answer: Sendable {
+        /// The server has accepted the write.
         case done
         /// The write cannot be done now: there is no network, or the server is busy.
         case later
@@ -24,7 +26,7 @@ public final class OfflineWrites: Sendable {
     private let clock: any ClientClock
     private let date: @Sendable () -> Date
     private let send: @Sendable (PendingWrite) async -> Answer
-    private let queue: Mutex<OfflineQueue>
+    private let queue: Mutex<WriteQueue>
     private let bell = Mailbox<Void>()
 
     /// Creates a queue with the writes that the storage has.
@@ -34,7 +36,7 @@ public final class OfflineWrites: Sendable {
     ///   - limits: maximum number, size and age of the writes.
     ///   - send: sends one write to the app's API. The same write may be sent twice.
     public convenience init(
-        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(),
+        storage: any TidewireStorage, limits: Limits = .init(),
         send: @escaping @Sendable (PendingWrite) async -> Answer
     ) {
         let seams = OfflineWritesSeams(clock: SystemClock()) { Date() }
@@ -42,49 +44,68 @@ public final class OfflineWrites: Sendable {
     }
 
     package init(
-        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(), seams: OfflineWritesSeams,
+        storage: any TidewireStorage, limits: Limits = .init(), seams: OfflineWritesSeams,
         send: @escaping @Sendable (PendingWrite) async -> Answer
     ) {
         self.storage = storage
         clock = seams.clock
         date = seams.date
         self.send = send
-        var kept = storage.load(Self.name).flatMap { try? JSONDecoder().decode(OfflineQueue.self, from: $0) }
+        var kept = storage.load(Self.name).flatMap { try? JSONDecoder().decode(WriteQueue.self, from: $0) }
         kept?.launched()
-        queue = Mutex(kept ?? OfflineQueue(limits: limits))
+        queue = Mutex(kept ?? WriteQueue(limits: limits))
     }
 
-    public var waiting: [PendingWrite] { queue.withLock { $0.writes } }
-    public func hasUnsent(_ table: String, _ row: String) -> Bool { queue.withLock { $0.hasUnsent(table, row) } }
+    /// Writes that the server has not accepted yet, in the order in which they were added.
+    public var pendingWrites: [PendingWrite] { queue.withLock { $0.writes } }
 
-    public func add(_ write: PendingWrite) throws(OfflineQueue.Refusal) {
-        try change { queue throws(OfflineQueue.Refusal) in try queue.add(write) }
+    /// Returns true if the row has a write that the server has not accepted yet.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of pending writes.
+    public func hasUnsentWrite(table: String, row: String) -> Bool {
+        queue.withLock { $0.hasUnsentWrite(table: table, row: row) }
+    }
+
+    /// Adds a write, and combines it with waiting writes of the same row where that is possible.
+    ///
+    /// - Throws: ``Refusal`` if too much waits already.
+    public func add(_ write: PendingWrite) throws(Refusal) {
+        try change { queue throws(Refusal) in try queue.add(write) }
         bell.put(())
     }
 
-    /// Adds a write of these columns of a row, with the current time.
+    /// Adds a write of some columns of a row, with the current time.
+    ///
+    /// - Parameters:
+    ///   - kind: operation of the write.
+    ///   - table: name of the table.
+    ///   - row: key of the row, as text.
+    ///   - values: columns to write, with their values.
+    ///   - parent: row that must exist before this one, as `table/key`.
+    ///   - isReplaceable: true if a newer write of the row replaces this one while it waits.
+    /// - Throws: ``Refusal`` if too much waits already.
     public func add(
-        _ kind: PendingWrite.Kind, _ table: String, _ row: String, _ values: [String: JSONValue] = [:],
-        parent: String? = nil, newestOnly: Bool = false
-    ) throws(OfflineQueue.Refusal) {
+        _ kind: PendingWrite.Kind, table: String, row: String, values: [String: JSONValue] = [:],
+        parent: String? = nil, isReplaceable: Bool = false
+    ) throws(Refusal) {
         try add(
             PendingWrite(
-                table: table, row: row, kind: kind, values: values, parent: parent, newestOnly: newestOnly,
-                madeAt: date()))
+                table: table, row: row, kind: kind, values: values, parent: parent, isReplaceable: isReplaceable,
+                date: date()))
     }
 
     /// Tries again at once. Call it when the network is back.
     public func wake() { bell.put(()) }
 
     /// Removes all writes, so that they are not sent for another user.
-    public func clear() { change { $0 = OfflineQueue() } }
+    public func removeAll() { change { $0 = WriteQueue() } }
 
     private func change<Value: Sendable, Failure>(
-        _ step: (inout OfflineQueue) throws(Failure) -> Value
+        _ step: (inout WriteQueue) throws(Failure) -> Value
     ) throws(Failure) -> Value {
         let answer = queue.withLock { queue in
             let result = Result { () throws(Failure) in try step(&queue) }
-            storage.save(try? JSONEncoder().encode(queue), Self.name)
+            storage.save(try? JSONEncoder().encode(queue), as: Self.name)
             return result
         }
         return try answer.get()
@@ -93,10 +114,14 @@ public final class OfflineWrites: Sendable {
     /// Ends `run` after the writes that are being sent.
     public func end() { bell.finish(discarding: true) }
 
-    /// Sends writes that are ready, and reports accepted and lost writes. Runs until its task is cancelled or `end` is
-    /// called.
+    /// Sends writes that are ready, and reports accepted and lost writes. Runs until its task is cancelled or ``end()``
+    /// is called.
+    ///
+    /// - Parameters:
+    ///   - sent: receives each write that the server has accepted.
+    ///   - lost: receives each write that is given up, with the reason. The app takes back what it showed of the write.
     public func run(
-        sent: (PendingWrite) async -> Void = { _ in }, lost: (PendingWrite, OfflineQueue.Loss) async -> Void
+        sent: (PendingWrite) async -> Void = { _ in }, lost: (PendingWrite, Loss) async -> Void
     ) async {
         while !Task.isCancelled, !bell.isFinished {
             for (write, why) in change({ $0.dropOld(at: date()) }) { await lost(write, why) }

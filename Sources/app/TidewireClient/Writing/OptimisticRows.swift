@@ -6,6 +6,7 @@
 /// choice, or the row's id if the app chooses it. The author would not do: changes from the user's other devices would
 /// be hidden.
 public struct OptimisticRows<Row: LiveRow>: Sendable {
+    /// Value that connects a local row with its change.
     public typealias Origin = String
 
     private struct Pending: Sendable {
@@ -25,12 +26,22 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
     private var gone: Set<Row.ID> = []
     private let origin: @Sendable (Row) -> Origin?
 
+    /// Creates an empty collection of rows.
+    ///
     /// - Parameter origin: returns the row's origin from its column; nil if the row has none.
     public init(origin: @escaping @Sendable (Row) -> Origin?) { self.origin = origin }
 
     /// All rows, in the order in which they became known.
+    ///
+    /// - Complexity: O(*n* log *n*), where *n* is the number of rows.
     public var all: [Row] { places.sorted { $0.value < $1.value }.compactMap { self[$0.key] } }
+    /// Origins of the writes that the server has neither confirmed nor refused.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of pending writes.
     public var pendingOrigins: Set<Origin> { Set(pending.map(\.origin)) }
+    /// Row with this id, as it is shown; nil if there is none.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of pending writes.
     public subscript(id: Row.ID) -> Row? { pending.last { $0.row.id == id }?.row ?? confirmed[id] }
 
     /// Shows a row at once. The later change from the server is recognized by this origin.
@@ -42,7 +53,7 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
 
     /// Records the server's answer to a write. A change of the row that arrived meanwhile takes precedence, as it may
     /// be newer.
-    public mutating func succeeded(_ origin: Origin, _ row: Row) {
+    public mutating func confirmWrite(origin: Origin, as row: Row) {
         guard let own = settle(origin, at: row.id) else { return }
         let isHeard = own.row.id == row.id ? own.isHeard : confirmed[row.id] != nil
         if !isHeard, !gone.contains(row.id) { confirmed[row.id] = row }
@@ -51,19 +62,20 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
 
     /// Records that the server accepted a write without returning the stored row; the written row counts as stored. An
     /// unknown origin changes nothing.
-    public mutating func succeeded(_ origin: Origin) {
+    public mutating func confirmWrite(origin: Origin) {
         guard let own = pending.last(where: { $0.origin == origin }) else { return }
-        succeeded(origin, own.row)
+        confirmWrite(origin: origin, as: own.row)
     }
 
     /// Takes a failed write back. Changes that others made to the row meanwhile remain.
-    public mutating func failed(_ origin: Origin) {
+    public mutating func revertWrite(origin: Origin) {
         let failed = pending.filter { $0.origin == origin }
         pending.removeAll { $0.origin == origin }
         tidy(failed.map(\.row.id))
     }
 
-    public mutating func hear(_ change: LiveChange<Row>) {
+    /// Takes a change from the server over.
+    public mutating func apply(_ change: LiveChange<Row>) {
         switch change {
         case .inserted(let row), .updated(let row, _):
             confirmed[row.id] = row
@@ -80,9 +92,9 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
     }
 
     /// Replaces all confirmed rows. Local rows that are not on the server yet remain.
-    public mutating func replaceAll(_ fetched: [Row]) {
+    public mutating func replaceAll(with fetched: [Row]) {
         confirmed = [:]
-        for row in fetched { hear(.inserted(row)) }
+        for row in fetched { apply(.inserted(row)) }
         tidy(Array(places.keys))
     }
 
@@ -110,24 +122,31 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
 /// Counts by group, for items with keys. An item that arrives twice, or in another order, counts once.
 public struct KeyedCounts<Group: Hashable & Sendable, Key: Hashable & Sendable>: Sendable {
     private var groups: [Key: Group] = [:]
+    /// Number of items in each group that has any.
     public private(set) var counts: [Group: Int] = [:]
 
+    /// Creates counts without any item.
     public init() {}
 
+    /// Number of items in a group.
     public subscript(group: Group) -> Int { counts[group] ?? 0 }
+    /// Returns true if there is an item with this key.
     public func contains(_ key: Key) -> Bool { groups[key] != nil }
 
+    /// Inserts an item into a group. An item that is in a group already moves to the new one.
     public mutating func insert(_ key: Key, in group: Group) {
         remove(key)
         groups[key] = group
         counts[group, default: 0] += 1
     }
 
+    /// Removes an item from its group. Without such an item nothing changes.
     public mutating func remove(_ key: Key) {
         guard let group = groups.removeValue(forKey: key), let count = counts[group] else { return }
         counts[group] = count > 1 ? count - 1 : nil
     }
 
+    /// Removes all items.
     public mutating func removeAll() { (groups, counts) = ([:], [:]) }
 }
 
@@ -145,11 +164,18 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
     private var wishes: [Key: Wish] = [:]
     private let group: @Sendable (Key) -> Group
 
+    /// Creates an empty set of keys.
+    ///
+    /// - Parameter group: returns the group of a key.
     public init(group: @escaping @Sendable (Key) -> Group) { self.group = group }
 
+    /// Returns true if the key exists, as it is shown.
     public func contains(_ key: Key) -> Bool { wishes[key]?.isThere ?? confirmed.contains(key) }
 
-    public func count(_ group: Group) -> Int {
+    /// Returns the number of keys in a group, as it is shown.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of the user's changes that the server has not confirmed.
+    public func count(in group: Group) -> Int {
         wishes.reduce(confirmed[group]) { count, wish in
             guard self.group(wish.key) == group, wish.value.isThere != confirmed.contains(wish.key) else {
                 return count
@@ -159,25 +185,34 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
     }
 
     /// Shows the user's change of a key at once.
+    ///
+    /// - Parameters:
+    ///   - key: key that the user inserts or removes.
+    ///   - isThere: true if the key exists after the change.
     public mutating func write(_ key: Key, isThere: Bool) { wishes[key] = Wish(isThere: isThere) }
 
     /// Records that the server has accepted all writes of the key.
-    public mutating func succeeded(_ key: Key) {
+    public mutating func confirmWrite(_ key: Key) {
         wishes[key]?.isAnswered = true
         if wishes[key]?.isHeard == true { wishes[key] = nil }
     }
 
     /// Takes the user's change back. The key is shown as the server has it.
-    public mutating func failed(_ key: Key) { wishes[key] = nil }
+    public mutating func revertWrite(_ key: Key) { wishes[key] = nil }
 
-    public mutating func hear(_ key: Key, isThere: Bool) {
+    /// Takes a change from the server over.
+    ///
+    /// - Parameters:
+    ///   - key: key that was inserted or removed.
+    ///   - isThere: true if the key exists after the change.
+    public mutating func apply(_ key: Key, isThere: Bool) {
         if isThere { confirmed.insert(key, in: group(key)) } else { confirmed.remove(key) }
         wishes[key]?.isHeard = true
         if wishes[key]?.isAnswered == true { wishes[key] = nil }
     }
 
     /// Replaces all keys by those that exist on the server.
-    public mutating func replaceAll(_ keys: some Sequence<Key>) {
+    public mutating func replaceAll(with keys: some Sequence<Key>) {
         confirmed.removeAll()
         for key in keys { confirmed.insert(key, in: group(key)) }
         for key in Array(wishes.keys) {

@@ -91,7 +91,7 @@ private enum Contest: Sendable {
         let server = PlayedServer()
         let tidewire = server.client()
         defer { tidewire.signOut() }
-        let gathered = BatchWindow(quiet: .milliseconds(1), longest: .milliseconds(1))
+        let gathered = BatchWindow(quietTime: .milliseconds(1), maximumDelay: .milliseconds(1))
         var batches = tidewire.live(
             BenchedExpense.self, window: self == .rows ? gathered : .immediate, snapshot: false
         ).makeAsyncIterator()

@@ -113,7 +113,7 @@ public final class Soak {
         var counts: [String: Int] = [:]
         for seat in seats where !seat.hasSettled {
             counts[
-                "\(type(of: seat)) \(seat.client.state), \(seat.writes.waiting.isEmpty ? "all" : "not all") written",
+                "\(type(of: seat)) \(seat.client.state), \(seat.writes.pendingWrites.isEmpty ? "all" : "not all") written",
                 default: 0] += 1
         }
         return counts.sorted { $0.key < $1.key }.prefix(12).map { "\($0.value) \($0.key)" }.joined(separator: "; ")
@@ -158,7 +158,7 @@ public final class Soak {
         let began = ContinuousClock.now
         for seat in seats {
             seat.isOnline = true
-            seat.client.networkChanged(isReachable: true)
+            seat.client.updateNetwork(isReachable: true)
             seat.client.enterForeground()
             seat.renewToken()
         }
@@ -220,9 +220,9 @@ public final class Soak {
             // Sometimes for longer than the connection stays open.
             later(chance.number(0...3) == 0 ? 35 : seconds) { for seat in some { seat.client.enterForeground() } }
         case .noNetwork:
-            for seat in some { seat.client.networkChanged(isReachable: false) }
+            for seat in some { seat.client.updateNetwork(isReachable: false) }
             proxy.order(.cut, oneIn: 4, seed: seed)
-            later(seconds) { for seat in some { seat.client.networkChanged(isReachable: true) } }
+            later(seconds) { for seat in some { seat.client.updateNetwork(isReachable: true) } }
         case .apiAway:
             for seat in some { seat.isOnline = false }
             later(seconds) { for seat in some { seat.isOnline = true } }

@@ -9,7 +9,7 @@ class SoakSeat {
     let database: SoakDatabase
     let person: UUID
     let url: URL
-    private let shared = MemoryStorage()
+    private let shared = Tidewire.MemoryStorage()
     private var launches = 0
     private let api = Switch()
     private(set) var client: Tidewire
@@ -73,7 +73,7 @@ class SoakSeat {
 
     func renewToken(seconds: Int = 86_400) { client.signIn(token: database.token(person, seconds: seconds)) }
 
-    var hasSettled: Bool { client.state == .live && writes.waiting.isEmpty }
+    var hasSettled: Bool { client.state == .live && writes.pendingWrites.isEmpty }
 
     // MARK: Actions and rows
 
@@ -105,17 +105,17 @@ final class Switch: Sendable {
 
 /// Storage of one launch of an app. After a kill nothing more is stored, even if a write was in progress.
 final class LaunchStorage: TidewireStorage {
-    private let shared: MemoryStorage
+    private let shared: Tidewire.MemoryStorage
     private let isAlive = Mutex(true)
 
-    init(_ shared: MemoryStorage) { self.shared = shared }
+    init(_ shared: Tidewire.MemoryStorage) { self.shared = shared }
 
     func die() { isAlive.withLock { $0 = false } }
 
     func load(_ name: String) -> Data? { shared.load(name) }
 
-    func save(_ data: Data?, _ name: String) {
-        isAlive.withLock { if $0 { shared.save(data, name) } }
+    func save(_ data: Data?, as name: String) {
+        isAlive.withLock { if $0 { shared.save(data, as: name) } }
     }
 
     func removeAll() {

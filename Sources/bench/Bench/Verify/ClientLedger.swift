@@ -53,6 +53,9 @@ struct ClientLedger: Sendable {
         case told(String)
         /// Pause: from now on the client does not read for a while, and so acknowledges nothing.
         case stands
+        /// The client's channel is interrupted, and the client will join again. A client for Python takes changes before
+        /// the reply to that join, if it has given up an earlier join on the same socket whose reply came late.
+        case interrupted
     }
 
     /// Fault, as far as it is an excuse.
@@ -81,6 +84,10 @@ struct ClientLedger: Sendable {
     /// had a cut socket. The hub expects such a client for the grace period of two minutes, and after a restart once
     /// more.
     static let tellable: UInt64 = 270_000_000_000
+    /// Time after a later change within which the hub may tell a client of a missing one. The hub tells a channel of
+    /// losses at most once a second, so newer changes may come first. Silence does not count, and the time begins anew
+    /// when the client returns: the client is told then.
+    static let tellingDelay: UInt64 = 3_000_000_000
     /// Maximum time for which a pause counts: then the client reads the changes that came meanwhile.
     static let longestStand: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
@@ -113,6 +120,10 @@ struct ClientLedger: Sendable {
     /// Times at which the last changes came, the newest at the end.
     private var times: [(place: Int, at: UInt64)] = []
     private var reported: Set<Int> = []
+    /// Missing changes of which the client may still be told.
+    private var untold: [(place: Int, finding: Finding)] = []
+    /// Time at which the session began.
+    private var begun: UInt64 = 0
 
     init(_ kind: Kind) { self.kind = kind }
 
@@ -120,15 +131,56 @@ struct ClientLedger: Sendable {
     mutating func take(
         _ note: Note, at: UInt64, committed: Int64, causes: [Cause], journal: borrowing Journal, seat: Int
     ) -> [Finding] {
+        if case .began = note { begun = at }
+        let overdue = takeUntold(at, causes)
         switch note {
-        case .began(let beginning): return begin(beginning, at, committed, causes)
-        case .heard(let mark): return hear(mark, at, journal, seat)
-        case .garbled(let text): return [Finding(kind: .wrongValue, text: text, at: at)]
-        case .told(let text): return hearOfLoss(text, at, committed, causes)
+        case .began(let beginning): return overdue + begin(beginning, at, committed, causes)
+        case .heard(let mark): return overdue + hear(mark, at, journal, seat)
+        case .garbled(let text): return overdue + [Finding(kind: .wrongValue, text: text, at: at)]
+        case .told(let text): return overdue + hearOfLoss(text, at, committed, causes)
         case .stands:
             stoodAt = at
-            return []
+            return overdue
+        case .interrupted:
+            endSession(causes)
+            return overdue
         }
+    }
+
+    /// Returns the missing changes of which the client was not told in time.
+    private mutating func takeUntold(_ at: UInt64, _ causes: [Cause]) -> [Finding] {
+        let overdue = untold.prefix {
+            Self.audible(from: max($0.finding.at, begun), to: at, causes) > Self.tellingDelay
+        }
+        untold.removeFirst(overdue.count)
+        return overdue.map(\.finding)
+    }
+
+    /// Returns the missing changes of which the client was not told, at the end of the run.
+    mutating func takeUntold() -> [Finding] {
+        defer { untold = [] }
+        return untold.map(\.finding)
+    }
+
+    /// Returns the time between two moments without silence.
+    static func audible(from begin: UInt64, to end: UInt64, _ causes: [Cause]) -> UInt64 {
+        var (reached, audible): (UInt64, UInt64) = (begin, 0)
+        for silence in causes.filter({ $0.effect == .silence }).sorted(by: { $0.begin < $1.begin }) {
+            guard silence.begin < end else { break }
+            if silence.begin > reached { audible += silence.begin - reached }
+            reached = max(reached, silence.end)
+        }
+        return end > reached ? audible + (end - reached) : audible
+    }
+
+    /// Notes that the client knows of losses up to a transaction.
+    private mutating func isTold(upTo sequence: Int64) {
+        toldTo = max(toldTo, sequence)
+        for (place, finding) in untold where finding.sequence.map({ $0 <= toldTo }) ?? false {
+            reported.remove(place)
+            told += 1
+        }
+        untold.removeAll { $0.finding.sequence.map { $0 <= toldTo } ?? false }
     }
 
     private mutating func begin(
@@ -136,6 +188,19 @@ struct ClientLedger: Sendable {
     ) -> [Finding] {
         let isFirst = !hasBegun
         hasBegun = true
+        endSession(causes)
+        if beginning == .recovered(false) {
+            // The hub tells the client where to continue. The client's changes belong to another history.
+            return hearOfLoss("recovered: false", at, committed, causes)
+        }
+        if joinsAgain { isTold(upTo: committed) }
+        joinsAgain = false
+        if isFirst || !kind.goesOn { optionalTo = committed }
+        return []
+    }
+
+    /// Ends the session. What was received shortly before its end may come again.
+    private mutating func endSession(_ causes: [Cause]) {
         // If a repetition was cut before its end, its rest may still come, however long that takes.
         let rest = sessionPlace < 0 ? repeatsFrom : sessionPlace + 1
         sessionPlace = -1
@@ -144,14 +209,6 @@ struct ClientLedger: Sendable {
         stoodAt = nil
         let oldest = oldestRepeatable(causes)
         repeatsFrom = kind.mayRepeat ? min(rest, times.first { $0.at >= oldest }?.place ?? next) : next
-        if beginning == .recovered(false) {
-            // The hub tells the client where to continue. The client's changes belong to another history.
-            return hearOfLoss("recovered: false", at, committed, causes)
-        }
-        if joinsAgain { toldTo = max(toldTo, committed) }
-        joinsAgain = false
-        if isFirst || !kind.goesOn { optionalTo = committed }
-        return []
     }
 
     /// Returns the time since which received changes may come again. Silence does not count as time for acknowledging.
@@ -169,7 +226,7 @@ struct ClientLedger: Sendable {
         _ text: String, _ at: UInt64, _ committed: Int64, _ causes: [Cause]
     ) -> [Finding] {
         // A loss told without a reason is itself a fault. Changes that are missing then are not missing in silence.
-        toldTo = max(toldTo, committed)
+        isTold(upTo: committed)
         joinsAgain = kind == .real
         let isFounded = causes.contains { $0.effect == .loss && $0.begin < at && at < $0.end + Self.tellable }
         return isFounded ? [] : [Finding(kind: .unfoundedTelling, text: text, at: at)]
@@ -187,7 +244,10 @@ struct ClientLedger: Sendable {
             ]
         }
         defer { sessionPlace = max(sessionPlace, place) }
-        guard place < next else { return accept(place, at, journal, seat) }
+        guard place < next else {
+            accept(place, at, journal, seat)
+            return []
+        }
         return hearAgain(place, at, journal, seat)
     }
 
@@ -195,10 +255,7 @@ struct ClientLedger: Sendable {
         "\(expected.mark) of \(journal.table(of: expected.mark) ?? "no table") in transaction \(expected.sequence)"
     }
 
-    private mutating func accept(
-        _ place: Int, _ at: UInt64, _ journal: borrowing Journal, _ seat: Int
-    ) -> [Finding] {
-        var findings: [Finding] = []
+    private mutating func accept(_ place: Int, _ at: UInt64, _ journal: borrowing Journal, _ seat: Int) {
         for index in next..<place {
             let expected = journal.rolls[seat].expected[index]
             if expected.sequence <= optionalTo { continue }
@@ -207,14 +264,12 @@ struct ClientLedger: Sendable {
                 continue
             }
             reported.insert(index)
-            findings.append(
-                Finding(
-                    kind: .missing, text: Self.words(expected, journal), at: at, sequence: expected.sequence))
+            let text = Self.words(expected, journal)
+            untold.append((index, Finding(kind: .missing, text: text, at: at, sequence: expected.sequence)))
         }
         next = place + 1
         times.append((place, at))
         if times.count > Self.rememberedTimes { times.removeFirst(Self.rememberedTimes / 2) }
-        return findings
     }
 
     private mutating func hearAgain(

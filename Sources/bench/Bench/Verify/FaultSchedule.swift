@@ -22,6 +22,8 @@ enum Fault: String, CaseIterable, Sendable {
     case publicationChanged = "publication-changed"
     case policyChanged = "policy-changed"
     case membershipsChanged = "memberships-changed"
+    case standbyAbsent = "standby-absent"
+    case clockStepped = "clock-stepped"
 
     /// Groups of faults. Two faults may happen at once: one on the clients' connections, one behind them.
     enum Lane: UInt64, CaseIterable, Sendable {
@@ -52,6 +54,8 @@ enum Fault: String, CaseIterable, Sendable {
         switch self {
         // These faults remove history from the log, or may do so.
         case .slotDropped, .publicationChanged: .loss
+        // Rows that only PostgreSQL can judge are given up, and told, if their commit stays hidden for 5 s.
+        case .standbyAbsent: .loss
         case .linksStalled, .linksSlow, .clientsFrozen, .hubFrozen, .hubDiskFull: .silence
         default: nil
         }

@@ -104,9 +104,15 @@ final class FaultyProxy: Sendable {
         }
     }
 
-    fileprivate func hubClosed(_ said: String) {
+    /// Time by which a busy machine may delay the answer of a starting hub that refuses a connection.
+    private static let latestRefusal: UInt64 = 10_000_000_000
+
+    /// Notes that the hub closed a connection that began at `since`. A hub that was starting then refuses the
+    /// connection, even if it runs by the time it answers.
+    fileprivate func hubClosed(_ said: String, since: UInt64) {
         let now = Clock.monotonicNanoseconds()
-        shared.withLock { if now > $0.hubIsExcusedUntil { $0.outcome.unexplained.append((now, said)) } }
+        let moment = said.contains("is starting\"}") ? max(since, now - min(now, Self.latestRefusal)) : now
+        shared.withLock { if moment > $0.hubIsExcusedUntil { $0.outcome.unexplained.append((now, said)) } }
     }
 }
 
@@ -305,7 +311,7 @@ private struct ProxyLoop: ~Copyable {
         links[key] = nil
         StreamSocket.close(link.client)
         StreamSocket.close(link.hub)
-        if let reproach, !reproach.isEmpty { proxy.hubClosed(reproach) }
+        if let reproach, !reproach.isEmpty { proxy.hubClosed(reproach, since: link.since) }
     }
 
     private mutating func obey(_ order: FaultyProxy.Order, _ proxy: FaultyProxy) {

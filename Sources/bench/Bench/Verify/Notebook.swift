@@ -1,4 +1,6 @@
+import Bytes
 import Synchronization
+import System
 
 /// Notes of all clients, in the order of time, for the judge.
 final class Notebook: Sendable {
@@ -9,10 +11,23 @@ final class Notebook: Sendable {
     }
 
     private let entries = Mutex<[Entry]>([])
+    /// All entries, for a run whose files are kept.
+    private let kept: Mutex<[Entry]>?
     private let troubles = Mutex<[Finding]>([])
 
+    init(keepsAll: Bool = false) { kept = keepsAll ? Mutex([]) : nil }
+
     func add(_ client: Int, _ at: UInt64, _ note: ClientLedger.Note) {
-        entries.withLock { $0.append(Entry(client: client, at: at, note: note)) }
+        let entry = Entry(client: client, at: at, note: note)
+        entries.withLock { $0.append(entry) }
+        kept?.withLock { $0.append(entry) }
+    }
+
+    /// Writes what each client noted, a line each: seconds since the run began, the client, and the note.
+    func write(into directory: DiskDirectory, since began: UInt64) throws(SystemError) {
+        guard let lines = kept?.withLock({ $0.map { "\(Double($0.at - began) / 1e9) \($0.client) \($0.note)\n" } })
+        else { return }
+        try directory.open("notes", for: .creating).write(Array(lines.joined().utf8).rawBytes, at: 0)
     }
 
     /// Adds a fault that no ledger can notice.

@@ -72,6 +72,7 @@ final class RealClients: Sendable {
         }
         switch words[1] {
         case "began": notebook.add(client, now, .began(.joined))
+        case "interrupted": notebook.add(client, now, .interrupted)
         case "told": notebook.add(client, now, .told(words[2]))
         default: notebook.add(client, now, .garbled(line))
         }
@@ -100,10 +101,15 @@ final class RealClients: Sendable {
     }
 
     private static let script = """
-        import asyncio, json, sys
+        import asyncio, json, logging, sys, time
         from realtime import AsyncRealtimeClient
 
         order = json.loads(sys.argv[1])
+
+        # What the client's library does with its connection and its joins, without the messages that it receives.
+        logging.basicConfig(format="%(asctime)s.%(msecs)03d %(funcName)s: %(message).200s", datefmt="%H:%M:%S", stream=sys.stderr)
+        logging.getLogger("realtime").setLevel(logging.DEBUG)
+        logging.root.handlers[0].addFilter(lambda record: record.funcName not in ("_listen", "_handle_message", "send"))
 
         def say(*words):
             print(*words, flush=True)
@@ -133,6 +139,9 @@ final class RealClients: Sendable {
                     say(number, "began", "-")
                 elif "missing" in str(error):
                     say(number, "told", " ".join(str(error).split()))
+                else:
+                    say(number, "interrupted", "-")
+                    print(time.monotonic(), number, value.value, repr(error), file=sys.stderr, flush=True)
             return heard
 
         async def main():

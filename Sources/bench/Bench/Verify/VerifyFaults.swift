@@ -224,8 +224,32 @@ struct FaultHand {
             try lasting(
                 "ALTER POLICY reads ON owned USING (owner = auth.uid() OR kind = 'b')",
                 "ALTER POLICY reads ON owned USING (owner = auth.uid())")
+        case .standbyAbsent: try missStandby()
+        case .clockStepped:
+            try stage.hub.clock.step(seconds: chance.number(-7200...7200))
+            stage.rest(chance.number(0...4000))
+            // The next fault, and a restart, may find the clock as it was left.
+            if chance.once(in: 2) { try stage.hub.clock.step(seconds: 0) }
         default: try swapMembers()
         }
+    }
+
+    /// Lets commits wait for a synchronous standby that does not exist. Such commits are in the log before anybody can
+    /// see them. They end when the standby is given up, when their sessions are ended, or when the server dies.
+    private mutating func missStandby() throws {
+        // These statements have no transaction that would wait, too.
+        _ = try session.insist("ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+        _ = try session.insist("SELECT pg_reload_conf()")
+        stage.rest(chance.number(500...7000))
+        switch chance.number(0...3) {
+        case 0: try stage.database.restart(killing: true, pauseMilliseconds: 0)
+        case 1:
+            _ = session.attempt(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+        default: break
+        }
+        _ = try session.insist("ALTER SYSTEM RESET synchronous_standby_names")
+        _ = try session.insist("SELECT pg_reload_conf()")
     }
 
     private mutating func endHub(_ signal: Int32) throws {

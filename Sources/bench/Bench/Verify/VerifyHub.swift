@@ -1,3 +1,4 @@
+import Bytes
 import Embedded
 import Glibc
 import Synchronization
@@ -11,6 +12,7 @@ final class VerifyHub: Sendable {
     private let database: VerifyDatabase
     private let place: String
     let disk: SmallDisk
+    let clock: SteppedClock
     private let current = Mutex<(process: HubProcess, starts: Int)?>(nil)
 
     init(_ database: VerifyDatabase, place: String) throws {
@@ -18,6 +20,7 @@ final class VerifyHub: Sendable {
         self.place = place
         port = UInt16(try FreePort.find())
         disk = try SmallDisk(place + "/hub")
+        clock = try SteppedClock(in: place)
     }
 
     func start() throws {
@@ -31,9 +34,20 @@ final class VerifyHub: Sendable {
                 environment: [
                     "TIDEWIRE_DATABASE_URL": database.hubURL, "TIDEWIRE_POLICY_DATABASE_URL": database.policyURL,
                     "TIDEWIRE_JWT_SECRET": database.secret,
-                ], log: place + "/hub-\(starts).log")
+                ].merging(clock.environment) { mine, _ in mine }, log: place + "/hub-\(starts).log")
             current = (process, starts)
         }
+    }
+
+    /// Waits until the hub that was started first streams and knows the tables. Clients that join earlier may be told of
+    /// a loss.
+    func awaitReadiness() throws {
+        for _ in 0..<6000 {
+            let log = TextFile.read(place + "/hub-1.log") ?? ""
+            if log.contains(" info streaming "), log.contains(" info read the catalog") { return }
+            Pause.milliseconds(10)
+        }
+        throw BenchFailure("the hub did not begin to stream within a minute", hint: "its log: \(place)/hub-1.log")
     }
 
     func signal(_ number: Int32) { current.withLock { $0?.process.signal(number) } }
@@ -55,6 +69,46 @@ final class VerifyHub: Sendable {
             current = nil
         }
         disk.close()
+    }
+}
+
+/// Wall clock of the hub alone, which steps. Without libfaketime, it is the machine's and never steps.
+final class SteppedClock: Sendable {
+    private static let library = "/usr/lib/\(machine)-linux-gnu/faketime/libfaketimeMT.so.1"
+    #if arch(arm64)
+        private static let machine = "aarch64"
+    #else
+        private static let machine = "x86_64"
+    #endif
+
+    private static let name = "clock"
+
+    private let directory: DiskDirectory
+    private let path: String
+    let canStep: Bool
+
+    init(in place: String) throws {
+        directory = try DiskDirectory(place)
+        path = place + "/" + Self.name
+        // SAFETY: Swift passes a C string that lives for the call.
+        canStep = unsafe access(Self.library, R_OK) == 0
+        try step(seconds: 0)
+    }
+
+    /// Environment in which a program has this clock.
+    var environment: [String: String] {
+        guard canStep else { return [:] }
+        return [
+            "LD_PRELOAD": Self.library, "FAKETIME_TIMESTAMP_FILE": path, "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1",
+        ]
+    }
+
+    /// Sets the clock this many seconds ahead of the machine's, or behind it.
+    func step(seconds: Int) throws {
+        let offset = Array("\(seconds < 0 ? "" : "+")\(seconds)s\n".utf8)
+        // Replaced whole, because the hub may read it at any moment.
+        try directory.replace(Self.name, with: offset.rawBytes)
     }
 }
 

@@ -66,7 +66,9 @@ public final class Verification {
     private init(_ settings: VerifySettings) throws {
         self.settings = settings
         faults = try settings.chosenFaults()
-        let (place, notebook) = (try Workplace(below: settings.directory, for: "verify"), Notebook())
+        let (place, notebook) = (
+            try Workplace(below: settings.directory, for: "verify"), Notebook(keepsAll: settings.keeps)
+        )
         self.place = place
         self.notebook = notebook
         let (listeners, bySeat) = VerifySeat.listeners(VerifySeat.all)
@@ -77,6 +79,7 @@ public final class Verification {
         settings.progress("the hub")
         hub = try VerifyHub(database, place: place.path)
         try hub.start()
+        try hub.awaitReadiness()
         proxy = try FaultyProxy(hubPort: hub.port)
         let all = Self.clients(settings)
         clients = all
@@ -117,9 +120,13 @@ public final class Verification {
         stage.own.close()
         stage.real?.close()
         proxy.close()
+        if settings.keeps {
+            _ = try? notebook.write(into: DiskDirectory(place.path), since: began)
+            // The hub's data lies on a disk of its own, which goes with the hub.
+            _ = try? ChildProcess(["cp", "-r", place.path, place.path + ".kept"]).wait()
+        }
         hub.close()
         database.stop()
-        if settings.keeps { _ = try? ChildProcess(["cp", "-r", place.path, place.path + ".kept"]).wait() }
     }
 
     // MARK: The run
@@ -191,6 +198,7 @@ public final class Verification {
         // Doubled changes, and changes for other clients, would arrive now.
         Pause.milliseconds(2000)
         judge.round(stage.history.causes)
+        judge.finish()
     }
 
     private func fence() throws -> Int64 {
@@ -283,6 +291,7 @@ public final class Verification {
         report.wasInterrupted = Signals.wasInterrupted
         if report.wasInterrupted { report.remarks.append("it was interrupted: what was on its way was not waited for") }
         if !hub.disk.isSmall { report.remarks.append("no disk ran full: only root can give the hub a small one") }
+        if !hub.clock.canStep { report.remarks.append("no clock was stepped: libfaketime is not installed") }
         return report
     }
 

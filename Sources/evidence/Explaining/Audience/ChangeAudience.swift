@@ -41,6 +41,9 @@ public struct ChangeAudience {
 
     public let change: RecordedChange
     public private(set) var clients: [Client] = []
+    /// Refusals before the change of sockets, joins and requests that could have received it, as far as the ledger
+    /// shows what they asked for.
+    public private(set) var refusals: [RecordedNote] = []
     /// Number of further clients that were not examined.
     public private(set) var left = 0
     /// True if the change is a message from the database to a topic.
@@ -63,6 +66,14 @@ public struct ChangeAudience {
         var concerned: [(Attendance, RecordedNote, Attendance.Reach, [ListedBinding])] = []
         let message = KeptMessage(change, relation)
         isMessage = message != nil
+        let refused = book.refusals.filter { refusal in
+            if refusal.note.topic.isEmpty { return true }
+            if let message { return message.isFor(refused: refusal.note) }
+            let bindings = refusal.bindings
+            return refusal.note.topic != LedgerNote.topicOfPosts
+                && (bindings.isEmpty || bindings.contains { $0.isAbout(relation.schema, relation.name) })
+        }
+        refusals = Array(refused.suffix(limit))
         for attendance in book.all {
             let reach = attendance.reach(of: change.offset, committed: committed)
             let holder = attendance.holder(at: change.offset)
@@ -74,6 +85,9 @@ public struct ChangeAudience {
             let bindings = attendance.joined.bindings.filter { $0.isAbout(relation.schema, relation.name) }
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
         }
+        // Those who had gone cannot have been sent the change, so the limit leaves them out first.
+        let hadGone = concerned.filter { $0.2 == .endedBefore }
+        concerned = concerned.filter { $0.2 != .endedBefore } + hadGone
         left = max(0, concerned.count - limit)
         var verdicts = Verdicts(change, isJudged: judges != nil)
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
@@ -149,6 +163,8 @@ private struct KeptMessage {
         isPrivate = text("private") == "t"
     }
 
+    func isFor(refused note: LedgerNote) -> Bool { note.topic == topic }
+
     func isFor(_ attendance: Attendance) -> Bool {
         let note = attendance.joined.note
         return note.topic == topic && note.isPrivate == isPrivate && !note.isDeaf
@@ -201,13 +217,14 @@ extension ChangeAudience.Client {
             let isReceived = reach == .sent(isReceived: true) || reach == .sentLater(isReceived: true)
             let outcome: Outcome =
                 isLater ? isReceived ? .receivedLater : .sentLater : isReceived ? .received : .sent
-            let contradicts = isMatch == false ? "though by what was asked it is not for it" : nil
+            let contradicts =
+                isMatch == false ? "although filters and policies say that it is not for this client" : nil
             self = Self(self, outcome, .recorded, contradicts, sentAt: time)
         case .notSent where outcome == .notMatched: self = Self(self, .notMatched, .recorded)
         case .notSent:
-            let contradicts = isMatch == true ? "though by what was asked it is for it" : nil
+            let contradicts = isMatch == true ? "although filters and policies say that it is for this client" : nil
             self = Self(self, .notSent, .recorded, contradicts)
-        case .unknown where isSent: self = Self(self, .unknown, .derived, "what was sent then is not written down")
+        case .unknown where isSent: self = Self(self, .unknown, .derived, "what was sent then is not recorded")
         case .unknown: break
         }
     }

@@ -54,7 +54,7 @@ struct Verdicts {
     }
 
     private static let changedMeanwhile =
-        "what it may see became another while it caught up, and when it came to the change is not recorded (ledger = full records it)"
+        "what it may see changed while it caught up, and when it reached the change is not recorded (ledger = full records it)"
 
     /// Returns the verdict of the first binding that matches, or else the reason why the last one does not.
     private mutating func verdict(
@@ -76,7 +76,7 @@ struct Verdicts {
         return last
     }
 
-    private static let unrecorded = "the log has not got what the catalog said when it came back"
+    private static let unrecorded = "the log does not have the catalog of the time when it came back"
 
     private mutating func verdict(
         of binding: ListedBinding, _ holder: RecordedNote, _ judge: Explainer?
@@ -102,12 +102,13 @@ struct Verdicts {
             switch error {
             case .noRow:
                 answers += 1
-                return (true, "a truncate is for everybody who listens to the table")
+                return (true, "a truncate is for every client that listens to the table")
             case .badClaims(let reason): return (nil, "not asked: \(reason)")
-            case .roleNotRecorded(let role): return (nil, "the log has not got what role \(role) was allowed then")
+            case .roleNotRecorded(let role):
+                return (nil, "the log does not have the rights of role \(role) for that time")
             case .databaseAway:
                 isAway = true
-                return (nil, "the database does not say what its catalog is")
+                return (nil, "cannot read the database's catalog")
             }
         }
     }

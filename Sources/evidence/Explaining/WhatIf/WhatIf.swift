@@ -94,12 +94,12 @@ public struct WhatIf {
         let proposed = try ruling(after, holders, proposal, differences, asking: asked(.then, after), over: offsets)
         if !proposed.mayAsk { try proposal.undo() }
         let then = ToldChanges(changes, holders: holders.count, parts: proposed.partCount)
-        try judge(proposed, holders, proposal, window, into: then, &report) { progress("as proposed", $0) }
+        try judge(proposed, holders, proposal, window, into: then, &report) { progress("with the proposal", $0) }
         if proposed.mayAsk { try proposal.undo() }
         let present = try ruling(before, holders, proposal, differences, asking: asked(.now, before), over: offsets)
         if !present.mayAsk { try proposal.end() }
         let now = ToldChanges(changes, holders: holders.count, parts: present.partCount)
-        try judge(present, holders, proposal, window, into: now, &report) { progress("as it is", $0) }
+        try judge(present, holders, proposal, window, into: now, &report) { progress("without the proposal", $0) }
         if present.mayAsk { try proposal.end() }
         report.compare(
             RuledChanges(ruling: present, told: now), RuledChanges(ruling: proposed, told: then), changes,
@@ -235,13 +235,13 @@ public struct CatalogDifferences: Sendable {
             names(other.operations.subtracting(one.operations)), names(one.operations.subtracting(other.operations))
         )
         if !more.isEmpty { words.append("also of \(more)") }
-        if !less.isEmpty { words.append("no more of \(less)") }
+        if !less.isEmpty { words.append("no longer of \(less)") }
         let added = other.columns.filter { !one.columns.contains($0) }
         let removed = one.columns.filter { !other.columns.contains($0) }
         if !added.isEmpty { words.append("also columns \(added.joined(separator: ", "))") }
-        if !removed.isEmpty { words.append("no more columns \(removed.joined(separator: ", "))") }
+        if !removed.isEmpty { words.append("without columns \(removed.joined(separator: ", "))") }
         if (one.policy == nil) != (other.policy == nil) {
-            words.append(other.policy == nil ? "row security does not bind it any more" : "row security binds it")
+            words.append(other.policy == nil ? "row security no longer applies" : "row security applies")
         }
         let (was, becomes) = (parts(one), parts(other))
         for (name, text) in becomes.sorted(by: { $0.key < $1.key }) {
@@ -251,7 +251,7 @@ public struct CatalogDifferences: Sendable {
             }
             if before != text { words.append("policy \"\(name)\": \(before) → \(text)") }
         }
-        for name in was.keys.sorted() where becomes[name] == nil { words.append("policy \"\(name)\" is gone") }
+        for name in was.keys.sorted() where becomes[name] == nil { words.append("policy \"\(name)\" is dropped") }
         return words
     }
 
@@ -264,7 +264,7 @@ public struct CatalogDifferences: Sendable {
         var parts: [String: String] = [:]
         for part in side.policy?.parts ?? [] {
             let text = part.text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
-            parts[part.name] = part.isPermissive ? text : "only as far as " + text
+            parts[part.name] = part.isPermissive ? text : "restrictive: " + text
         }
         return parts
     }

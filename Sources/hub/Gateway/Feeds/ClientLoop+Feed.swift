@@ -20,8 +20,8 @@ extension ClientLoop {
         var asked: ProjectLoop?
         do throws(FeedRefusal) {
             let project = try admit(request)
-            session.terms.claims = try claims(of: request, project)
             asked = project
+            session.terms.claims = try claims(of: request, project, session)
             let feed = try FeedRequest(request)
             try checkRoom(project)
             if request.isHead { return answerHead(session, feed.form) }
@@ -35,7 +35,9 @@ extension ClientLoop {
             }
         } catch {
             metrics.refusals[error.refusal].add()
-            if let claims = session.terms.claims { asked?.noteRefusal(of: session, claims, error.said) }
+            if let claims = session.terms.claims {
+                asked?.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, error.said)
+            }
             answer(session, error.response)
         }
     }
@@ -61,7 +63,9 @@ extension ClientLoop {
         return project
     }
 
-    private func claims(of request: HTTPRequest, _ project: ProjectLoop) throws(FeedRefusal) -> Claims {
+    private func claims(
+        of request: HTTPRequest, _ project: ProjectLoop, _ session: Session
+    ) throws(FeedRefusal) -> Claims {
         // EventSource in browsers sends no headers of its own. A user's token takes precedence over an application's
         // key.
         let ofUser = request.header("authorization") == nil ? request.query("access_token") : nil
@@ -72,13 +76,15 @@ extension ClientLoop {
         do throws(TokenError) {
             return try project.verify(Array(token.utf8))
         } catch {
-            throw .token(error)
+            let refusal = FeedRefusal.token(error)
+            project.noteRefusal(of: session, project.holder(ofRefused: token), Feed.ledgerTopic, refusal.said)
+            throw refusal
         }
     }
 
     /// Checks the project's limits before the feed begins, so that HEAD requests are refused, too.
     private func checkRoom(_ project: ProjectLoop) throws(FeedRefusal) {
-        guard project.project.hasRoom else {
+        guard project.project.users.hasRoom else {
             project.project.refused(.tooManyUsers, at: loop.now)
             throw .tooMany("Too many connected users")
         }
@@ -99,32 +105,34 @@ extension ClientLoop {
 
     func perform(_ action: ChannelAction, _ feed: Feed, _ session: Session) {
         switch action {
-        case .acceptJoin: begin(feed, session)
-        case .open:
-            guard let project = session.project, let channel = project.channel(of: feed, session) else { return }
-            project.open(feed, channel)
-        case .stop(let id):
+        case .stop(let id, let reason):
             if let project = session.project, let channel = project.channel(of: feed, session) {
                 feed.stood = project.feedStanding(channel)
             }
-            session.project?.stop(id, session)
+            session.project?.stop(id, session, reason)
         case .systemError(_, let ending):
             cut(feed, session, FeedEnding.Reason(code: ending.code, ending.text))
         case .refuseJoin(_, let reason): refuse(session, .unavailable(reason))
         case .fail: cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again"))
         // The answer's end tells the client.
         case .close: break
-        case .heartbeat, .leave, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting,
+        case .heartbeat, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting,
             .startJoin, .startRefresh, .push:
             preconditionFailure("only what a client says starts this")
         }
     }
 
-    private func begin(_ feed: Feed, _ session: Session) {
-        guard let project = session.project, let channel = project.channel(of: feed, session) else { return }
-        if let refusal = project.refusal(of: channel) { return refuse(session, refusal) }
+    /// Begins the answer. False if the request is refused, because its bindings or its position cannot be served.
+    func begin(_ feed: Feed, _ channel: Channel) -> Bool {
+        let session = channel.session
+        guard let project = session.project else { return false }
+        if let refusal = project.refusal(of: channel) {
+            refuse(session, refusal)
+            return false
+        }
         guard let standing = project.feedStanding(channel) else {
-            return refuse(session, .unavailable("The event log has not begun: try again later"))
+            refuse(session, .unavailable("The event log has not begun: try again later"))
+            return false
         }
         let isFirst = if case .joining = feed.stage { true } else { false }
         assert(isFirst, "an answer begins once")
@@ -139,6 +147,7 @@ extension ClientLoop {
             feed.notes = []
         }
         watch(feed, session)
+        return true
     }
 
     /// Writes the head of the answer. Returns true if the connection stays open after the answer.
@@ -174,11 +183,20 @@ extension ClientLoop {
     }
 
     /// Sends one existing row of a snapshot.
-    func write(_ row: RawSpan, in envelope: ChangeEnvelope, to session: Session, _ feed: Feed) {
-        write(to: session, feed) { _, writer in
-            writer.append(envelope.prefix)
-            FeedForm.appendOneLine(row, to: &writer)
-            envelope.appendEnd(to: &writer)
+    func send(_ row: RawSpan, in envelope: ChangeEnvelope, to channel: Channel) {
+        switch channel.recipient {
+        case .client:
+            send(channel.session) { _, writer in
+                writer.append(envelope.prefix)
+                writer.append(row)
+                envelope.appendEnd(to: &writer)
+            }
+        case .feed(let feed):
+            write(to: channel.session, feed) { _, writer in
+                writer.append(envelope.prefix)
+                FeedForm.appendOneLine(row, to: &writer)
+                envelope.appendEnd(to: &writer)
+            }
         }
     }
 
@@ -255,8 +273,10 @@ extension ClientLoop {
         loop.close(next.connection, afterFlushing: .zero)
     }
 
-    private func refuse(_ session: Session, _ refusal: FeedRefusal) {
-        if let claims = session.terms.claims { session.project?.noteRefusal(of: session, claims, refusal.said) }
+    func refuse(_ session: Session, _ refusal: FeedRefusal) {
+        if let claims = session.terms.claims {
+            session.project?.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, refusal.said)
+        }
         if case .mustFetchAgain = refusal {
             session.metrics?.feedEvents[.behind].add()
         } else {
@@ -266,8 +286,6 @@ extension ClientLoop {
         answer(next, refusal.response)
         if case .request = next.stage { loop.showAgain(next.connection) }
     }
-
-    func refuse(_ feed: Feed, _ session: Session, _ reason: String) { refuse(session, .unavailable(reason)) }
 
     private func goOn(_ session: Session, keepAlive: Bool) {
         guard keepAlive else {
@@ -295,11 +313,11 @@ extension ClientLoop {
     func forget(_ session: Session) {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = nil
-        leaveAll(session)
+        leaveAll(session, "its answer has ended")
         assert(
             session.channels.isEmpty && session.use.filterParts == 0, "a request that ended leaves no channel behind")
         session.machine = nil
-        session.project?.project.hasEnded(session)
+        session.project?.project.users.hasEnded(session)
     }
 }
 

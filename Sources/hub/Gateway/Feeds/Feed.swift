@@ -17,6 +17,9 @@ final class Feed {
         case cut(FeedEnding.Reason)
     }
 
+    /// Topic under which the ledger lists feeds. No client's channel can have this name.
+    static let ledgerTopic = Array("http:changes".utf8)
+
     let request: FeedRequest
     let id: ChannelID
     /// Offset of the log's end at the request. Loops read at different speeds. A page contains every change that its
@@ -66,9 +69,4 @@ final class Feed {
 
 extension Session {
     var feed: Feed? { if case .feed(let feed) = stage { feed } else { nil } }
-
-    /// Form of the envelopes of the session's changes.
-    var envelopeForm: EnvelopeForm {
-        if case .feed(let feed) = stage { .records(feed.form) } else { .messages(terms.version) }
-    }
 }

@@ -14,7 +14,7 @@ extension ProjectLoop {
         guard let claims = session.terms.claims else { preconditionFailure("a feed of nobody") }
         assert(session.feed == nil, "a session answers one request for changes at a time")
         assert(!request.bindings.isEmpty, "a request for changes names a table")
-        guard project.reserve(for: session) else { throw .tooMany("Too many connected users") }
+        guard project.users.reserve(for: session) else { throw .tooMany("Too many connected users") }
         guard project.rates.joins.take(at: loop.now) else { throw .tooMany("Too many joins per second") }
         guard channels.count < Limits.maximumChannelsPerLoop else { throw .tooMany("Too many channels") }
         guard let id = session.joinOnly(Self.topicOfFeeds) else { throw .tooMany("Too many channels") }
@@ -36,8 +36,6 @@ extension ProjectLoop {
 
     /// Topic of feed channels. Only the channel machine of the request knows it.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
-    /// Topic under which the ledger lists feeds. No client's channel can have this name.
-    static let ledgerTopicOfFeeds = Array("http:changes".utf8)
 
     func channel(of feed: Feed, _ session: Session) -> Channel? { session.channel(feed.id).flatMap { channels[$0] } }
 
@@ -101,27 +99,25 @@ extension ProjectLoop {
     private func offset(parked channel: Channel) -> UInt64 {
         let begins = channel.position.parkedAt?.offset ?? channel.position.since ?? 0
         // A feed may be parked when it is already full.
-        return channel.session.feed?.share.isFull == true ? channel.position.toldAt ?? begins : begins
+        return channel.feed?.share.isFull == true ? channel.position.toldAt ?? begins : begins
     }
 
-    func tell(
-        _ feed: Feed, _ channel: Channel, _ status: ReplyStatus, _ message: ClientText, rows: Int? = nil
-    ) {
-        guard let standing = feedStanding(channel) else { return }
-        var record = SystemRecord(status, code: message.code.rawValue, message.text, at: standing.position)
-        record.rows = rows
+    func tell(_ feed: Feed, _ channel: Channel, _ notice: ChannelNotice) {
+        guard let standing = feedStanding(channel), let code = notice.code else { return }
+        var record = SystemRecord(notice.status, code: code.rawValue, notice.text, at: standing.position)
+        record.rows = notice.rows
         if case .joining = feed.stage { return feed.notes.append(record) }
         guard feed.isPage else { return clients.write(record, to: channel.session, feed) }
         feed.notes.append(record)
         // The changes of a page stand together. Changes behind a truncation belong to the next page.
-        guard message.code == .truncated, case .telling = feed.stage else { return }
+        guard code == .truncated, case .telling = feed.stage else { return }
         feed.stage = .interrupted
         isDue(channel)
     }
 
     /// Updates the feed's share after its channel received changes.
     func isFed(_ channel: Channel) {
-        guard let feed = channel.session.feed, let listener = channel.delivery.listener else { return }
+        guard let feed = channel.feed, let listener = channel.delivery.listener else { return }
         if let share = channel.delivery.follower?.pipeline.share(listener) {
             assert(share.told >= feed.share.told, "a change that was sent stays sent")
             feed.share = share
@@ -166,7 +162,7 @@ extension ProjectLoop {
         let due = feedsDue.sorted()
         feedsDue = []
         for place in due {
-            guard let channel = channels[place], channel.isOpen, let feed = channel.session.feed else { continue }
+            guard let channel = channels[place], channel.isOpen, let feed = channel.feed else { continue }
             // A page that waited at the log's end has received changes now.
             if channel.delivery.follower === live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
             guard feed.isOver else { continue }

@@ -13,6 +13,8 @@ struct LedgerRecorder: ~Copyable {
     private var unrecorded: ClosedRange<UInt64>?
     /// Number of other notes lost, until the log has a note about that.
     private(set) var missed = MissedNotes()
+    /// Refusals that were noted lately.
+    var refusals = RefusalMemory()
     /// Highest offset noted as sent to all channels.
     private var reachNoted: UInt64 = 0
     /// True while a timer runs, at whose end the deliveries are handed over.

@@ -75,13 +75,12 @@ extension ProjectLoop {
         if isNoted { channel.ledger.noted = notedNow }
     }
 
+    /// Notes the refused join of a channel.
     func noteRefusal(_ channel: Channel, _ reason: String) {
-        let isNoted = note(.refused, channel) { note in
+        noteRefusal(of: channel.session, TokenHolder(channel.claims), channel.ledgerTopic, reason) { note in
+            note.channel = channel.id.incarnation
             note.bindings = channel.bindingsForLedger
-            note.reason = Array(reason.utf8)
-            addHolder(of: channel, to: &note)
         }
-        if !isNoted { ledgerRecorder.missStranger() }
     }
 
     func noteRenewal(_ channel: Channel) {
@@ -94,45 +93,54 @@ extension ProjectLoop {
     }
 
     /// Notes a reported loss. The note names the holder, so that readers do not need the note about the join.
-    func noteLoss(_ channel: Channel, _ text: ClientText) {
+    func noteLoss(_ channel: Channel, _ text: String) {
         let isNoted = note(.told, channel) { note in
             note.offset = live.pipeline.frontier
             note.role = channel.claims.role.copied()
             note.subject = channel.claims.subject.copied()
-            note.reason = Array("\(text.code.rawValue): \(text.text)".utf8)
+            note.reason = Array("\(TextCode.changesMissing.rawValue): \(text)".utf8)
         }
         if !isNoted { ledgerRecorder.missKnown() }
     }
 
-    func noteEnd(_ channel: Channel) {
+    func noteEnd(_ channel: Channel, _ reason: ChannelStop) {
         leaveSeat(of: channel)
         assert(channel.ledger.seat == nil, "deliveries are recorded before the end of their channel")
-        if let feed = channel.session.feed, feed.isPage { return noteAnswer(to: channel, feed) }
+        if let feed = channel.feed, feed.isPage { return noteAnswer(to: channel, feed) }
         guard channel.ledger.isListed else { return }
         if channel.ledger.noted == nil { restate(channel) }
         if channel.ledger.noted == nil {
             ledgerRecorder.missStranger()
         } else {
-            noteKnownEnd(channel)
+            noteKnownEnd(channel, reason)
         }
         channel.ledger.since = nil
     }
 
-    private func noteKnownEnd(_ channel: Channel) {
+    private func noteKnownEnd(_ channel: Channel, _ reason: ChannelStop) {
         let isNoted = note(.left, channel) { note in
             note.offset = sentForLedger(channel) ?? channel.position.since ?? 0
-            note.received = acknowledgedOffset(of: channel) ?? 0
+            // A client that the hub could not recognize is not asked what it has received.
+            note.received = channel.position.receipt == nil ? 0 : acknowledgedOffset(of: channel) ?? 0
             note.subject = channel.claims.subject.copied()
-            note.reason = Array(Self.end(of: channel).utf8)
+            note.reason = Array(Self.sentence(reason, channel).utf8)
         }
         if !isNoted { ledgerRecorder.missKnown() }
     }
 
-    private static func end(of channel: Channel) -> String {
-        guard let feed = channel.session.feed else {
-            return channel.session.past.hasGone ? "its socket ended" : "it left, or was closed"
+    /// Returns the reason as people read it. It contains no row data.
+    private static func sentence(_ reason: ChannelStop, _ channel: Channel) -> String {
+        if let feed = channel.feed {
+            return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
         }
-        return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
+        return switch reason {
+        case .left: "the client left"
+        case .replaced: "the client joined the topic again"
+        case .expelled(let ending): "the hub closed the channel (\(ending.text))"
+        case .refused: "the join was refused"
+        case .crashed: "the hub closed the channel (it failed)"
+        case .socketGone: channel.session.past.end ?? "the connection ended"
+        }
     }
 
     /// Notes the end of a page, if it had begun. An empty page is not noted, because a client may ask once a second.
@@ -153,20 +161,39 @@ extension ProjectLoop {
         if !isNoted { ledgerRecorder.missStranger() }
     }
 
-    /// Notes a refused request for changes that had no channel yet but valid claims.
-    func noteRefusal(of session: Session, _ claims: Claims, _ reason: String) {
-        guard let ledger = project.ledger, ledger.keeps(.refused) else { return }
+    /// Notes a refused socket, join or request, if a signed token names its holder. The same refusal is not noted again
+    /// for a while. `topic` is empty for a socket.
+    func noteRefusal(
+        of session: Session, _ holder: @autoclosure () -> TokenHolder?, _ topic: [UInt8], _ reason: String,
+        _ fill: (inout LedgerNote) -> Void = { _ in }
+    ) {
+        guard let ledger = project.ledger, ledger.keeps(.refused), let holder = holder() else { return }
+        let verdict = ledgerRecorder.refusals.note(of: holder.subject, topic, reason, at: loop.now)
+        if verdict == .known { return }
         var note = LedgerNote(
             .refused, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: session), channel: 0)
-        note.topic = Self.ledgerTopicOfFeeds
-        note.reason = Array(reason.utf8)
-        add(claims, ledger, to: &note)
+        add(holder, ledger, to: &note)
+        if verdict == .news {
+            note.topic = topic
+            note.reason = Array(reason.utf8)
+            fill(&note)
+        } else {
+            note.reason = Array("more refusals of this user within a minute are not recorded".utf8)
+        }
         if !record(note, ledger) { ledgerRecorder.missStranger() }
+    }
+
+    /// Returns the holder whom a refused token names; nil if the token is not signed.
+    func holder(ofRefused token: some StringProtocol) -> TokenHolder? {
+        rights.tokens.holder(ofRefused: Array(token.utf8).rawBytes)
     }
 
     /// Returns the offset up to which everything was sent to the channel.
     func sentForLedger(_ channel: Channel) -> UInt64? {
-        channel.session.feed == nil ? sentOffset(of: channel) : feedOffset(of: channel)
+        switch channel.recipient {
+        case .client: sentOffset(of: channel)
+        case .feed: feedOffset(of: channel)
+        }
     }
 
     /// Records a note about the channel. Returns false if the log has no room for it.
@@ -175,7 +202,7 @@ extension ProjectLoop {
         var note = LedgerNote(
             event, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: channel.session),
             channel: channel.id.incarnation)
-        note.topic = channel.session.feed == nil ? channel.topic : Self.ledgerTopicOfFeeds
+        note.topic = channel.ledgerTopic
         fill(&note)
         return record(note, ledger)
     }
@@ -198,13 +225,13 @@ extension ProjectLoop {
     }
 
     private func addHolder(of channel: Channel, to note: inout LedgerNote) {
-        if let ledger = project.ledger { add(channel.claims, ledger, to: &note) }
+        if let ledger = project.ledger { add(TokenHolder(channel.claims), ledger, to: &note) }
     }
 
-    private func add(_ claims: Claims, _ ledger: ChannelLedger, to note: inout LedgerNote) {
-        note.role = claims.role.copied()
-        note.subject = claims.subject.copied()
-        let (kept, others) = ledger.kept(of: claims.json)
+    private func add(_ holder: TokenHolder, _ ledger: ChannelLedger, to note: inout LedgerNote) {
+        note.role = holder.role
+        note.subject = holder.subject
+        let (kept, others) = ledger.kept(of: holder.json.rawBytes)
         note.claims = kept
         note.otherClaims = Array(others.joined(separator: ",").utf8)
     }

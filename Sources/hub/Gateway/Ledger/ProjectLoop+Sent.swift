@@ -49,7 +49,7 @@ extension ProjectLoop {
             let time = now ?? loop.time.unixMicroseconds()
             now = time
             ledgerRecorder.beginTurn(at: time, changes: follower.pipeline.sentCount)
-            follower.pipeline.takeSent { ledgerRecorder.deliver($0, to: $1) }
+            follower.pipeline.router.takeSent { ledgerRecorder.deliver($0, to: $1) }
         }
         guard now != nil else { return }
         timeSentRecord()

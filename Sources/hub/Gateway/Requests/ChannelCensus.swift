@@ -157,7 +157,7 @@ extension ProjectLoop {
     func count(on slip: CensusSlip) {
         var entries: [ChannelCensus.Entry] = []
         for place in channels.indices {
-            guard let channel = channels[place], channel.session.feed == nil else { continue }
+            guard let channel = channels[place], channel.feed == nil else { continue }
             entries.append(
                 ChannelCensus.Entry(
                     topic: channel.topic, session: channel.session.ledgerNumber, number: channel.id.incarnation,

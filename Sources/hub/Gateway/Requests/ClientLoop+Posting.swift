@@ -1,5 +1,6 @@
 import Auth
 import Bytes
+import Change
 import Channels
 import Diagnostics
 import Net
@@ -11,7 +12,7 @@ import WebSocket
 /// Broadcasts that arrive as HTTP requests.
 extension ClientLoop {
     /// Returns a refusal that does not depend on the body; nil if the body is to be read.
-    func refusal(_ incoming: IncomingRequest) -> HTTPResponse? {
+    func refusal(_ incoming: IncomingRequest, _ session: Session) -> HTTPResponse? {
         guard AcceptHeader(incoming.request.header("accept")).allowsJSON else { return .notAcceptable }
         let project: ProjectLoop
         do throws(NotServed) {
@@ -25,15 +26,21 @@ extension ClientLoop {
             return HTTPResponse(.suspended)
         }
         if project.project.rates.events.isExhausted(at: loop.now) { return HTTPResponse(.tooManyRequests) }
-        return claims(of: incoming.request, project) == nil ? HTTPResponse(.unauthorized) : nil
+        return claims(of: incoming.request, project, session) == nil ? HTTPResponse(.unauthorized) : nil
     }
 
-    private func claims(of request: HTTPRequest, _ project: ProjectLoop) -> Claims? {
+    private func claims(of request: HTTPRequest, _ project: ProjectLoop, _ session: Session) -> Claims? {
         guard let token = request.bearerToken else {
             project.project.refused(.missing, at: loop.now)
             return nil
         }
-        return try? project.verify(Array(token.utf8))
+        do throws(TokenError) {
+            return try project.verify(Array(token.utf8))
+        } catch {
+            project.noteRefusal(
+                of: session, project.holder(ofRefused: token), LedgerNote.topicOfPosts, "401: \(error.upgradeText)")
+            return nil
+        }
     }
 
     func post(_ incoming: IncomingRequest, _ session: Session) {
@@ -43,7 +50,7 @@ extension ClientLoop {
             return answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
         }
         // A request without a body was not checked before.
-        if incoming.body.isEmpty, let refusal = refusal(incoming) { return answer(session, refusal) }
+        if incoming.body.isEmpty, let refusal = refusal(incoming, session) { return answer(session, refusal) }
         let project: ProjectLoop
         do throws(NotServed) {
             project = try served(request)
@@ -51,7 +58,9 @@ extension ClientLoop {
             // The project ended while the body arrived.
             return answer(session, error.response)
         }
-        guard let claims = claims(of: request, project) else { return answer(session, HTTPResponse(.unauthorized)) }
+        guard let claims = claims(of: request, project, session) else {
+            return answer(session, HTTPResponse(.unauthorized))
+        }
         let post = Post(
             project, claims, headers: request.headersForPolicies { _ in true }, answering: session.connection)
         if case .broadcastOne(let topic, let event) = incoming.route {

@@ -49,7 +49,9 @@ extension ClientLoop {
         guard incoming.route.takesBody else {
             return answer(session, .error(.contentTooLarge, "no body is expected here"), keepAlive: false)
         }
-        let refusal = incoming.route == .tenants ? shared.operators?.refusal(request, at: now) : refusal(incoming)
+        let refusal =
+            incoming.route == .tenants
+            ? shared.operators?.refusal(request, at: now) : refusal(incoming, session)
         if let refusal { return answer(session, refusal, keepAlive: false) }
         do throws(HTTPRefusal) {
             session.request.body = try HTTPBodyReader(request.body, limits: shared.settings.requestLimits)
@@ -251,7 +253,7 @@ extension ClientLoop {
     /// Answers for all projects. One project that is down does not make the hub unready, because that would send the
     /// others' clients away. Names of projects that are down go only to clients that may read the metrics.
     private func readiness(_ request: HTTPRequest) -> HTTPResponse {
-        let running = shared.directory.all.map { (name: $0.name, condition: condition(of: $0)) }
+        let running = shared.directory.all.map { (name: $0.name, condition: $0.condition()) }
         let conditions = running + shared.directory.absent.map { ($0.name, ProjectHealthReport(absent: $0.absence)) }
         guard let best = conditions.first(where: \.condition.isReady) ?? conditions.first else {
             return .json(.serviceUnavailable, Array(#"{"ready":false}"#.utf8))
@@ -267,7 +269,7 @@ extension ClientLoop {
 
     private func readiness(of name: String) -> HTTPResponse {
         switch shared.directory.entry(named: name) {
-        case .running(let project): readiness(condition(of: project))
+        case .running(let project): readiness(project.condition())
         case .absent(let absence): readiness(ProjectHealthReport(absent: absence))
         case .deleted, nil: .message(.notFound, "there is no such project")
         }
@@ -275,14 +277,6 @@ extension ClientLoop {
 
     private func readiness(_ report: ProjectHealthReport) -> HTTPResponse {
         .json(report.isReady && !isDraining ? .ok : .serviceUnavailable, report.json)
-    }
-
-    private func condition(of project: Project) -> ProjectHealthReport {
-        var condition = project.condition()
-        let reason = project.unreadable.withLock { $0.values.min() }
-        condition.isLogReadable = reason == nil && !project.cannotRead.load(ordering: .relaxed)
-        condition.trouble = condition.trouble ?? reason
-        return condition
     }
 
     /// Returns the project of the host name that a request asks for. For a name without a project, the settings decide.
@@ -356,22 +350,25 @@ extension ClientLoop {
             project.project.refused(.missing, at: loop.now)
             return refuse(session, .error(.unauthorized, "API key is missing"))
         }
+        func refuseKnown(_ status: HTTPStatus, _ sentence: String) {
+            project.noteRefusal(of: session, project.holder(ofRefused: key), [], "\(status.rawValue): \(sentence)")
+            refuse(session, .error(status, sentence))
+        }
         do throws(TokenError) {
             session.terms.claims = try project.verify(Array(key.utf8))
         } catch {
             metrics.refusals[.token].add()
-            return refuse(
-                session, .error(HTTPStatus(rawValue: UInt16(clamping: error.upgradeStatus)), error.upgradeText))
+            return refuseKnown(HTTPStatus(rawValue: UInt16(clamping: error.upgradeStatus)), error.upgradeText)
         }
-        guard project.project.hasRoom else {
+        guard project.project.users.hasRoom else {
             metrics.refusals[.limit].add()
             project.project.refused(.tooManyUsers, at: loop.now)
-            return refuse(session, .error(.tooManyRequests, "Too many connected users"))
+            return refuseKnown(.tooManyRequests, "Too many connected users")
         }
         guard !project.project.rates.joins.isExhausted(at: loop.now) else {
             metrics.refusals[.limit].add()
             project.project.refused(.tooManyJoins, at: loop.now)
-            return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
+            return refuseKnown(.tooManyRequests, "Too many joins per second")
         }
         assert(session.project == nil, "a session belongs to one project")
         session.terms.version = version

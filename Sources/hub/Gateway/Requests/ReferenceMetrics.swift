@@ -44,7 +44,7 @@ extension ReferenceMetrics {
         }
         each(
             "realtime_connections_connected_cluster", "gauge",
-            "Sockets that have joined a channel, of all hubs together."
+            "Sockets that have joined a channel in the cluster: this hub's sockets, because hubs form no cluster."
         ) { UInt64($0.userCount) }
         each("realtime_channel_joins", "counter", "Joins of channels that were accepted.") {
             $0.metrics.channelEvents[.joined].value
@@ -53,11 +53,11 @@ extension ReferenceMetrics {
         { $0.reference.events.value }
         each(
             "realtime_channel_presence_events", "counter",
-            "Presences that came, went or changed, and deliveries of differences to sockets."
+            "Presence states that clients added, removed or changed, and deliveries of differences to sockets."
         ) {
             $0.metrics.presenceChanges.value + $0.metrics.presenceDeliveries.value
         }
-        each("realtime_channel_db_events", "counter", "Changes of rows handed to a socket.") {
+        each("realtime_channel_db_events", "counter", "Row changes that the hub handed to sockets.") {
             $0.metrics.deliveries.value
         }
         each("realtime_channel_input_bytes", "counter", "Bytes of the messages that clients sent.") {
@@ -66,7 +66,7 @@ extension ReferenceMetrics {
         let errors = projects.flatMap { project in
             project.reference.errorCounts.map { (label(tenant: project.name, code: $0.code), $0.count) }
         }
-        append("realtime_channel_error", "counter", "Errors that clients were told, by code.", to: &writer, errors)
+        append("realtime_channel_error", "counter", "Errors sent to clients, by code.", to: &writer, errors)
         return writer.copied()
     }
 

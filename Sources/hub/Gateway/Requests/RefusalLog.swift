@@ -83,14 +83,14 @@ enum HostText {
 extension ClientRefusal {
     fileprivate var sentence: StaticString {
         switch self {
-        case .token: "tokens of clients are refused"
-        case .suspended: "clients are refused, as the project is suspended"
-        case .tooManyUsers: "clients are refused, as the project has as many users as it may"
-        case .tooManyJoins: "clients are refused, as the project has as many joins in a second as it may"
-        case .version: "clients are refused, as they speak a version of the protocol that is not known"
-        case .unknownHost: "clients are refused, as no project has the host name they ask for"
+        case .token: "the hub refuses tokens of clients"
+        case .suspended: "the hub refuses clients, because the project is suspended"
+        case .tooManyUsers: "the hub refuses clients, because the project has reached its limit of users"
+        case .tooManyJoins: "the hub refuses clients, because the project has reached its limit of joins per second"
+        case .version: "the hub refuses clients, because they ask for an unknown version of the protocol"
+        case .unknownHost: "the hub refuses clients, because no project has the host name that they ask for"
         case .unknownHostServed:
-            "clients ask for a host name that no project has, and are served by the settings' project"
+            "clients ask for a host name that no project has: the project of the settings serves them"
         }
     }
 
@@ -111,14 +111,14 @@ extension ClientRefusal {
     fileprivate var hint: String? {
         switch self {
         case .token(let reason): reason.hint
-        case .suspended: "'suspend' of the project, by the operators' API"
-        case .tooManyUsers: "max_concurrent_users"
-        case .tooManyJoins: "max_joins_per_second"
-        case .version: "the parameter vsn is 1.0.0 or 2.0.0"
+        case .suspended: "an operator suspended the project: the operators' API can set 'suspend' to false"
+        case .tooManyUsers: "raise max_concurrent_users"
+        case .tooManyJoins: "raise max_joins_per_second"
+        case .version: "the parameter vsn must be 1.0.0 or 2.0.0"
         case .unknownHost:
-            "the first part of the name has to be a project's name; unknown_hosts = 'main' has the settings' project serve all "
-                + "others"
-        case .unknownHostServed: "unknown_hosts = 'refuse' turns them away"
+            "the first part of the host name must be a project's name; with unknown_hosts = 'main' the project of the "
+                + "settings serves all others"
+        case .unknownHostServed: "with unknown_hosts = 'refuse' the hub refuses them"
         }
     }
 }
@@ -127,13 +127,14 @@ extension ProjectMetrics.TokenRefusal {
     fileprivate var hint: String {
         switch self {
         case .missing: "clients send their key as apikey, x-api-key or Authorization: Bearer"
-        case .malformed: "what they take as their key is no token, and none of api_keys"
+        case .malformed: "what they send as their key is neither a token nor one of api_keys"
         case .unknownKey: "jwt_secret is not set, or jwks has no key of the token's algorithm and kid"
-        case .badSignature: "they were signed with another secret or key than jwt_secret and jwks say"
-        case .expired: "clients have to renew theirs; or a clock is wrong"
+        case .badSignature: "the tokens were signed with another secret or key than those of jwt_secret and jwks"
+        case .expired: "clients must renew their tokens; or a clock is wrong"
         case .notYetValid: "a clock is wrong, here or where tokens are signed"
-        case .wrongClaim: "a claim is none that jwt_claim_validators allow, or a time in it is no number"
-        case .wrongRole: "allowed_roles says which roles tokens may name"
+        case .wrongClaim:
+            "a claim has a value that jwt_claim_validators does not allow, or a time in the token is not a number"
+        case .wrongRole: "allowed_roles lists the roles that tokens may name"
         case .claimsMissing: "a token needs role and exp"
         }
     }

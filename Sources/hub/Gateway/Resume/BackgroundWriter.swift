@@ -3,23 +3,30 @@ import Synchronization
 import System
 
 /// Thread that writes changed state, so that other threads do not wait for a disk. The thread calls `write` after each
-/// wake-up, and once at the end.
+/// wake-up, again after a while if that failed, and once at the end.
 final class BackgroundWriter: Sendable {
     private let name: String
+    private let retry: Duration
     private let pulse = Pulse()
     private let isEnding = Atomic<Bool>(false)
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    init(_ name: String) { self.name = name }
+    init(_ name: String, retry: Duration = Limits.recordRetryInterval) {
+        self.name = name
+        self.retry = retry
+    }
 
-    func start(_ write: @escaping @Sendable () -> Void) throws(SystemError) {
+    /// Starts the thread. `write` returns false if it failed.
+    func start(_ write: @escaping @Sendable () -> Bool) throws(SystemError) {
         let writing = LogScope.carried { [self] in
             var seen: UInt64 = 0
+            var isWritten = true
             while !isEnding.load(ordering: .acquiring) {
-                seen = pulse.wait(beyond: seen, untilMonotonic: .max)
-                write()
+                let again = isWritten ? UInt64.max : Clock.monotonicNanoseconds() + retry.wholeNanoseconds
+                seen = pulse.wait(beyond: seen, untilMonotonic: again)
+                isWritten = write()
             }
-            write()
+            _ = write()
         }
         let started = try BackgroundThread(name, writing)
         thread.withLock { running in

@@ -8,7 +8,7 @@ extension ClientLoop {
     /// Starts the regular checks of acknowledgements, when the first client that may resume has joined.
     func watchReceipts() {
         guard receiptWatch.begin() else { return }
-        _ = loop.takeSent()
+        loop.recordSent()
         awaitReceipts()
     }
 

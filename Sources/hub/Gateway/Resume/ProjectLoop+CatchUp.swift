@@ -15,20 +15,23 @@ import System
 /// Channels that come back at about the same time share one pass over the log. A channel too late for the current pass
 /// waits for the next one.
 extension ProjectLoop {
-    /// Returns the log's first offset, looked up at most once per interval. Retention may pass a returning channel
+    /// Returns the log's first offset; see `logBeginning`.
+    func oldestOffset() -> UInt64? { logBeginning()?.offset }
+
+    /// Returns the log's beginning, looked up at most once per interval. Retention may pass a returning channel
     /// meanwhile; the channel is told when its follower begins.
-    func oldestOffset() -> UInt64? {
+    func logBeginning() -> EventLogBeginning? {
         if let known = oldestKnown, loop.now < known.at + Limits.oldestOffsetInterval.wholeNanoseconds {
-            return known.offset
+            return known.beginning
         }
         do {
             let log = project.delivery.log
-            let offset = try EventLogReader.oldestOffset(in: log.open(), end: log.end())
-            oldestKnown = (offset, loop.now)
-            return offset
+            let beginning = try EventLogReader.beginning(in: log.open(), end: log.end())
+            oldestKnown = (beginning, loop.now)
+            return beginning
         } catch {
             Log.shared.warning(
-                "the event log's beginning cannot be read", [.reason("\(error)"), .project(project.name)])
+                "cannot read the beginning of the event log", [.reason("\(error)"), .project(project.name)])
             return nil
         }
     }
@@ -41,7 +44,7 @@ extension ProjectLoop {
 
     private func startPass(from position: EventLogPosition) -> Follower {
         let follower = Follower(of: self, number: catchUps.nextNumber(), from: position)
-        follower.pipeline.unheardTables = heldTables.unheard
+        follower.pipeline.wait.passOver(unheard: heldTables.unheard)
         follower.pipeline.openIfBegun(ringing: loop.bell)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         catchUps.add(follower)
@@ -83,7 +86,7 @@ extension ProjectLoop {
             if let position = channel.position.parkedAt, position.offset < oldest {
                 take(.retentionPassed(end: project.logEnd), channel)
             }
-            if let feed = channel.session.feed, case .cut = feed.stage { continue }
+            if let feed = channel.feed, case .cut = feed.stage { continue }
             placeInReader(channel)
             guard let follower = channel.delivery.follower else { continue }
             hasBoarded = true
@@ -118,8 +121,8 @@ extension ProjectLoop {
             guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.delivery.isResting else {
                 continue
             }
-            if let listener = channel.delivery.listener, follower.pipeline.isHeld(listener) { continue }
-            if let feed = channel.session.feed, feed.isOver || feed.endsAtSeam {
+            if follower.holds(channel) { continue }
+            if let feed = channel.feed, feed.isOver || feed.endsAtSeam {
                 isAtSeam(feed, channel, follower)
                 continue
             }
@@ -129,7 +132,7 @@ extension ProjectLoop {
 
     /// Tells the client that everything before its position has been sent. A pending loss is reported first.
     func sayCaughtUp(_ channel: Channel) {
-        if let feed = channel.session.feed {
+        if let feed = channel.feed {
             if channel.isOpen, channel.delivery.follower === live, !channel.position.awaitsRows {
                 hasCaughtUp(feed, channel)
             }
@@ -141,12 +144,9 @@ extension ProjectLoop {
         tellWhatIsUntold(channel)
         take(.marked(position.offset), channel)
         watchStandings()
-        let text = caughtUpText("\(position)")
-        clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                .ok, .system, text, .caughtUp, position: "\(position)",
-                topic: channel.topic, channel.joinRef, to: &writer)
-        }
+        var notice = ChannelNotice(.ok, caughtUpText("\(position)"), .caughtUp, from: .system)
+        notice.position = "\(position)"
+        tell(channel, notice)
     }
 
     func caughtUpText(_ position: String) -> String {
@@ -167,7 +167,7 @@ extension Follower {
     /// True if the follower has not passed the position, so that a channel placed now misses nothing.
     fileprivate func isOpenFor(_ position: EventLogPosition) -> Bool {
         guard pipeline.isOpen else { return false }
-        let frontier = pipeline.frontier
+        let frontier = pipeline.frontierForNewcomers
         // A gap takes no offset, so the follower may already have passed one at the same offset.
         return frontier < position.offset || frontier == position.offset && pipeline.epoch == position.epoch
     }

@@ -31,7 +31,7 @@ extension ProjectLoop {
         case .sendRows: goOnTelling(channel)
         case .leaveOutSeen: snapshotExclusions.insert(channel.place)
         case .cutFeed(let refusal):
-            guard let feed = channel.session.feed else { return }
+            guard let feed = channel.feed else { return }
             cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
         case .countLoss: metrics.drops[.unanswered].add()
         case .tellLoss(let reason): tellLoss(reason, channel)
@@ -63,7 +63,10 @@ extension ProjectLoop {
     func placeInReader(_ channel: Channel) {
         let end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
         // The log's beginning is not looked for while there is no log.
-        take(.due(log: LogExtent(end: end, oldest: end == nil ? nil : oldestOffset())), channel)
+        let beginning = end == nil ? nil : logBeginning()
+        let log = LogExtent(
+            end: end, oldest: beginning?.offset, isBehindDamage: beginning?.isBehindDamage ?? false)
+        take(.due(log: log), channel)
     }
 
     private func count(_ resumption: ChannelPosition.Resumption, _ channel: Channel) {
@@ -170,9 +173,7 @@ extension ProjectLoop {
 
     /// Moves the channel from its reader to the live one, which has delivered no change that the channel lacks.
     private func moveToLive(_ channel: Channel) {
-        assert(
-            channel.delivery.listener.map { channel.delivery.follower?.pipeline.isHeld($0) == false } ?? true,
-            "nothing waits for it")
+        assert(channel.delivery.follower?.holds(channel) != true, "nothing waits for it")
         assert(channel.told.truncationsDue.isEmpty, "a truncation is told where it was met")
         channel.delivery.follower?.unbind(channel)
         channel.delivery.holder = channel.delivery.nextHolder
@@ -184,6 +185,13 @@ extension ProjectLoop {
 }
 
 extension Follower {
+    /// True if changes for the channel wait in this reader for an answer of PostgreSQL. Each reader counts listeners on
+    /// its own, so only the reader that serves a channel is asked about its listener.
+    func holds(_ channel: Channel) -> Bool {
+        guard channel.delivery.follower === self, let listener = channel.delivery.listener else { return false }
+        return pipeline.isHeld(listener)
+    }
+
     /// Returns the progress of the follower, with what it holds and has sent for the channel.
     func progress(for channel: Channel) -> ReaderProgress {
         var progress = ReaderProgress(

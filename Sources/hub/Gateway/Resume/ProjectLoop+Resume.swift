@@ -46,7 +46,7 @@ extension ProjectLoop {
     /// receives everything since then, or is told that changes may be missing.
     func resumeFromKnownPosition(_ channel: Channel) {
         let session = channel.session
-        guard session.feed == nil else { return }
+        guard channel.feed == nil else { return }
         let resumeStore = project.settings.resumeStore
         let past =
             resumeStore.map { session.past.ended.take($0.socketKey(of: channel)) } ?? session.past.ended.ofAnything
@@ -192,7 +192,7 @@ extension ProjectLoop {
 
     /// Remembers the channel on its session: its client may join again on the same socket.
     private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
-        guard channel.session.feed == nil else { return }
+        guard channel.feed == nil else { return }
         guard let left = channel.position.left(view(of: channel), acknowledged: acknowledgedOffset(of: channel)) else {
             return
         }
@@ -219,7 +219,11 @@ extension ProjectLoop {
 
     /// Returns the offset up to which the client has acknowledged everything.
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
-        channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
+        let acknowledged = channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
+        assert(
+            channel.position.wasSent(upTo: acknowledged, view(of: channel)),
+            "a client acknowledges no more than it was sent")
+        return acknowledged
     }
 
     /// Records that the client was told of a loss. The client's next acknowledgement shows that the report has arrived.
@@ -236,9 +240,7 @@ extension ProjectLoop {
     func trackWaitingChannels() {
         guard project.settings.resumeStore != nil, live.pipeline.holdsAnybody else { return }
         for place in channels.indices {
-            guard let channel = channels[place], channel.isOpen, let receipt = channel.position.receipt,
-                receipt.own == nil, let listener = channel.delivery.listener, live.pipeline.isHeld(listener)
-            else { continue }
+            guard let channel = channels[place], channel.isOpen, live.holds(channel) else { continue }
             trackIndividually(channel)
         }
     }
@@ -255,9 +257,12 @@ extension ProjectLoop {
 
     /// Asks a client to acknowledge what it was sent. At most one ping is under way.
     func ping(_ session: Session) {
-        guard let mark = receipts.mark, let epoch = live.pipeline.epoch else { return }
         let places = session.channels.compactMap(\.self).filter { channels[$0]?.resumeEntry != nil }
         guard !places.isEmpty else { return }
+        guard let mark = receipts.mark, let epoch = live.pipeline.epoch else {
+            // Readers of the past may serve the client before the live one has begun.
+            return clients.receiptWatch.pingNext(session.connection)
+        }
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
         for place in places {
             guard let channel = channels[place] else { continue }

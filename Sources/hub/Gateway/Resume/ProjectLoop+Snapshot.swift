@@ -106,7 +106,7 @@ extension ProjectLoop {
     }
 
     private func envelope(_ part: SnapshotPart, _ channel: Channel) -> ChangeEnvelope {
-        if let feed = channel.session.feed { return ChangeEnvelope(feed.form).record() }
+        if case .feed(let feed) = channel.recipient { return ChangeEnvelope(feed.form).record() }
         let (version, topic) = (channel.session.terms.version, channel.topic)
         if channel.isLegacy { return ChangeEnvelope(version, topic: topic.rawBytes, legacy: .insert) }
         return ChangeEnvelope(version, topic: topic.rawBytes, ids: [channel.bindings[part.binding].id])
@@ -144,20 +144,9 @@ extension ProjectLoop {
     }
 
     private func send(_ page: SnapshotPage, _ telling: SnapshotTelling, to channel: Channel) {
+        let bytes = page.bytes
         for row in page.rows {
-            let envelope = telling.envelopes[row.selection]
-            if let feed = channel.session.feed {
-                // SAFETY: any byte is a valid UInt8, and the page outlives the call.
-                let body = unsafe page.bytes.span.bytes.extracting(row.body)
-                clients.write(body, in: envelope, to: channel.session, feed)
-                continue
-            }
-            clients.send(channel.session) { _, writer in
-                writer.append(envelope.prefix)
-                // SAFETY: any byte is a valid UInt8, and the page outlives the call.
-                writer.append(unsafe page.bytes.span.bytes.extracting(row.body))
-                envelope.appendEnd(to: &writer)
-            }
+            clients.send(bytes.rawBytes.extracting(row.body), in: telling.envelopes[row.selection], to: channel)
         }
     }
 
@@ -169,14 +158,9 @@ extension ProjectLoop {
         metrics.snapshots[.complete].add()
         let text = "Snapshot complete: \(telling.rowCount) rows at \(start.position)"
         leave(channel, behind: start)
-        if let feed = channel.session.feed {
-            return tell(feed, channel, .ok, ClientText(.snapshotComplete, text), rows: telling.rowCount)
-        }
-        clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                .ok, .system, text, .snapshotComplete, position: "\(start.position)", rows: telling.rowCount,
-                topic: channel.topic, channel.joinRef, to: &writer)
-        }
+        var notice = ChannelNotice(.ok, text, .snapshotComplete, from: .system)
+        (notice.position, notice.rows) = ("\(start.position)", telling.rowCount)
+        tell(channel, notice)
     }
 
     /// Ends a snapshot with an error. The client is told, and receives changes from its join on, or from the position
@@ -196,16 +180,8 @@ extension ProjectLoop {
         metrics.snapshots[.failed].add()
         take(.rowsRefused(isPassing: refusal.isPassing), channel)
         // Some clients join again at each error, so the message is an error only if joining again may help.
-        if let feed = channel.session.feed {
-            let text = "No snapshot: \(refusal.text); changes are told from here on"
-            return tell(feed, channel, refusal.isPassing ? .error : .ok, ClientText(.snapshotFailed, text))
-        }
-        clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                refusal.isPassing ? .error : .ok, .system,
-                "No snapshot: \(refusal.text); changes are told from here on", .snapshotFailed,
-                topic: channel.topic, channel.joinRef, to: &writer)
-        }
+        let text = "No snapshot: \(refusal.text); changes are told from here on"
+        tell(channel, ChannelNotice(refusal.isPassing ? .error : .ok, text, .snapshotFailed, from: .system))
     }
 
     /// Unparks the channel. The channel continues from the snapshot's position, or from where it was parked if no
@@ -243,8 +219,7 @@ extension ProjectLoop {
         for place in snapshotExclusions.sorted() {
             // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
             guard let channel = channels[place], channel.delivery.follower === live, let seen = channel.position.seen,
-                seen.isBehind(covered), live.pipeline.frontier >= channel.position.floor,
-                channel.delivery.listener.map({ !live.pipeline.isHeld($0) }) ?? true
+                seen.isBehind(covered), live.pipeline.frontier >= channel.position.floor, !live.holds(channel)
             else { continue }
             take(.rowsPassed, channel)
             snapshotExclusions.remove(place)

@@ -54,9 +54,8 @@ extension ProjectLoop {
 
     private func sayWhereQuietChannelStands(_ channel: Channel) {
         // Feeds send their positions themselves.
-        guard channel.session.feed == nil, channel.conversation.options.contains(.hearsPosition),
-            channel.delivery.follower === live,
-            channel.delivery.listener.map({ !live.pipeline.isHeld($0) }) ?? true, let position = position(of: channel)
+        guard channel.feed == nil, channel.conversation.options.contains(.hearsPosition),
+            channel.delivery.follower === live, !live.holds(channel), let position = position(of: channel)
         else { return }
         // A position that came with a change counts as a marker.
         let heard = channel.delivery.listener.flatMap { live.pipeline.toldAt($0) } ?? 0

@@ -22,18 +22,19 @@ public final class PublicationRecord: Sendable {
     private let hasFailed = Atomic<Bool>(false)
 
     static let fileName = "publication"
-    private static let newName = "publication.new"
     private static let maximumBytes = UInt64(64 << 20)
 
-    /// Restores the record of an earlier process. An unreadable record is logged, and begun anew.
+    /// Restores the record of an earlier process. If it cannot be read, whoever comes back to a position before now is
+    /// told that changes may be missing.
     public init(in directory: (any StorageDirectory)?) {
         self.directory = directory
         var state = State()
         do {
             if let directory, let kept = try Self.read(directory) { state.known = kept }
         } catch {
+            state.known = Republications(withUnknownPast: ())
             Log.shared.warning(
-                "what was known of the publication cannot be read: who missed something of it before now is not told",
+                "cannot read which tables left the publication: clients that return to a position before now are told that changes may be missing",
                 [.path(Self.fileName), .error("\(error)")])
         }
         self.state = Mutex(state)
@@ -91,30 +92,28 @@ public final class PublicationRecord: Sendable {
 
     public func stop() { writer.stop() }
 
-    /// Writes the current record to a new file, which replaces the former one when it is complete. If the write fails,
-    /// the next process finds the same changes of the publication again.
-    public func flush() {
-        guard let directory else { return }
+    /// Writes the record, if it has changed. False if that failed: the next process would then find the same changes of
+    /// the publication again.
+    @discardableResult
+    public func flush() -> Bool {
+        guard let directory else { return true }
         let changed = state.withLock { state in
             defer { state.isWritten = true }
             return state.isWritten ? nil : state.known
         }
-        guard let changed else { return }
+        guard let changed else { return true }
         do throws(SystemError) {
-            let bytes = changed.encoded()
-            let file = try directory.open(Self.newName, for: .creating)
-            try file.write(bytes.rawBytes, at: 0)
-            try file.sync()
-            try directory.rename(Self.newName, to: Self.fileName)
-            try directory.sync()
+            try directory.replace(Self.fileName, with: changed.encoded().rawBytes)
             hasFailed.store(false, ordering: .relaxed)
+            return true
         } catch {
             state.withLock { $0.isWritten = false }
             if !hasFailed.exchange(true, ordering: .relaxed) {
                 Log.shared.warning(
-                    "what is known of the publication cannot be written down",
+                    "cannot store which tables left the publication; the hub tries again",
                     [.path(Self.fileName), .error("\(error)")])
             }
+            return false
         }
     }
 }

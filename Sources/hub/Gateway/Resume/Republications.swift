@@ -10,16 +10,25 @@ struct Republications: Equatable {
     /// Offset at which a table's change of publication was noticed: the one behind the last entry read.
     private var noticed: [UInt32: UInt64] = [:]
     private(set) var latest: UInt64 = 0
+    /// Offset before which nothing is known, because an earlier record could not be read.
+    private var beginning: UInt64 = 0
+    /// True until the first catalog, if nothing is known before that.
+    private var hasUnknownPast = false
     /// Number of remembered tables.
     var count: Int { marks.count }
 
     init() {}
+
+    /// Creates a record in place of one that cannot be read: up to the first catalog, any change may be missing.
+    init(withUnknownPast: Void) { hasUnknownPast = true }
 
     /// Takes the tables of a new catalog. `end` is the log's end.
     mutating func take(_ tables: [CatalogTable], at end: UInt64) {
         // A log that was begun anew may end earlier than the former one. Clients of the former log are told of that by
         // other means.
         for (table, offset) in noticed where offset > end + 1 { noticed[table] = end + 1 }
+        beginning = hasUnknownPast ? end + 1 : min(beginning, end + 1)
+        hasUnknownPast = false
         for table in tables {
             let mark = Self.mark(of: table)
             if let known = marks[table.oid], known != mark, !(known == table.publishedBy && !known.contains("|")) {
@@ -27,7 +36,7 @@ struct Republications: Equatable {
             }
             marks[table.oid] = mark
         }
-        latest = noticed.values.max() ?? 0
+        latest = max(beginning, noticed.values.max() ?? 0)
         assert(latest <= end + 1, "nothing is noticed behind the log's end")
         assert(noticed.count <= marks.count, "a table is known before its publication changes")
         guard marks.count > Self.most(of: tables.count) else { return }
@@ -44,18 +53,20 @@ struct Republications: Equatable {
 
     /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
     /// begins earlier must be told of the loss, once.
-    func wholeFrom(_ table: UInt32) -> UInt64 { noticed[table] ?? 0 }
+    func wholeFrom(_ table: UInt32) -> UInt64 { max(beginning, noticed[table] ?? 0) }
 }
 
-/// Stored form: version u8 · tables u32 · { table u32 · offset u64 · mark's length u32 · mark } · CRC-32C u32.
+/// Stored form: version u8 · beginning u64 · tables u32 · { table u32 · offset u64 · mark's length u32 · mark } ·
+/// CRC-32C u32. Version 1 has no beginning.
 extension Republications {
     func encoded() -> [UInt8] {
         var writer = ByteWriter(capacity: 64 + marks.count * 32)
         writer.append(Self.version)
+        writer.append(little: beginning)
         writer.append(little: UInt32(marks.count))
         for (table, mark) in marks.sorted(by: { $0.key < $1.key }) {
             writer.append(little: table)
-            writer.append(little: wholeFrom(table))
+            writer.append(little: noticed[table] ?? 0)
             writer.append(little: UInt32(mark.utf8.count))
             writer.append(mark)
         }
@@ -63,13 +74,15 @@ extension Republications {
         return writer.copied()
     }
 
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     init(encoded bytes: RawSpan) throws(ByteError) {
         var reader = ByteReader(bytes)
-        guard try reader.uint8() == Self.version else {
-            throw ByteError(expected: "publications of version 1", offset: 0)
+        let version = try reader.uint8()
+        guard (1...Self.version).contains(version) else {
+            throw ByteError(expected: "publications of version 1 or 2", offset: 0)
         }
+        if version > 1 { beginning = try reader.littleUInt64() }
         for _ in 0..<(try reader.littleUInt32()) {
             let table = try reader.littleUInt32()
             let offset = try reader.littleUInt64()
@@ -77,7 +90,7 @@ extension Republications {
             marks[table] = try reader.span(Int(length)).text
             if offset > 0 { noticed[table] = offset }
         }
-        latest = noticed.values.max() ?? 0
+        latest = max(beginning, noticed.values.max() ?? 0)
         let end = reader.offset
         guard try reader.littleUInt32() == CRC32C.of(bytes.extracting(0..<end)) else {
             throw ByteError(expected: "the checksum of what precedes it", offset: end)

@@ -17,7 +17,7 @@ public final class ResumeStore: Sendable {
     private let book: Mutex<ResumeRegistry>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
-    /// Clock of the book: Unix seconds at the start of the process, continued by the monotonic clock.
+    /// Clock of the book, which continues across restarts of the hub.
     private let clock: SteadySeconds
     private let secret: ResumeRegistry.Secret
     /// File of the positions; nil if they are kept in memory only.
@@ -37,21 +37,17 @@ public final class ResumeStore: Sendable {
     ) throws(SystemError) {
         self.scope = scope
         graceSeconds = grace.components.seconds
-        clock = SteadySeconds(time)
         var book = ResumeRegistry(maximum: maximum, loops: loops)
-        var kept: ResumeRegistry.Secret?
-        if let directory, let bytes = try Self.read(directory) {
-            let span = bytes.rawBytes
-            kept = ResumeRegistry.secret(in: span)
-            if kept != nil {
-                let now = clock.seconds(at: time.monotonicNanoseconds())
-                book.restore(span, now: now, until: now + grace.components.seconds)
-            }
+        let bytes = try directory.map { directory throws(SystemError) in try Self.read(directory) } ?? nil
+        let former = bytes.flatMap { ResumeRegistry.Head(of: $0.rawBytes) }
+        clock = SteadySeconds(time, former)
+        if let bytes, former != nil {
+            let now = clock.seconds(at: time.monotonicNanoseconds())
+            book.restore(bytes.rawBytes, now: now, until: now + grace.components.seconds)
         }
-        let known = kept ?? secret
-        self.secret = known
-        let head = ResumeRegistry.head(known)
-        file = try directory.map { directory throws(SystemError) in try Self.begin(directory, head, &book) }
+        self.secret = former?.secret ?? secret
+        let head = ResumeRegistry.Head(secret: self.secret, boot: time.boot, bootSeconds: clock.bootSeconds)
+        file = try directory.map { directory throws(SystemError) in try Self.begin(directory, head.bytes, &book) }
         self.book = Mutex(book)
     }
 
@@ -191,37 +187,50 @@ public final class ResumeStore: Sendable {
     /// Stops the thread after a last write.
     public func stop() { writer.stop() }
 
-    /// Writes the changes to the disk. After a failed write, the next change writes everything again.
-    public func flush() {
-        guard let file else { return }
+    /// Writes the changes to the disk. False if that failed: the next try writes everything again.
+    @discardableResult
+    public func flush() -> Bool {
+        guard let file else { return true }
         let changes = book.withLock { book in
             if hasFailed.load(ordering: .relaxed) { book.touchAll() }
             return book.takeChanges()
         }
-        guard !changes.isEmpty else { return }
+        guard !changes.isEmpty else { return true }
         do throws(SystemError) {
             try Self.write(changes, to: file)
             try file.sync()
             if hasFailed.exchange(false, ordering: .relaxed) {
-                Log.shared.info("where clients stood is written down again", [.path(file.path)])
+                Log.shared.info("the hub can store the positions of clients again", [.path(file.path)])
             }
+            return true
         } catch {
             if !hasFailed.exchange(true, ordering: .relaxed) {
                 Log.shared.warning(
-                    "where clients stand cannot be written down: after a restart they would begin anew",
+                    "cannot store the positions of clients: after a restart, the hub could not resume them",
                     [.path(file.path), .error("\(error)")])
             }
+            return false
         }
     }
 }
 
-/// Seconds since 1970 at one moment, continued by the monotonic clock. A step of the wall clock does not change them.
+/// Seconds since 1970 at one moment, continued by the monotonic clock. A step of the wall clock does not change them,
+/// also if the hub starts again. Only when the computer starts again, the wall clock is read again.
 private struct SteadySeconds: Sendable {
-    private let base: Int64
+    /// Seconds at the monotonic clock's zero.
+    let bootSeconds: Int64
 
-    init(_ time: any TimeSource) { base = time.unixSeconds - Int64(time.monotonicNanoseconds() / 1_000_000_000) }
+    init(_ time: any TimeSource, _ former: ResumeRegistry.Head?) {
+        if let former, former.boot == time.boot, time.boot != 0 {
+            bootSeconds = former.bootSeconds
+        } else {
+            bootSeconds = time.unixSeconds - Int64(time.monotonicNanoseconds() / 1_000_000_000)
+        }
+    }
 
-    func seconds(at monotonicNanoseconds: UInt64) -> Int64 { base + Int64(monotonicNanoseconds / 1_000_000_000) }
+    func seconds(at monotonicNanoseconds: UInt64) -> Int64 {
+        bootSeconds + Int64(monotonicNanoseconds / 1_000_000_000)
+    }
 }
 
 extension Channel.Binding {

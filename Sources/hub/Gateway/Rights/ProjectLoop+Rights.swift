@@ -225,7 +225,7 @@ extension ProjectLoop {
         switch answer {
         case .rights(let broadcast, let presence): rights = (broadcast, presence ?? false)
         case .failed(let error):
-            Log.shared.debug("what a channel may write could not be found out", [.reason(error.code)])
+            Log.shared.debug("cannot determine whether a channel may write", [.reason(error.code)])
         }
         let channel = pending.channel
         guard channels[channel.place] === channel else {

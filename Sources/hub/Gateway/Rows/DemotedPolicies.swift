@@ -25,9 +25,9 @@ public final class DemotedPolicies: Sendable {
     /// Directory of the record; nil if it is kept in memory only.
     private let directory: (any StorageDirectory)?
     private let writer = BackgroundWriter("demoted")
+    private let hasFailed = Atomic<Bool>(false)
 
     static let fileName = "demoted"
-    private static let newName = "demoted.new"
     private static let maximumBytes = UInt64(1 << 20)
 
     /// Creates a record for a directory that cannot be opened: PostgreSQL decides on all policies.
@@ -45,7 +45,7 @@ public final class DemotedPolicies: Sendable {
         } catch {
             state.isUnknown = true
             Log.shared.error(
-                "which policies were left to PostgreSQL cannot be read: it decides on all of them, until the file is removed and the hub restarted",
+                "cannot read which policies PostgreSQL has to decide: PostgreSQL decides all policies until you remove the file and restart the hub",
                 [.path(Self.fileName), .error("\(error)")])
         }
         self.state = Mutex(state)
@@ -87,25 +87,27 @@ public final class DemotedPolicies: Sendable {
 
     public func stop() { writer.stop() }
 
-    /// Writes the record to a new file, which replaces the former one when it is complete.
-    func flush() {
-        guard let directory else { return }
+    /// Writes the record, if it has changed. False if that failed.
+    @discardableResult
+    func flush() -> Bool {
+        guard let directory else { return true }
         let keys = state.withLock { state in
             defer { state.isWritten = true }
             return state.isWritten ? nil : state.keys
         }
-        guard let keys else { return }
+        guard let keys else { return true }
         do throws(SystemError) {
-            let file = try directory.open(Self.newName, for: .creating)
-            try file.write(Self.encode(keys).rawBytes, at: 0)
-            try file.sync()
-            try directory.rename(Self.newName, to: Self.fileName)
-            try directory.sync()
+            try directory.replace(Self.fileName, with: Self.encode(keys).rawBytes)
+            hasFailed.store(false, ordering: .relaxed)
+            return true
         } catch {
             state.withLock { $0.isWritten = false }
-            Log.shared.error(
-                "that a policy is left to PostgreSQL cannot be written down: if the hub ends now, it decides on it again",
-                [.path(Self.fileName), .error("\(error)")])
+            if !hasFailed.exchange(true, ordering: .relaxed) {
+                Log.shared.error(
+                    "cannot store that PostgreSQL has to decide a policy; the hub tries again, but if it ends before, it decides the policy itself again",
+                    [.path(Self.fileName), .error("\(error)")])
+            }
+            return false
         }
     }
 

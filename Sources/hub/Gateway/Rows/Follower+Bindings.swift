@@ -71,7 +71,7 @@ extension Follower {
         apply(outcomes, policies, to: channel)
         home.heldTables.hasNewListeners = true
         // The hub does not know who was a member at the time of the next changes. Channels bound earlier were told so.
-        if !isAtEnd, policies.values.contains(where: { $0.sets.contains { $0.measure == .tooNew } }) {
+        if !isAtEnd, policies.values.contains(where: { $0.sets.contains(where: \.isTooNew) }) {
             home.missed(channel, .undecided)
         }
         home.tellWhatWasUnpublished(channel)
@@ -262,19 +262,19 @@ extension Follower {
     private func listener(of channel: Channel) -> UInt32 {
         if let known = channel.delivery.listener { return known }
         let end = project.delivery.log.end()?.state.position.offset ?? 0
-        let listener = pipeline.add(
+        let listener = pipeline.router.add(
             Listener(
-                channel: channel.place, form: channel.session.envelopeForm, topic: channel.topic,
+                channel: channel.place, form: channel.envelopeForm, topic: channel.topic,
                 ids: channel.bindings.map(\.id)),
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.terms.wantsCompression, wantsMoves: channel.wantsMoves,
                 since: channel.position.start(end: end), manner: channel.manner, toldAt: channel.position.toldAt,
                 seat: home.seat(of: channel)),
-            channel.session.feed?.share)
+            channel.feed?.share)
         channel.delivery.listener = listener
         home.take(.bound(end: end), channel)
-        if let seen = channel.position.seen { pipeline.leaveOut(seen, for: listener) }
+        if let seen = channel.position.seen { pipeline.router.leaveOut(seen, for: listener) }
         return listener
     }
 
@@ -287,8 +287,8 @@ extension Follower {
             channel.bindings[index].tables = []
         }
         if let listener = channel.delivery.listener {
-            if let share = pipeline.share(listener) { channel.session.feed?.share = share }
-            pipeline.forget(listener)
+            if let share = pipeline.share(listener) { channel.feed?.share = share }
+            pipeline.router.forget(listener)
         }
         channel.delivery.listener = nil
         if let holder = channel.delivery.holder { release(holder, of: channel) }
@@ -363,6 +363,10 @@ extension Follower {
         for listener in losses.lacking { if let channel = channel(ofListener: listener) { home.lacksValues(channel) } }
         for listener in losses.unanswered {
             if let channel = channel(ofListener: listener) { home.missed(channel, .undecided) }
+        }
+        let inDoubt = losses.unknownRows.filter { $0.value.contains(where: home.mayHaveRowsInDoubt) }.keys.sorted()
+        for listener in inDoubt + losses.incompleteRows {
+            if let channel = channel(ofListener: listener) { home.missed(channel, .deletedRowInDoubt) }
         }
         for account in losses.stopped {
             guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
@@ -463,7 +467,7 @@ extension Follower {
     /// Discards the changes that wait for the former holder, because the channel now has another holder. The new holder
     /// is told that changes may be missing.
     func dropWaiting(_ channel: Channel) {
-        guard let listener = channel.delivery.listener, pipeline.dropWaiting(listener) else { return }
+        guard let listener = channel.delivery.listener, pipeline.router.dropWaiting(listener) else { return }
         home.missed(channel, .tokenChanged)
     }
 
@@ -483,10 +487,10 @@ extension Follower {
                 continue
             }
             // Waiting changes are older than the gap. Clients must not receive them after a fetch.
-            if let listener = channel.delivery.listener { _ = pipeline.dropWaiting(listener) }
+            if let listener = channel.delivery.listener { _ = pipeline.router.dropWaiting(listener) }
             channel.told.truncationsDue = []
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
-            if let feed = channel.session.feed {
+            if let feed = channel.feed {
                 home.cut(feed, channel, TextCode.changesMissing.rawValue, text)
                 continue
             }

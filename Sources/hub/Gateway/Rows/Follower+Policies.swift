@@ -93,7 +93,7 @@ extension Follower {
                     unknownPast: snapshot.unknownPasts.of($0.oid))
             }
         }
-        let held = pipeline.hold(policy, residual, of: table, holder, sets)
+        let held = pipeline.router.hold(policy, residual, of: table, holder, sets)
         assert(holder.policies[ObjectIdentifier(policy)] == nil, "a policy is let go before another replaces it")
         holder.policies[ObjectIdentifier(policy)] = held
         return held
@@ -112,7 +112,7 @@ extension Follower {
     private func mustWait(for held: ActivePolicy, _ place: UInt32, _ channel: Channel) -> Bool {
         if channel.position.isResumed { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
         for set in held.sets where !set.isSettled {
-            set.waiters.insert(place)
+            set.await(by: place)
             pipeline.memberships.want(set)
         }
         guard held.isSettled else { return true }
@@ -211,16 +211,15 @@ extension Follower {
             // A new channel is promised nothing committed before. A channel that was promised it, but is not bound yet,
             // may wait for the set only after the set was filled for others.
             guard let set = pipeline.memberships.set(awaiting: filling) else { continue }
-            set.owed = set.waiters.filter {
-                channel(at: $0).map { $0.position.since != nil || $0.position.isResumed } ?? false
-            }
-            .union(rebinding?.missing ?? [])
+            set.owe(
+                { channel(at: $0).map { $0.position.since != nil || $0.position.isResumed } ?? false },
+                and: rebinding?.missing ?? [])
         }
         for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
         for (filling, answer) in answers {
             guard case .unavailable = answer, let set = pipeline.memberships.unanswered(filling) else { continue }
-            for place in set.waiters.sorted() { if let channel = channel(at: place) { bindLater(channel) } }
+            for place in set.waitersInOrder { if let channel = channel(at: place) { bindLater(channel) } }
         }
     }
 
@@ -243,16 +242,15 @@ extension Follower {
     }
 
     private func settled(_ set: MembershipSet) {
-        let waiters = set.waiters
-        set.waiters = []
+        let waiters = set.takeWaiters()
         for held in set.usersInOrder where held.isSettled { refresh(held) }
-        for place in waiters.sorted() { if let channel = channel(at: place) { bindAgain(place, channel) } }
+        for place in waiters { if let channel = channel(at: place) { bindAgain(place, channel) } }
     }
 
     /// Applies the membership changes of the last transaction. The next row is judged by the new memberships.
     func follow(_ changed: [MembershipSet]) {
         for set in changed {
-            if set.measure == .tooNew { tellOfUnknownMembers(set) }
+            if set.isTooNew { tellOfUnknownMembers(set) }
             for held in set.usersInOrder {
                 if held.isSettled { refresh(held) } else { hold(back: held, set) }
             }
@@ -262,13 +260,13 @@ extension Follower {
     /// Tells channels that the members at the time of the next changes are not known any more.
     private func tellOfUnknownMembers(_ set: MembershipSet) {
         // A channel that catches up was promised every change.
-        let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waiters)
+        let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waitersInOrder)
         // A channel from a follower behind joined the set after it was filled, and was promised every change.
         let owed = bound.filter { place in
-            !isAtEnd || set.owed.contains(place) || channel(at: place)?.position.isResumed == true
+            !isAtEnd || set.isOwed(place) || channel(at: place)?.position.isResumed == true
         }
         for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel, .undecided) } }
-        set.owed = []
+        set.owedAreTold()
     }
 
     /// Makes the log wait until the membership is known again.
@@ -277,7 +275,7 @@ extension Follower {
         var work = rebinding ?? Rebinding(from: places.upperBound)
         for place in held.places.keys.sorted() {
             work.await(place)
-            set.waiters.insert(place)
+            set.await(by: place)
         }
         rebinding = work
     }
@@ -287,7 +285,7 @@ extension Follower {
     private func withhold(_ held: ActivePolicy) {
         guard held.predicate != nil else { return }
         held.predicate = nil
-        pipeline.replace(.never, of: held)
+        pipeline.router.replace(.never, of: held)
         for place in held.places.keys.sorted() {
             if let channel = channel(at: place) { judgeAnew(by: held, channel) }
         }
@@ -298,7 +296,7 @@ extension Follower {
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
         guard predicate != held.predicate else { return }
         held.predicate = predicate
-        pipeline.replace(predicate, of: held)
+        pipeline.router.replace(predicate, of: held)
         for place in held.places.keys.sorted() {
             if let channel = channel(at: place) { judgeAnew(by: held, channel) }
         }
@@ -310,7 +308,7 @@ extension Follower {
         for policy in contradicted {
             metrics.shadowContradictions.add()
             Log.shared.error(
-                "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",
+                "PostgreSQL contradicts the hub's decision by a policy: PostgreSQL alone decides this policy from now on",
                 [.relation(policy.row.relation), .policy(policy.parts.map(\.name).joined(separator: ", "))])
             project.demote(policy)
         }

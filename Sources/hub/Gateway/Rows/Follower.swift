@@ -4,6 +4,7 @@ import Channels
 import Delivery
 import Diagnostics
 import EventLog
+import Messages
 import Net
 import Policy
 import System
@@ -29,6 +30,7 @@ final class Follower {
     var isUnwindTimed = false
     /// Wait of the log for bindings; nil if the log does not wait for any.
     private var heldUp: BindingStall?
+    private(set) var pastMessages = PastMessages()
     private var crowdedSince: UInt64?
     private var isWaitingForSpace = false
 
@@ -70,6 +72,28 @@ final class Follower {
 
     /// Places of all channels of the loop, including those of other followers.
     var places: Range<UInt32> { home.channels.indices }
+
+    // MARK: Messages
+
+    /// Takes messages to topics. False if they are delivered later: the hub asks first which of them were deleted or
+    /// changed since.
+    private func hear(_ batch: TurnBroadcasts) -> Bool {
+        guard isAtEnd || pastMessages.isReady(for: batch) else {
+            project.archive.revisions(since: batch.entries.first?.offset ?? 0) { [mailbox, number] in
+                mailbox.post(.revised(follower: number, $0))
+            }
+            return false
+        }
+        home.heardOfDatabase(batch, from: self)
+        return true
+    }
+
+    func take(_ revisions: MessageRevisions?) {
+        guard let batch = pastMessages.take(revisions) else { return }
+        home.heardOfDatabase(batch, from: self)
+        home.tellOfDroppedMessages()
+        pipeline.wait.messagesAreDelivered()
+    }
 
     // MARK: Answers
 
@@ -114,7 +138,7 @@ final class Follower {
         guard home.holdsAllConcerned() else { return false }
         let more = pipeline.run(
             on: loop, until: home.rights.nextExpiry, hears: { home.talk.topics.find($0, isPrivate: $1) != nil },
-            tell: { home.heardOfDatabase($0, from: self) })
+            tell: { hear($0) })
         home.tellOfDroppedMessages()
         if pipeline.isHeldByPolicies || pipeline.isHeldByTables { home.lookAgainLater() }
         act(on: pipeline.report())
@@ -142,7 +166,7 @@ final class Follower {
     /// Returns true if the follower pauses because too many changes wait for PostgreSQL. The log is read at the speed
     /// of memory, which is faster than PostgreSQL answers.
     private func isCrowded() -> Bool {
-        guard pipeline.isCrowded(loop.now) else {
+        guard pipeline.router.isCrowded(loop.now) else {
             crowdedSince = nil
             return false
         }

@@ -55,8 +55,8 @@ extension ProjectLoop {
             }
         }
         for follower in followers {
-            follower.pipeline.unheardTables = heldTables.unheard
-            follower.pipeline.readOnUnheard()
+            follower.pipeline.wait.passOver(unheard: heldTables.unheard)
+            follower.pipeline.wait.readOnUnheard()
         }
         loop.turnAgain()
     }
@@ -70,7 +70,7 @@ extension ProjectLoop {
             let hidden: Set<UInt32> = isBehindGap ? [] : transactions.filter { !live.pipeline.hasSeen($0) }
             heldTables.transactions[table] = hidden.isEmpty ? nil : hidden
         }
-        for follower in followers { follower.pipeline.unheardTables = heldTables.unheard }
+        for follower in followers { follower.pipeline.wait.passOver(unheard: heldTables.unheard) }
         let tables = Set(heldTables.transactions.keys)
         for place in channels.indices {
             guard let channel = channels[place], !channel.delivery.heldBy.isEmpty,

@@ -79,6 +79,14 @@ extension ProjectLoop {
         tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
+    /// True if the log may have rows of the table that do not count, because the table was out of the publication, or
+    /// the log has a gap, after they were written. The client cannot know this: its join only said that the log must
+    /// have a deleted row.
+    func mayHaveRowsInDoubt(_ table: UInt32) -> Bool {
+        guard let beginning = logBeginning(), let end = project.delivery.log.end()?.state.position else { return true }
+        return beginning.epoch != end.epoch || project.wholeFrom(table) > beginning.offset
+    }
+
     /// Notes that changes were not delivered to the channel, or may not have been. Its client is told when it knows that
     /// it has joined.
     func missed(_ channel: Channel, _ reason: LossReason) { take(.lossNoticed(reason), channel) }

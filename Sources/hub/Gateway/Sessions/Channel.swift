@@ -36,8 +36,17 @@ final class Channel {
         case failed([ClientText])
     }
 
+    /// Receiver of the channel's messages.
+    enum Recipient {
+        /// Client that joined the channel on its WebSocket.
+        case client
+        /// Request for changes. It has a channel of its own, which nobody joined.
+        case feed(Feed)
+    }
+
     let id: ChannelID
     let session: Session
+    let recipient: Recipient
     /// Index of the channel in `ProjectLoop.channels`.
     var place: UInt32 = 0
     let topic: [UInt8]
@@ -72,6 +81,7 @@ final class Channel {
         assert(topic.starts(with: "realtime:".utf8), "a channel's topic has the prefix that subTopic drops")
         self.id = id
         self.session = session
+        recipient = session.feed.map { .feed($0) } ?? .client
         self.topic = topic
         self.joinRef = joinRef
         self.claims = claims
@@ -123,10 +133,31 @@ final class Channel {
     /// True if each database message to the topic must be checked against the channel's position.
     var wantsReplay: Bool { joining.replay != .none || position.resumption != .none }
 
+    /// Request for changes that the channel belongs to; nil for a client's channel.
+    var feed: Feed? { if case .feed(let feed) = recipient { feed } else { nil } }
+
     /// Form in which the channel's changes are sent.
-    var manner: Recipient.Manner {
-        if session.feed != nil { return .feed }
-        return conversation.options.contains(.hearsPosition) ? .positioned : .plain
+    var manner: Delivery.Recipient.Manner {
+        switch recipient {
+        case .feed: .feed
+        case .client: conversation.options.contains(.hearsPosition) ? .positioned : .plain
+        }
+    }
+
+    /// Form of the envelopes of the channel's changes.
+    var envelopeForm: EnvelopeForm {
+        switch recipient {
+        case .feed(let feed): .records(feed.form)
+        case .client: .messages(session.terms.version)
+        }
+    }
+
+    /// Topic under which the ledger lists the channel.
+    var ledgerTopic: [UInt8] {
+        switch recipient {
+        case .feed: Feed.ledgerTopic
+        case .client: topic
+        }
     }
 
     /// True if the given follower's events are for this channel.
@@ -157,8 +188,8 @@ extension Channel {
         /// Monotonic time of the join request, in nanoseconds.
         let begun: UInt64
         let first: [Join.Action]
-        /// Bindings from the join request, repeated in the reply; nil once the reply is sent.
-        var reply: [ChangeBinding]?
+        /// Bindings from the join request, repeated in the reply; emptied when the reply is sent.
+        var reply: [ChangeBinding]
         /// Request for past messages; `none` once they were looked up.
         var replay: ReplayDemand
         /// Token from the join request; emptied when the join is answered.

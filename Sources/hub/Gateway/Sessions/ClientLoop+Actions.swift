@@ -23,23 +23,19 @@ extension ClientLoop {
             send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
         case .replyUnmatched(let address):
             send(session) { encoder, writer in encoder.appendErrorReply("unmatched topic", address, to: &writer) }
-        case .acceptJoin(let id, let address): session.project?.acceptJoin(id, address, session)
         case .refuseJoin(let address, let reason):
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         case .refuseSurplusJoin(let address):
             refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
-        case .open(let id): session.project?.open(id, session)
-        case .stop(let id): session.project?.stop(id, session)
-        case .leave(let id): session.project?.stop(id, session, comesBack: false)
+        case .stop(let id, let reason): session.project?.stop(id, session, reason)
         case .close(let address):
             session.metrics?.channelEvents[.closed].add()
             send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
         case .fail(let address): send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
         case .systemError(let address, let ending):
+            let notice = ChannelNotice(.error, ending.text, TextCode(rawValue: ending.code), from: .system)
             send(session) { encoder, writer in
-                encoder.appendSystem(
-                    .error, .system, ending.text, TextCode(rawValue: ending.code), topic: address.topic,
-                    address.joinRef, to: &writer)
+                encoder.appendSystem(notice, topic: address.topic, address.joinRef, to: &writer)
             }
         case .resume(let frame):
             // The frame before may have ended the session.
@@ -111,16 +107,38 @@ extension MessageEncoder {
             topic: address.topic.rawBytes, joinRef: address.joinRef.rawBytes, to: &writer)
     }
 
-    func appendSystem(
-        _ status: ReplyStatus, _ name: SystemExtension, _ message: String, _ code: TextCode?, position: String? = nil,
-        rows: Int? = nil, topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter
-    ) {
-        let message = Array(message.utf8)
+    func appendSystem(_ notice: ChannelNotice, topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter) {
+        let message = Array(notice.text.utf8)
         let bytes = topic.rawBytes
         appendSystem(
-            status, name, message: message.rawBytes, code: code, position: position, rows: rows,
-            channel: bytes.extracting(droppingFirst: 9),
-            topic: bytes, joinRef: joinRef.rawBytes, to: &writer)
+            notice.status, notice.source, message: message.rawBytes, code: notice.code, position: notice.position,
+            rows: notice.rows, channel: bytes.extracting(droppingFirst: 9), topic: bytes, joinRef: joinRef.rawBytes,
+            to: &writer)
+    }
+}
+
+/// System message about a channel.
+struct ChannelNotice {
+    let status: ReplyStatus
+    let text: String
+    let code: TextCode?
+    var source: SystemExtension
+    /// Position in the log that the message is about; nil if there is none.
+    var position: String?
+    /// Number of rows, for messages about a snapshot.
+    var rows: Int?
+
+    init(
+        _ status: ReplyStatus, _ text: String, _ code: TextCode? = nil, from source: SystemExtension = .postgresChanges
+    ) {
+        self.status = status
+        self.text = text
+        self.code = code
+        self.source = source
+    }
+
+    init(_ status: ReplyStatus, _ message: ClientText, from source: SystemExtension = .postgresChanges) {
+        self.init(status, message.text, message.code, from: source)
     }
 }
 

@@ -57,7 +57,7 @@ extension ClientLoop {
     private func answerClose(_ code: CloseCode?, _ session: Session) {
         writer.removeAll()
         FrameEncoder.appendCloseReply(to: code, to: &writer)
-        sayFarewell(to: session)
+        sayFarewell(to: session, "the client closed the socket" + (code.map { ", code \($0.rawValue)" } ?? ""))
     }
 
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
@@ -97,7 +97,7 @@ extension ClientLoop {
         } catch {
             // The reference drops the message and keeps the socket. So does the hub, and counts the message.
             session.metrics?.messagesMalformed.add()
-            Log.shared.debug("MalformedWebSocketMessage: a message could not be read and was dropped")
+            Log.shared.debug("MalformedWebSocketMessage: dropped a message that cannot be parsed")
         }
         messages = consume decoder
     }

@@ -140,11 +140,11 @@ final class ClientLoop: SocketApplication {
         guard session.machine != nil else { return }
         if session.feed != nil { return forget(session) }
         metrics.sessions.add(-1)
-        leaveAll(session)
+        leaveAll(session, end.sentence)
         assert(session.channels.isEmpty, "a session that has gone has no channels")
         assert(session.use.filterParts == 0 && session.use.presenceBytes == 0, "a session that has gone holds no room")
         session.machine = nil
-        session.project?.project.hasEnded(session)
+        session.project?.project.users.hasEnded(session)
     }
 
     func wentIdle(_ connection: ConnectionID) {
@@ -199,7 +199,7 @@ final class ClientLoop: SocketApplication {
         case .client, .echo:
             writer.removeAll()
             FrameEncoder.appendClose(code, reason, to: &writer)
-            sayFarewell(to: session)
+            sayFarewell(to: session, "the hub closed the socket (\(reason))")
         case .feed(let feed): cut(feed, session, FeedEnding.Reason(code: "\(code.feedCode)", reason))
         case .ending: break
         case .request, .refused, .body, .answering: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
@@ -207,16 +207,18 @@ final class ClientLoop: SocketApplication {
     }
 
     /// Sends the close frame in `writer`. From here on nothing is matched or kept for the client.
-    func sayFarewell(to session: Session) {
+    ///
+    /// - Parameter end: reason why the socket ends, for the ledger.
+    func sayFarewell(to session: Session, _ end: String) {
         assert(session.stage.isWebSocket, "a close frame is the last one of a WebSocket")
         session.stage = .ending
         Self.send(writer, to: session, on: loop)
         loop.close(session.connection, afterFlushing: Limits.farewellLimit)
-        leaveAll(session)
+        leaveAll(session, end)
     }
 
-    func leaveAll(_ session: Session) {
-        session.past.hasGone = true
+    func leaveAll(_ session: Session, _ end: String) {
+        session.past.end = session.past.end ?? end
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
         perform(actions, for: session)
@@ -363,5 +365,22 @@ struct ChannelPlace: Equatable {
 
     init(number: UInt32) {
         self.init(project: number >> Self.channelBits, channel: number & (1 << Self.channelBits - 1))
+    }
+}
+
+extension ConnectionEnd {
+    /// Reason as people read it.
+    fileprivate var sentence: String {
+        switch self {
+        case .byPeer: return "the client closed the connection"
+        case .failed(let code):
+            let error = SystemError(operation: "use", subject: "socket", code: code)
+            return error.isReset ? "the connection was reset" : "the connection failed (\(error.reason))"
+        case .tlsFailed: return "TLS failed"
+        case .closedHere, .closedUnfinished: return "the hub closed the connection"
+        case .fellBehind: return "the client read too slowly"
+        case .inputTooLong: return "the client sent too much, or too slowly"
+        case .stopped: return "the hub stopped"
+        }
     }
 }

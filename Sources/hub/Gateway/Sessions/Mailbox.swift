@@ -36,6 +36,8 @@ public enum Mail: Sendable {
     case authorized(ticket: UInt64, ChannelAnswer)
     /// Past messages for a joining channel.
     case replayed(ticket: UInt64, ReplayAnswer)
+    /// Fates of messages that a follower of the past met; nil if nobody could be asked.
+    case revised(follower: UInt32, MessageRevisions?)
     /// Event of a channel's snapshot.
     case snapshot(channel: UInt32, ticket: UInt64, SnapshotEvent)
     /// The project's limits have changed.

@@ -36,7 +36,7 @@ extension ProjectLoop {
             if limits.isPrivateOnly, !join.isPrivate {
                 throw .reason("PrivateOnly: This project only allows private channels")
             }
-            guard project.reserve(for: session) else {
+            guard project.users.reserve(for: session) else {
                 throw .reason("ConnectionRateLimitReached: Too many connected users")
             }
             guard project.rates.joins.take(at: loop.now) else {
@@ -61,14 +61,15 @@ extension ProjectLoop {
             try takeFilterParts(of: channel)
             begin(channel)
         } catch {
-            project.giveBack(session)
+            project.users.giveBack(session)
+            noteRefusal(of: session, holder(of: join.token, session), address.topic, error.said)
             switch error {
             case .reason(let text): clients.refuse(id, text, session)
             case .tooManyJoins:
                 // The reason is sent at once, because the socket ends with it.
                 var actions: [ChannelAction] = []
                 session.machine?.joinFailed(
-                    id, reason: "ClientJoinRateLimitReached: Too many joins per second", into: &actions)
+                    id, reason: error.said, into: &actions)
                 clients.perform(actions, for: session)
                 clients.say(.goingAway, "too many joins per second", to: session)
             }
@@ -79,6 +80,20 @@ extension ProjectLoop {
         case reason(String)
         /// Too many joins per second. The hub closes the socket.
         case tooManyJoins
+
+        /// The `reason` in the reply to the join.
+        var said: String {
+            switch self {
+            case .reason(let text): text
+            case .tooManyJoins: "ClientJoinRateLimitReached: Too many joins per second"
+            }
+        }
+    }
+
+    /// Returns the holder who is refused with this token: the token may have been refused itself.
+    private func holder(of token: JoinToken, _ session: Session) -> TokenHolder? {
+        if case .given(let text) = token, let holder = holder(ofRefused: text) { return holder }
+        return session.terms.claims.map { TokenHolder($0) }
     }
 
     func takeFilterParts(of channel: Channel) throws(JoinRefusal) {
@@ -133,13 +148,11 @@ extension ProjectLoop {
         clients.isInUse(channel.session)
         channel.place = place
         channel.told.republishedUpTo = project.latestRepublication
-        if channel.session.feed != nil {
-            metrics.feeds.add(1)
-        } else {
+        count(channel, 1)
+        if case .client = channel.recipient {
             let topic = channel.topic
             channel.conversation.topic = talk.topics.join(
                 topic.rawBytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
-            metrics.channels.add(1)
         }
         // While a private channel exists, a change of its rules matters.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
@@ -176,12 +189,17 @@ extension ProjectLoop {
     /// Ends a refused join. The channel is forgotten at once, and the client is told after a pause.
     private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
-        Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
-        // A feed request is told more, and its refusal is noted then.
-        if session.feed == nil { noteRefusal(channel, reason) }
-        stop(id, session)
-        if let feed = session.feed { return clients.refuse(feed, session, reason) }
-        clients.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
+        Log.shared.debug("refused a join", [.reason(reason), .project(project.name)])
+        switch channel.recipient {
+        case .client:
+            noteRefusal(channel, reason)
+            stop(id, session, .refused)
+            clients.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
+        case .feed:
+            // The request is told more, and its refusal is noted then.
+            stop(id, session, .refused)
+            clients.refuse(session, .unavailable(reason))
+        }
     }
 
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
@@ -226,28 +244,33 @@ extension ProjectLoop {
         assert(channel.join.stage == .answered, "a join is answered once")
         if let timer = channel.timers.join { loop.cancel(timer) }
         channel.timers.join = nil
-        var actions: [ChannelAction] = []
         let session = channel.session
         let token = channel.joining.token
         channel.joining.token = []
-        session.machine?.joinSucceeded(channel.id, token: token.rawBytes, into: &actions)
-        clients.perform(actions, for: session)
+        guard let accepted = session.machine?.joinSucceeded(channel.id, token: token.rawBytes) else { return }
+        switch channel.recipient {
+        case .client:
+            sendReply(accepted, to: channel)
+            if channels[channel.place] === channel { open(channel) }
+        case .feed(let feed): if clients.begin(feed, channel) { open(feed, channel) }
+        }
+        clients.perform(accepted.waiting, for: session)
     }
 
-    func acceptJoin(_ id: ChannelID, _ address: ChannelAddress, _ session: Session) {
-        guard let channel = session.channel(id).flatMap({ channels[$0] }), let bindings = channel.joining.reply else {
-            return
-        }
-        channel.joining.reply = nil
+    private func sendReply(_ accepted: AcceptedJoin, to channel: Channel) {
+        let session = channel.session
         metrics.channelEvents[.joined].add()
         session.use.hasJoined = true
-        let standing = standing(of: channel)
-        clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, standing, address, to: &writer) }
+        let (bindings, standing) = (channel.joining.reply, standing(of: channel))
+        channel.joining.reply = []
+        clients.send(session) { encoder, writer in
+            encoder.appendJoinReply(bindings, standing, accepted.address, to: &writer)
+        }
+        if let replaced = accepted.replaced { clients.perform(.close(replaced), for: session) }
     }
 
     /// Opens the channel after its join reply, and sends everything that follows the reply.
-    func open(_ id: ChannelID, _ session: Session) {
-        guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
+    private func open(_ channel: Channel) {
         join(.replied, channel)
         assert(channel.isOpen, "a channel opens after its reply")
         noteJoin(channel)
@@ -296,15 +319,15 @@ extension ProjectLoop {
         return place
     }
 
-    func stop(_ id: ChannelID, _ session: Session, comesBack: Bool = true) {
+    func stop(_ id: ChannelID, _ session: Session, _ reason: ChannelStop) {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
         assert(channel.id == id && channel.session === session, "a session stops its own channels")
-        noteEnd(channel)
-        hasEnded(channel, comesBack: comesBack)
+        noteEnd(channel, reason)
+        hasEnded(channel, comesBack: reason != .left)
         giveUpSnapshot(of: channel)
-        if session.feed != nil { metrics.feeds.add(-1) } else { metrics.channels.add(-1) }
+        count(channel, -1)
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         for timer in channel.timers.running { loop.cancel(timer) }
         letGo(of: channel)
@@ -320,8 +343,15 @@ extension ProjectLoop {
         if let topic = channel.conversation.topic { talk.topics.leave(topic) }
         channel.conversation.topic = nil
         take(.ended, channel)
-        project.giveBack(session)
+        project.users.giveBack(session)
         if session.channels.isEmpty { clients.watchIdleness(session) }
+    }
+
+    private func count(_ channel: Channel, _ change: Int64) {
+        switch channel.recipient {
+        case .client: metrics.channels.add(change)
+        case .feed: metrics.feeds.add(change)
+        }
     }
 
     func channel(_ place: UInt32, _ generation: UInt32) -> Channel? {
@@ -338,25 +368,22 @@ extension ProjectLoop {
 
     /// Sends a system message about the channel's changes.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
-        if let feed = channel.session.feed { return tell(feed, channel, status, message) }
-        if message.code == .changesMissing {
+        tell(channel, ChannelNotice(status, message))
+    }
+
+    /// Sends a system message about the channel.
+    func tell(_ channel: Channel, _ notice: ChannelNotice) {
+        if case .feed(let feed) = channel.recipient { return tell(feed, channel, notice) }
+        if notice.code == .changesMissing {
             isToldOfLoss(channel)
-            noteLoss(channel, message)
+            noteLoss(channel, notice.text)
         }
         clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                status, .postgresChanges, message.text, message.code, topic: channel.topic, channel.joinRef, to: &writer
-            )
+            encoder.appendSystem(notice, topic: channel.topic, channel.joinRef, to: &writer)
         }
     }
 
-    func tellOfSubscription(_ channel: Channel) {
-        clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                .ok, .postgresChanges, "Subscribed to PostgreSQL", nil, topic: channel.topic, channel.joinRef,
-                to: &writer)
-        }
-    }
+    func tellOfSubscription(_ channel: Channel) { tell(channel, ChannelNotice(.ok, "Subscribed to PostgreSQL")) }
 
     func push(
         _ id: ChannelID, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool, _ session: Session

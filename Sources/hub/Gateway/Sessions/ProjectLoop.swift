@@ -25,7 +25,7 @@ final class ProjectLoop {
     /// Followers of channels that catch up.
     var catchUps = CatchUpPasses()
     /// First offset in the log, with the time of that look-up.
-    var oldestKnown: (offset: UInt64, at: UInt64)?
+    var oldestKnown: (beginning: EventLogBeginning, at: UInt64)?
     /// Feed requests that may have ended.
     var feedsDue: Set<UInt32> = []
     /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk again.
@@ -86,6 +86,7 @@ final class ProjectLoop {
             case .presence(let changes): heard(changes)
             case .authorized(let ticket, let answer): authorized(ticket, answer)
             case .replayed(let ticket, let answer): replayed(ticket, answer)
+            case .revised(let number, let revisions): follower(number)?.take(revisions)
             case .snapshot(let channel, let ticket, let event): heard(event, ticket, at: channel)
             case .limits: takeLimits()
             case .keys: rights.takeKeys(of: project)
@@ -178,14 +179,14 @@ final class ProjectLoop {
     /// Publishes that the log cannot be read at the moment, so that its changes reach clients late. Clients are
     /// disconnected only if reading has failed for good.
     func noteReading() {
-        if live.pipeline.hasFailed, !project.cannotRead.exchange(true, ordering: .relaxed) {
+        if live.pipeline.hasFailed, project.reading.fail() {
             disconnectAll(.internalError, "the event log cannot be read")
         }
         let reason = live.pipeline.unreadable
         guard reason != unreadable else { return }
         metrics.logUnreadable.add((reason == nil ? 0 : 1) - (unreadable == nil ? 0 : 1))
         unreadable = reason
-        project.unreadable.withLock { $0[clients.number] = reason }
+        project.reading.note(reason, on: clients.number)
     }
 
     private func disconnectAll(_ code: CloseCode, _ reason: String) {

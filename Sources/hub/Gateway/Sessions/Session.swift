@@ -164,6 +164,7 @@ struct SocketPast {
     var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     /// Channels that ended on this socket without a leave from the client. Clients usually join such a channel again.
     var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
-    /// True if the socket has closed, or is about to, without the client leaving its channels.
-    var hasGone = false
+    /// Reason why the socket has ended, or is about to, as people read it; nil while it is open.
+    var end: String?
+    var hasGone: Bool { end != nil }
 }

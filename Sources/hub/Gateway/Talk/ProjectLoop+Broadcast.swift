@@ -2,6 +2,7 @@ import Bytes
 import Channels
 import Delivery
 import Diagnostics
+import Messages
 import Net
 import Positions
 import Protocol
@@ -27,7 +28,7 @@ extension ProjectLoop {
             say(try Broadcast.said(by: message), on: channel)
         } catch {
             metrics.messagesMalformed.add()
-            Log.shared.debug("UnableToHandleBroadcast: a broadcast could not be read and was dropped")
+            Log.shared.debug("UnableToHandleBroadcast: dropped a broadcast that cannot be parsed")
             return
         }
         guard channel.conversation.options.contains(.acknowledges), !message.ref.isEmpty else { return }
@@ -60,21 +61,18 @@ extension ProjectLoop {
     /// the hub tells clients that asked to hear of limits.
     func deny(_ channel: Channel, _ what: StaticString) {
         metrics.drops[.denied].add()
-        Log.shared.debug("Unauthorized: a message was dropped, as its sender may not write to the channel")
+        Log.shared.debug("Unauthorized: dropped a message, because its sender may not write to the channel")
         tellOfLimit(channel, "A \(what) was dropped: you may not write to this channel")
     }
 
     func tellOfLimit(_ channel: Channel, _ message: String) {
         guard channel.conversation.options.contains(.hearsOfLimits), channel.isOpen else { return }
-        clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                .ok, .system, message, .messageDropped, topic: channel.topic, channel.joinRef, to: &writer)
-        }
+        tell(channel, ChannelNotice(.ok, message, .messageDropped, from: .system))
     }
 
     func expelForRate(_ channel: Channel) {
         metrics.drops[.rateLimit].add()
-        warnSometimes("MessagePerSecondRateLimitReached: a channel was closed")
+        warnSometimes("MessagePerSecondRateLimitReached: closed a channel")
         expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
 
@@ -187,13 +185,14 @@ extension ProjectLoop {
 
     /// Delivers database messages that a follower read from the log. The first loop that reads a message decides
     /// whether it is admitted under the project's rate.
-    /// Followers that catch up do not decide: the message was admitted, and sent to the others, before.
+    /// Followers that catch up do not decide: the message was admitted, and sent to the others, before. They leave out
+    /// messages that were deleted since, and send changed ones as they are now.
     func heardOfDatabase(_ batch: TurnBroadcasts, from follower: Follower) {
         for entry in batch.entries {
             assert(entry.offset != nil, "a message of the database has its offset")
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
                 metrics.drops[.tooLarge].add()
-                warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
+                warnSometimes("UnableToBroadcastChanges: a message from the database is too large")
                 noteDropped(entry, of: batch, follower)
                 continue
             }
@@ -201,10 +200,20 @@ extension ProjectLoop {
                 noteDropped(entry, of: batch, follower)
                 continue
             }
-            batch.read(entry) { topic, broadcast in
-                deliver(
-                    broadcast, topic, isPrivate: entry.isPrivate, except: nil,
-                    origin: entry.offset.map { ($0, follower) })
+            let origin = entry.offset.map { ($0, follower) }
+            switch follower.isAtEnd ? .unchanged : follower.pastMessages.fate(of: entry.offset ?? 0) {
+            case .deleted: break
+            case .unknown: noteDropped(entry, of: batch, follower)
+            case .unchanged:
+                batch.read(entry) { topic, broadcast in
+                    deliver(broadcast, topic, isPrivate: entry.isPrivate, except: nil, origin: origin)
+                }
+            case .rewritten(let message):
+                batch.read(entry) { topic, _ in
+                    message.read(isReplayed: false) {
+                        deliver($0, topic, isPrivate: entry.isPrivate, except: nil, origin: origin)
+                    }
+                }
             }
         }
     }
@@ -232,7 +241,7 @@ extension ProjectLoop {
         project.admissions.isAdmitted(entry.offset ?? 0) {
             guard project.rates.events.take(at: loop.now) else {
                 metrics.drops[.rateLimit].add()
-                warnSometimes("MessagePerSecondRateLimitReached: a message of the database was dropped")
+                warnSometimes("MessagePerSecondRateLimitReached: dropped a message from the database")
                 return false
             }
             metrics.broadcasts.add()
@@ -244,7 +253,7 @@ extension ProjectLoop {
 
     /// Delivers broadcasts from other loops.
     func heard(_ batch: TurnBroadcasts) {
-        project.hasTaken(batch, on: clients.number)
+        project.mail.hasTaken(batch, on: clients.number)
         for entry in batch.entries {
             assert(entry.offset == nil, "each loop reads the database's messages by itself")
             batch.read(entry) { topic, broadcast in
@@ -255,7 +264,7 @@ extension ProjectLoop {
 
     /// Tells clients about lost broadcasts: this loop was too far behind the others to receive them.
     func hasLostBroadcasts() {
-        warnSometimes("a loop is too far behind: broadcasts were dropped")
+        warnSometimes("a socket loop is too far behind: the hub dropped broadcasts for its clients")
         for place in channels.indices {
             if let channel = channels[place] {
                 tellOfLimit(channel, "Broadcasts were dropped: the server is overloaded")
@@ -265,10 +274,10 @@ extension ProjectLoop {
 
     /// Sends this turn's broadcasts and presence changes to the other loops.
     func passOn() {
-        if let batch = talk.gathering.take() { project.post(batch, from: clients.number) }
+        if let batch = talk.gathering.take() { project.mail.post(batch, from: clients.number) }
         let changes = presence.takeChanges()
         guard !changes.isEmpty else { return }
         assert(project.mailboxes.count > 1, "changes are gathered only for other loops")
-        project.post(changes, from: clients.number)
+        project.mail.post(changes, from: clients.number)
     }
 }

@@ -65,7 +65,7 @@ extension ProjectLoop {
             return expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
         }
         guard let topic = channel.conversation.topic else { return }
-        guard !project.isBehind else {
+        guard !project.mail.isBehind else {
             metrics.drops[.backlog].add()
             warnSometimes("UnableToTrackPresence: a loop is too far behind the others")
             return answer(channel, reply, failing: true)
@@ -161,7 +161,7 @@ extension ProjectLoop {
 
     private func note(_ change: PresenceChange) {
         metrics.presenceChanges.add()
-        if let timeline = project.presenceTimeline {
+        if let timeline = project.stream.presenceTimeline {
             timeline([PresenceMark(change, at: loop.time.unixMicroseconds())])
         }
         if project.mailboxes.count > 1 { presence.note(change) }
@@ -199,7 +199,7 @@ extension ProjectLoop {
 
     /// Applies presence changes from other loops.
     func heard(_ changes: [PresenceChange]) {
-        project.hasTaken(changes, on: clients.number)
+        project.mail.hasTaken(changes, on: clients.number)
         for change in changes {
             assert(Int(change.tracker.loop) != clients.number, "a loop reports only its own channels to others")
             presence.book.apply(change)

@@ -65,16 +65,10 @@ extension ProjectLoop {
     private func send(
         _ message: ArchivedMessage, isReplayed: Bool, to hearer: TopicListener, _ topic: [UInt8], _ joinRef: [UInt8]
     ) {
-        let (event, id) = (message.event, message.id)
-        let (form, payload): (BroadcastForm, [UInt8]) =
-            switch message.payload {
-            case .json(let bytes): (.json, bytes)
-            case .binary(let bytes): (.binary, bytes)
-            }
-        let broadcast = Broadcast(
-            form, event: event.rawBytes, payload: payload.rawBytes, id: id.rawBytes, isReplayed: isReplayed)
-        let isSent = talk.frames.deliver(
-            broadcast, to: hearer, of: topic.rawBytes, joinRef: joinRef.rawBytes, on: loop)
+        var isSent = false
+        message.read(isReplayed: isReplayed) {
+            isSent = talk.frames.deliver($0, to: hearer, of: topic.rawBytes, joinRef: joinRef.rawBytes, on: loop)
+        }
         guard isSent else { return }
         metrics.broadcastDeliveries.add()
         if let offset = message.offset { recordSent(message: offset, to: CollectionOfOne(hearer.channel)) }
@@ -88,12 +82,8 @@ extension ProjectLoop {
         let details = channel.conversation.detailed()
         let deadline = details.readyDeadline ?? loop.now + Limits.readinessPatience.wholeNanoseconds
         details.readyDeadline = deadline
-        if project.hearsDatabase() {
-            clients.send(channel.session) { encoder, writer in
-                encoder.appendSystem(
-                    .ok, .system, "Replication connection established", nil, topic: channel.topic, channel.joinRef,
-                    to: &writer)
-            }
+        if project.stream.hearsDatabase() {
+            tell(channel, ChannelNotice(.ok, "Replication connection established", from: .system))
         } else if loop.now >= deadline {
             expel(channel, ClientText(.notReady, "Replication connection was not established in time"))
         } else {
@@ -107,5 +97,19 @@ extension ProjectLoop {
         guard let channel = channel(place, generation) else { return }
         channel.timers.ready = nil
         sayWhetherReplicationIsReady(channel)
+    }
+}
+
+extension ArchivedMessage {
+    /// Calls `body` with the message as a broadcast.
+    func read(isReplayed: Bool, _ body: (borrowing Broadcast) -> Void) {
+        let (event, id) = (event, id)
+        let (form, payload): (BroadcastForm, [UInt8]) =
+            switch payload {
+            case .json(let bytes): (.json, bytes)
+            case .binary(let bytes): (.binary, bytes)
+            }
+        body(
+            Broadcast(form, event: event.rawBytes, payload: payload.rawBytes, id: id.rawBytes, isReplayed: isReplayed))
     }
 }

@@ -22,9 +22,10 @@ struct ErasureRun {
             }
             return told(answer)
         } catch {
-            Log.shared.error("values cannot be removed from the event log", [.reason("\(error)")])
+            Log.shared.error("cannot remove values from the event log", [.reason("\(error)")])
             return TenantsAPI.failed(
-                answer == nil ? "the values cannot be removed" : "it is written down, and done when the hub starts next"
+                answer == nil
+                    ? "the values cannot be removed" : "the hub has noted the removal, and does it at its next start"
             )
         }
     }
@@ -36,7 +37,7 @@ struct ErasureRun {
         let text = String(decoding: answer.body, as: UTF8.self)
         told.body = Array(
             text.replacing(#""done":false}"#, with: #""done":\#(!text.contains(#""changes":0,"#))}"#)
-                .replacing(": written down for the hub to do", with: ": done").utf8)
+                .replacing(": noted for the hub to do", with: ": done").utf8)
         return told
     }
 }

@@ -42,8 +42,8 @@ struct QuestionRun {
                 return try run(question, spool, AnswerSpool.name(at: now))
             }
         } catch {
-            Log.shared.error("a question to the event log cannot be asked", [.reason("\(error)")])
-            return TenantsAPI.failed("the question cannot be asked")
+            Log.shared.error("cannot run the command that reads the event log for an operator", [.reason("\(error)")])
+            return TenantsAPI.failed("cannot run the command that reads the event log")
         }
     }
 
@@ -122,7 +122,7 @@ struct QuestionRun {
         let said = AnswerOutput(most: Limits.maximumQuestionBytes)
         _ = try gather(errors.reading, until: deadline, into: said)
         guard case .exited(let code) = ending else {
-            Log.shared.error("a question to the event log ended by a signal", [.reason(words[1])])
+            Log.shared.error("a signal ended the command that reads the event log for an operator", [.reason(words[1])])
             return .broken
         }
         return .answered(code, said: withoutPaths(String(decoding: said.beginning, as: UTF8.self)))

@@ -18,8 +18,8 @@ extension DatabaseCheck {
         guard let tables = rows.first?[0] else { return nil }
         return .wrong(
             .publication, "definitions",
-            "PostgreSQL does not say in the stream when policies of \(tables) change, so their changes wait until the hub "
-                + "has looked, some milliseconds each", isRequired: false,
+            "the replication stream does not show when policies of \(tables) change, so changes of these tables wait some "
+                + "milliseconds, until the hub has read the catalog", isRequired: false,
             hint: "as a superuser: tidewire db apply --ddl-messages")
     }
 }

@@ -18,7 +18,7 @@ extension DatabaseCheck {
             WHERE n.nspname = 'realtime' AND c.relname = 'schema_migrations'
             """)
         let isOurs = mark.first?[0]?.hasPrefix("Tidewire:") ?? false
-        return .ok(.realtime, "schema", isOurs ? "made by sql/realtime" : "another program's, left as it is")
+        return .ok(.realtime, "schema", isOurs ? "made by sql/realtime" : "made by another program, left as it is")
     }
 
     // MARK: realtime.messages
@@ -40,12 +40,12 @@ extension DatabaseCheck {
             return [
                 .missing(
                     .realtime, name, "does not exist",
-                    hint: "\(DatabaseCheck.apply); where the schema is another program's, bring that one up to date")
+                    hint: "\(DatabaseCheck.apply); if another program made the schema, update that program")
             ]
         }
         if let columns = row[4] {
             return [
-                .wrong(.realtime, name, "has no \(columns)", hint: "bring the program that made it up to date")
+                .wrong(.realtime, name, "has no \(columns)", hint: "update the program that made it")
             ]
         }
         return try [table(row), security(row)] + partitions(isPartitioned: row[0] == "p")
@@ -56,7 +56,7 @@ extension DatabaseCheck {
             ? .ok(.realtime, "realtime.messages", "partitioned")
             : .wrong(
                 .realtime, "realtime.messages", "is not partitioned: old messages are never dropped", isRequired: false,
-                hint: "bring the program that made it up to date")
+                hint: "update the program that made it")
     }
 
     private func security(_ row: [String?]) -> Requirement {
@@ -67,7 +67,7 @@ extension DatabaseCheck {
         }
         if row[2] == "t" {
             return .wrong(
-                .realtime, "row level security", "is forced on the owner too: the hub cannot try policies",
+                .realtime, "row level security", "is forced on the owner too: the hub cannot test policies",
                 sql: "ALTER TABLE realtime.messages NO FORCE ROW LEVEL SECURITY;")
         }
         if row[3] == "0" {
@@ -118,7 +118,7 @@ extension DatabaseCheck {
         }
         if row[0] == "f", row[1] == "realtime.messages" { return .ok(.realtime, name, "realtime.messages") }
         return .wrong(
-            .realtime, name, "is not for inserts into realtime.messages alone",
+            .realtime, name, "does not publish exactly the inserts into realtime.messages",
             sql: "DROP PUBLICATION \(name); CREATE PUBLICATION \(name) FOR TABLE realtime.messages;")
     }
 
@@ -197,7 +197,7 @@ extension DatabaseCheck {
 
     private func judge(_ wanted: ExpectedFunction, among found: [[String?]]) -> Requirement {
         let name = "realtime.\(wanted.name)(\(wanted.arguments))"
-        let hint = "\(DatabaseCheck.apply); where the schema is another program's, bring that one up to date"
+        let hint = "\(DatabaseCheck.apply); if another program made the schema, update that program"
         guard !found.isEmpty else {
             return .missing(.realtime, name, "does not exist", isRequired: wanted.isRequired, hint: hint)
         }

@@ -5,7 +5,10 @@ extension DatabaseCheck {
     func upkeep() throws(PostgresError) -> [Requirement] {
         try [
             ("add_channel_probes(text[], text[], uuid[])", "private channels are refused"),
-            ("keep_messages(integer)", "nobody makes the partition of each day, unless the hub's login owns the table"),
+            (
+                "keep_messages(integer)",
+                "the hub cannot create the partition of each day, unless its login owns the table"
+            ),
         ].map { (signature, loss) throws(PostgresError) in try function(signature, without: loss) }
     }
 
@@ -49,8 +52,8 @@ extension DatabaseCheck {
             return [
                 .missing(
                     .policies, "policy_database_url",
-                    "is not set: policies run as the hub's login, if that is no more than "
-                        + "a way to the client roles", isRequired: false,
+                    "is not set: policies run with the hub's login, if it can become the client roles and "
+                        + "nothing else", isRequired: false,
                     hint: "set it to an address with the login of sql/045_policy_role.sql")
             ]
         }
@@ -61,7 +64,7 @@ extension DatabaseCheck {
             return [
                 .wrong(
                     .policies, "policy_database_url", error.message,
-                    hint: error.hint ?? "give the role a password (\\password) and let it in in pg_hba.conf")
+                    hint: error.hint ?? "give the role a password (\\password) and allow it in pg_hba.conf")
             ]
         }
         return try examine(other)
@@ -89,14 +92,14 @@ extension DatabaseCheck {
             return [
                 .wrong(
                     .policies, "policy_database_url", "leads to database \(row[3] ?? ""), not to \(here)",
-                    hint: "policies must be run in the database whose changes are read")
+                    hint: "policies must run in the database that the hub follows")
             ]
         }
         if let excess = row[1], !excess.isEmpty {
             return [
                 .wrong(
                     .policies, name, excess,
-                    hint: "no policy is run as such a login: use that of sql/045_policy_role.sql")
+                    hint: "the hub runs no policy with such a login: use the login of sql/045_policy_role.sql")
             ]
         }
         guard row[2] == "2" else {

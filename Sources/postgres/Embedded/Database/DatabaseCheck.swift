@@ -56,7 +56,7 @@ public struct DatabaseCheck {
                 ? .ok(.server, "wal_level", "logical")
                 : .wrong(
                     .server, "wal_level", row[1] ?? "",
-                    hint: "and a restart of the server", sql: "ALTER SYSTEM SET wal_level = logical;"),
+                    hint: "then restart the server", sql: "ALTER SYSTEM SET wal_level = logical;"),
             DatabaseCheck.room("replication slots", "max_replication_slots", number(3), of: number(2), has: hasSlot),
             DatabaseCheck.room("WAL senders", "max_wal_senders", number(5), of: number(4), has: hasSlot),
         ] + (try values()) + [try slot(), try clock()].compactMap(\.self)
@@ -73,15 +73,15 @@ public struct DatabaseCheck {
                 ? .ok(.server, "encoding", encoding)
                 : .wrong(
                     .server, "encoding",
-                    "\(encoding): PostgreSQL decides where a policy or a filter looks at characters, which is slower\(ends)",
-                    isRequired: false, hint: "a database with ENCODING 'UTF8'"),
+                    "\(encoding): PostgreSQL decides policies and filters that compare characters, which is slower\(ends)",
+                    isRequired: false, hint: "use a database with ENCODING 'UTF8'"),
             differences.refused.isEmpty
                 ? .ok(
                     .server, "settings of values",
-                    left.isEmpty ? "as usual" : "PostgreSQL decides what depends on them: \(left)")
+                    left.isEmpty ? "as usual" : "PostgreSQL decides policies and filters that depend on them: \(left)")
                 : .wrong(
                     .server, "settings of values",
-                    "policies are not evaluated under \(differences.refused.joined(separator: "; ")): nobody reads by them",
+                    "policies cannot be evaluated under \(differences.refused.joined(separator: "; ")), so they show no rows",
                     hint: "ALTER DATABASE … RESET or ALTER ROLE … RESET"),
         ]
     }
@@ -99,12 +99,14 @@ public struct DatabaseCheck {
         let name = "slot \(settings.slot)"
         if row[0] == "lost" {
             return .wrong(
-                .server, name, "is lost: the server has let go of WAL that it needs",
-                hint: "the hub makes another, which is a gap that clients are told of; raise max_slot_wal_keep_size")
+                .server, name, "is lost: the server has removed WAL that the hub has not read",
+                hint:
+                    "the hub creates a new slot, records a gap and tells clients to fetch; raise max_slot_wal_keep_size"
+            )
         }
         let detail =
             "keeps \(row[1] ?? "no") of WAL\(row[2].map { ", and is lost after \($0) more" } ?? "")"
-            + (row[4] == "t" ? "" : "; nobody reads it just now")
+            + (row[4] == "t" ? "" : "; no hub reads it now")
         guard row[0] == "unreserved" || row[3] == "t" else { return .ok(.server, name, detail) }
         return .wrong(
             .server, name, detail, isRequired: false,
@@ -118,11 +120,11 @@ public struct DatabaseCheck {
         let after = KernelTime().unixSeconds
         guard let there = rows.first?[0].flatMap({ Int64($0) }) else { return nil }
         let apart = there < before ? before - there : max(0, there - after)
-        if apart <= 2 { return .ok(.server, "clock", "as this machine's") }
+        if apart <= 2 { return .ok(.server, "clock", "agrees with this machine's") }
         return .wrong(
             .server, "clock",
-            "\(apart) s from this machine's: what lasts for a time, tokens among it, ends earlier or later",
-            isRequired: apart > 60, hint: "let both machines keep the time (timedatectl set-ntp true)")
+            "differs from this machine's by \(apart) s: whatever expires, such as tokens, expires earlier or later",
+            isRequired: apart > 60, hint: "synchronize the clocks of both machines (timedatectl set-ntp true)")
     }
 
     /// Checks that one more place is free for the hub. A running hub may already have its place.
@@ -132,7 +134,8 @@ public struct DatabaseCheck {
         let detail = "\(used) of \(limit) in use" + (isThere ? ", the hub's slot is there" : "")
         if used < limit || (isThere && limit > 0) { return .ok(.server, name, detail) }
         return .wrong(
-            .server, name, detail, hint: "raise \(setting) and restart the server, or end what is not needed any more")
+            .server, name, detail,
+            hint: "raise \(setting) and restart the server, or remove what is not needed any more")
     }
 
     // MARK: The hub's login
@@ -166,14 +169,15 @@ public struct DatabaseCheck {
                     .login, "client roles", "\(name) cannot become \(row[4] ?? "")",
                     sql: "GRANT \(row[4] ?? "") TO \(quoted);"),
             row[5] == "t"
-                ? .ok(.login, "temporary objects", "\(name) may make them")
+                ? .ok(.login, "temporary objects", "\(name) may create them")
                 : .wrong(
-                    .login, "temporary objects", "\(name) may not make any",
+                    .login, "temporary objects", "\(name) may not create any",
                     sql: "GRANT TEMPORARY ON DATABASE … TO \(quoted);"),
         ]
         if row[1] == "t" || row[2] == "t" || row[6] == "t" {
             let why =
-                row[1] == "t" ? "a superuser" : row[2] == "t" ? "past row level security" : "a member of service_role"
+                row[1] == "t"
+                ? "a superuser" : row[2] == "t" ? "a role that bypasses row level security" : "a member of service_role"
             found.append(
                 .wrong(
                     .login, "least privilege", "\(name) is \(why)", isRequired: false,
@@ -205,7 +209,7 @@ public struct DatabaseCheck {
             }
             if name == "service_role", !bypasses {
                 return .wrong(
-                    .roles, name, "is bound by row level security", isRequired: false,
+                    .roles, name, "does not bypass row level security", isRequired: false,
                     hint: "as a superuser", sql: "ALTER ROLE service_role BYPASSRLS;")
             }
             return .ok(.roles, name, "exists")
@@ -253,7 +257,8 @@ public struct DatabaseCheck {
         if tables.isEmpty {
             found.append(
                 .missing(
-                    .publication, "tables", "none is in it: nobody can subscribe to changes", isRequired: false,
+                    .publication, "tables", "the publication has none: nobody can subscribe to changes",
+                    isRequired: false,
                     sql: "ALTER PUBLICATION \(quoted) ADD TABLE …;"))
         }
         return try found + [ownPublication()] + tables + [definitions()].compactMap(\.self)
@@ -267,9 +272,9 @@ public struct DatabaseCheck {
             SELECT (SELECT count(*) FROM pg_catalog.pg_publication_rel r WHERE r.prpubid = p.oid)
             FROM pg_catalog.pg_publication p WHERE p.pubname = $1
             """, [name])
-        if let row = rows.first { return .ok(.publication, name, "\(row[0] ?? "0") tables that policies look into") }
+        if let row = rows.first { return .ok(.publication, name, "\(row[0] ?? "0") tables that policies read") }
         return .missing(
-            .publication, name, "does not exist: policies that look into tables which are not published are slower",
+            .publication, name, "does not exist: policies that read unpublished tables are slower",
             isRequired: false, sql: "CREATE PUBLICATION \(name) WITH (publish = 'insert, update, delete, truncate');")
     }
 
@@ -294,15 +299,15 @@ public struct DatabaseCheck {
             case ("f", _): return .ok(.publication, table, "\(security), full old rows")
             case ("i", _), ("d", true):
                 return .ok(
-                    .publication, table, "\(security), old rows by their key only",
-                    hint: "for whole old rows", sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
+                    .publication, table, "\(security), old rows have only their key",
+                    hint: "to get whole old rows", sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
             default:
                 return .wrong(
                     .publication, table,
                     refusesChanges
                         ? "has no key: PostgreSQL refuses its updates and deletes"
                         : "has no key: its updates and deletes cannot be published", isRequired: refusesChanges,
-                    hint: "give it a primary key, or let changes have whole old rows",
+                    hint: "add a primary key, or use REPLICA IDENTITY FULL",
                     sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
             }
         }

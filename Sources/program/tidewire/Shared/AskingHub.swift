@@ -13,26 +13,28 @@ import System
 extension Option {
     static let server = Option.value(
         "server", "URL",
-        "Ask this hub, https://HOST, for its log instead of reading files; with --token, or OPERATOR_TOKEN in the environment."
+        "Ask this hub, https://HOST, for its log instead of reading files. It needs --token, or OPERATOR_TOKEN in the environment."
     )
     static let token = Option.value(
-        "token", "TOKEN", "The operator's token for --server; others of the machine see it: OPERATOR_TOKEN is better.")
+        "token", "TOKEN",
+        "The operator's token for --server. Other users of the machine can see it: OPERATOR_TOKEN is safer.")
     static let certificates = Option.value(
-        "server-certificates", "FILE", "Certificates, in PEM, that are trusted for https beside the system's.")
+        "server-certificates", "FILE", "A PEM file with certificates to trust for https, beside the system's.")
 
     static let asking: [Option] = [.server, .token, .certificates]
 }
 
 enum AskingHelp {
     static let text = """
-        --server URL asks a hub instead of files. Its answer is masked by the rules of its machine; what is unmasked is written \
-        down there. It gives at most 256 MiB, within a minute.
+        --server URL asks a hub instead of reading files. The hub's machine masks the answer by its own rules, and \
+        records there what you unmask. An answer has at most 256 MiB and takes at most a minute.
         """
 
     /// Help for commands that do their work locally.
     static let window = """
-        --server URL fetches the window from a hub, as a bundle, masked by the rules of its machine, and works on that here; what \
-        --unmask shows is written down there. A bundle has at most 256 MiB and takes a minute at most: --from and --to keep it small.
+        --server URL fetches the window from a hub, as a bundle that the hub's machine masks by its own rules, and \
+        works on it here. The hub's machine records what --unmask shows. A bundle has at most 256 MiB and takes at \
+        most a minute: --from and --to keep it small.
         """
 }
 
@@ -56,7 +58,7 @@ struct AskedHub {
         let token = arguments.value(of: .token) ?? terminal.surroundings.environment["OPERATOR_TOKEN"] ?? ""
         guard !token.isEmpty, token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
             throw UsageError(
-                "--server wants an operator's token: set OPERATOR_TOKEN in the environment, or give --token")
+                "--server needs an operator's token: set OPERATOR_TOKEN in the environment, or give --token")
         }
         self.address = address
         project = arguments.value(of: .project) ?? Setting(\.projectName).defaultText ?? ""
@@ -81,7 +83,9 @@ struct AskedHub {
         var taken = answer.body.count
         while taken < size {
             let part = try get("log/part?name=\(PercentText.encoded(name))&from=\(taken)")
-            guard !part.body.isEmpty else { throw CommandFailure(.unreachable, "\(address) gives half an answer") }
+            guard !part.body.isEmpty else {
+                throw CommandFailure(.unreachable, "\(address) sent only a part of its answer")
+            }
             try take(part.body)
             taken += part.body.count
         }
@@ -135,13 +139,13 @@ struct AskedHub {
         case 400: return CommandFailure(.usage, said ?? "\(address) does not understand the question")
         case 401, 403:
             return CommandFailure(
-                .unreachable, "\(address) does not take the token",
+                .unreachable, "\(address) does not accept the token",
                 hint:
-                    "It has to be signed with the hub's operator_jwt_secret, and may have expired. Where the hub has no such "
-                    + "setting, its operators' API is closed to everybody: set operator_jwt_secret there.")
+                    "The token must be signed with the hub's operator_jwt_secret, and may have expired. If that setting is "
+                    + "missing, the hub's operators' API is closed to everybody: set operator_jwt_secret there.")
         case 404:
             return CommandFailure(
-                .notFound, "\(address) has no project \(project), or does not answer questions to its log",
+                .notFound, "\(address) has no project \(project), or does not answer questions about its log",
                 hint: "--project names another one.")
         default: return CommandFailure(.unreachable, "\(address) answers: \(said ?? "HTTP \(answer.status)")")
         }
@@ -193,7 +197,7 @@ extension Arguments {
             let values = values(of: option)
             if values.isEmpty { continue }
             guard LogQuestion.options.contains(option.name) else {
-                throw UsageError("--\(option.name) is for files, and not asked of a hub")
+                throw UsageError("--\(option.name) is only for files, and does not go with --server")
             }
             items += values.map { (option.name, $0) }
         }
@@ -203,10 +207,10 @@ extension Arguments {
     private func bundle(_ hub: AskedHub, _ question: String, _ terminal: Terminal) throws -> HubAnswer {
         let path = operands[0]
         guard !path.isEmpty, !path.hasSuffix("/"), !Directories.isThere(path) else {
-            throw UsageError("FILE \(path): expected a name that is free")
+            throw UsageError("FILE \(path): expected the name of a new file")
         }
         let (answer, size) = try Self.fetch(hub, question, to: path)
-        if size > 0 { try terminal.print("\(path): \(size) bytes; 'tidewire open \(path)' says more") }
+        if size > 0 { try terminal.print("\(path): \(size) bytes; 'tidewire open \(path)' shows what it contains") }
         return answer
     }
 
@@ -236,8 +240,8 @@ extension Arguments {
         guard value(of: .log) == nil else { throw UsageError("--server asks a hub, and --log reads files") }
         guard value(of: .maskKey) == nil else {
             throw UsageError(
-                "--mask-key: a hub masks what it gives away with a key of its own; 'tidewire bundle --server' once, and "
-                    + "--log with that file for each, masks alike")
+                "--mask-key does not go with --server, because a hub masks with its own key; to mask alike, make one "
+                    + "bundle with 'tidewire bundle --server', and use --log with that file each time")
         }
         let place = terminal.surroundings.environment["TMPDIR"].flatMap { $0.isEmpty ? nil : $0 } ?? "/tmp"
         let directory = "\(place)/tidewire-\(UUIDText.random())"
@@ -253,7 +257,7 @@ extension Arguments {
             guard size > 0 else { throw Self.refusal(answer) }
             return HistoryLog(try LogAccess.bundle(directory + "/log.bundle"), masking: try masking(terminal))
         } catch let error as SystemError {
-            throw CommandFailure(.notFound, "there is no place for what the hub gives: \(error)")
+            throw CommandFailure(.notFound, "cannot store the hub's answer: \(error)")
         }
     }
 
@@ -261,7 +265,7 @@ extension Arguments {
         let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
         let code = answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) }
         let words = remarks.split(separator: "\n").first.map { $0.replacing("tidewire: ", with: "") }
-        return CommandFailure(code ?? .notFound, "the hub has no such window: \(words ?? "it does not say why")")
+        return CommandFailure(code ?? .notFound, "the hub has no such window: \(words ?? "it gave no reason")")
     }
 
     /// Records a planned replay in the audit file of the log, which may be at a hub.
@@ -272,7 +276,7 @@ extension Arguments {
         let answer = try hub.get("log/audit?replayed=\(PercentText.encoded(what))&json=true")
         guard answer.header("tidewire-exit-code").map({ $0 == "0" || $0 == "5" }) ?? false else {
             throw CommandFailure(
-                .notFound, "nothing was replayed, because the hub cannot write that down",
+                .notFound, "nothing was replayed, because the hub cannot write its audit file",
                 hint: PercentText.decoded(answer.header("tidewire-remarks") ?? ""))
         }
     }

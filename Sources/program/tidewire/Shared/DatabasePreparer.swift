@@ -26,7 +26,7 @@ struct DatabasePreparer {
         }
         if isWhole {
             Log.shared.info(
-                made == 0 ? "the database has all that is needed" : "the database is prepared", [.count(made)])
+                made == 0 ? "the database has everything that the hub needs" : "prepared the database", [.count(made)])
         }
     }
 
@@ -45,21 +45,21 @@ struct DatabasePreparer {
 
     private func tell(_ step: InstallationStep) {
         for object in step.made {
-            Log.shared.info("made in the database", [.source(step.file), .object(object.description)])
+            Log.shared.info("created in the database", [.source(step.file), .object(object.description)])
         }
         for object in step.changed {
             Log.shared.info("changed in the database", [.source(step.file), .object(object.description)])
         }
         for warning in step.warnings {
             Log.shared.warning(
-                "the database lacks something that this login may not make",
+                "the database lacks something that this login may not create",
                 [.source(step.file), .reason(warning.message)] + (warning.hint.map { [.hint($0)] } ?? []))
         }
     }
 
     private func tell(_ file: SQLFile, _ failure: PostgresError) {
         Log.shared.warning(
-            "the database could not be prepared: nothing of this file was made",
+            "cannot prepare the database: applied nothing of this file",
             [
                 .source(file.name), .reason(failure.message),
                 .hint("run 'tidewire db apply' as a superuser, or as a login that may do this"),

@@ -63,14 +63,14 @@ struct ExplanationPrinter {
 
     private mutating func print(_ publication: Explanation.Publication, _ change: RecordedChange) throws {
         guard publication.isPublished else {
-            return try line("publication", "\(publication.name): does not have the table")
+            return try line("publication", "\(publication.name) does not have the table")
         }
         let names = [(RowOperations.insert, "insert"), (.update, "update"), (.delete, "delete")]
             .filter { publication.operations.contains($0.0) }.map(\.1)
         try line(
             "publication",
-            "\(publication.name): has the table, publishes \(names.joined(separator: ", "))"
-                + (publication.hasOperation ? "" : " - and not \(change.operation.name.lowercased())"))
+            "\(publication.name) has the table, publishes \(names.joined(separator: ", "))"
+                + (publication.hasOperation ? "" : ", but not \(change.operation.name.lowercased())"))
     }
 
     private mutating func print(_ role: Explanation.Role?) throws {
@@ -153,9 +153,9 @@ struct ExplanationPrinter {
     private mutating func print(_ membership: Explanation.Membership) throws {
         let holds =
             switch membership.holdsKey {
-            case true?: "the row's is among them"
-            case false?: "the row's is not among them"
-            case nil: "whether the row's is among them is not known"
+            case true?: "the row's key is among them"
+            case false?: "the row's key is not among them"
+            case nil: "it is unknown whether the row's key is among them"
             }
         let keys = membership.keyCount == 1 ? "1 key" : "\(membership.keyCount) keys"
         let trouble = membership.trouble.map { "; \($0)" } ?? ""
@@ -166,14 +166,17 @@ struct ExplanationPrinter {
         let record =
             switch explanation.oldRecord {
             case .none where change.operation == .insert: String?.none
-            case .none where explanation.oldImage?.isVisible == false: "empty: the row as it was may not be seen"
+            case .none where explanation.oldImage?.isVisible == false: "empty: the user may not see the row as it was"
             case .none: "none: the log does not have the row as it was"
             case .keys: "its key columns only"
             case .whole: "whole"
             }
         if let record, explanation.isTold { try line("old_record", record) }
         guard let new = explanation.image, let old = explanation.oldImage, new.isMatch != old.isMatch else { return }
-        try line("moved", new.isMatch ? "in: the row as it was was out of view" : "out: the row as it was was in view")
+        try line(
+            "moved",
+            new.isMatch
+                ? "into view: the user could not see the old row" : "out of view: the user could see the old row")
     }
 }
 

@@ -11,7 +11,7 @@ extension Arguments {
         if path == "-" { return try StandardInput.text(option) }
         switch terminal.surroundings.readFile(path) {
         case .bytes(let bytes): return String(decoding: bytes, as: UTF8.self)
-        case .missing: throw UsageError("\(option) \(path): there is no such file")
+        case .missing: throw UsageError("\(option) \(path): no such file")
         case .unreadable(let reason): throw UsageError("\(option) \(path): \(reason)")
         }
     }

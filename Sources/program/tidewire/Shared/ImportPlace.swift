@@ -44,7 +44,7 @@ final class ImportPlace {
     private static func requireEmpty(_ path: String) throws {
         guard let names = try names(path), !names.allSatisfy({ $0 == lock }) else { return }
         throw CommandFailure(
-            .notFound, "\(path) is not empty: an export is imported only where no log is",
+            .notFound, "\(path) is not empty: an import needs a directory without a log",
             hint: "Choose another directory with --data-dir or --log.")
     }
 
@@ -69,8 +69,8 @@ final class ImportPlace {
             try Directories.move(aside, to: path)
         } catch {
             throw CommandFailure(
-                .notFound, "the import cannot take its place: \(error)",
-                hint: "Has something else made a log in \(path) meanwhile?")
+                .notFound, "cannot move the imported log to \(path): \(error)",
+                hint: "Did another process make a log there meanwhile?")
         }
     }
 

@@ -12,10 +12,10 @@ import System
 extension Option {
     static let log = Option.value(
         "log", "DIR",
-        "The log's own directory (the one with the .segment files), wherever it was copied to, or a bundle of 'tidewire bundle'."
+        "The log's own directory (the one with the .segment files), also a copy of it, or a bundle of 'tidewire bundle'."
     )
     static let project = Option.value(
-        "project", "NAME", "The log of this one of several projects that the hub of the data directory serves.")
+        "project", "NAME", "The log of this project, if the hub of the data directory serves several projects.")
 }
 
 extension OptionGroup {
@@ -29,7 +29,8 @@ extension Arguments {
         if let path = value(of: .log) {
             guard !path.isEmpty else { throw UsageError("--log: expected a directory") }
             guard value(of: .project) == nil else {
-                throw UsageError("--project is looked for in a data directory, and --log is the log of one already")
+                throw UsageError(
+                    "--project selects a log in a data directory; --log names a log itself: give one of them")
             }
             return path
         }
@@ -66,7 +67,7 @@ extension Arguments {
         for mask in shown
         where !inBundle.contains(where: { $0.isEverything || mask.isEverything || $0.column == mask.column }) {
             throw UsageError(
-                "--unmask \(mask): the bundle has marks in place of such values; only one that is made with --unmask has them"
+                "--unmask \(mask): this bundle has only marks for these values; a bundle made with --unmask has the values"
             )
         }
     }
@@ -110,7 +111,7 @@ enum LogAccess {
         CommandFailure(
             .unreachable, "there is no event log in \(path)",
             hint: "Name the hub's data directory with --data-dir, or a log directory with --log; "
-                + "`tidewire serve` makes a log when it first reaches its database.")
+                + "`tidewire serve` creates a log when it first reaches its database.")
     }
 
     /// Runs a body that reads the log. Turns its errors into messages with exit codes.
@@ -164,7 +165,7 @@ enum LogAccess {
         case .outsideRetention(_, let oldest, let time):
             CommandFailure(
                 .outsideRetention,
-                "the log does not go back so far: retention has deleted what was before; "
+                "the log does not go back so far: retention has deleted everything older; "
                     + "the oldest kept is @\(oldest), of \(TimeText.write(time, digits: 3))Z",
                 hint: "--from @\(oldest) or --from oldest shows what is left.")
         }

@@ -12,14 +12,14 @@ extension Option {
         "Hide this column's values too: diagnosis, users.diagnosis or public.users.diagnosis. NULL stays visible.")
     static let unmask = Option.value(
         "unmask", "COLUMN", isRepeatable: true,
-        "Show this column's values though rules mask it, inside JSON too; * is all. Who did so is written down in the log's "
-            + "audit file first.")
+        "Show this column's values although rules mask it, also inside JSON; * is all columns. The log's audit file "
+            + "records first who did so.")
     static let auditFile = Option.value(
-        "audit-file", "FILE", "Where --unmask is written down, instead of the file audit in the log's directory.")
+        "audit-file", "FILE", "The file that records --unmask, instead of the file audit in the log's directory.")
 
     static let maskKey = Option.value(
         "mask-key", "FILE",
-        "Masks the same values alike in every run that is given this key, any 16 bytes or more: for a seed and the replays on it."
+        "Masks equal values alike in every run with this key file (16 bytes or more), for a seed and the replays on it."
     )
 
     static let masking: [Option] = [.mask, .unmask, .auditFile]
@@ -28,9 +28,10 @@ extension Option {
 enum MaskHelp {
     /// Help for the DESCRIPTION of commands that show values.
     static let text = """
-        MASKS. Values of columns with well-known names (email, password, token, phone, address and others), and of those that \
-        the file of the setting mask_rules names, the hub's (it lies in the log's directory) or the caller's, are not shown, nor is what JSON has under such names: a mark such as \
-        *** 1f3a90c2 stands in their place, the same for equal values within one output. --unmask shows them.
+        MASKS. The output hides values of columns with well-known names (email, password, token, phone, address and \
+        others), and of columns that a file of the setting mask_rules names: the hub's file (copied into the log's \
+        directory) or your own. It also hides values with such names inside JSON. A mark such as *** 1f3a90c2 stands \
+        in their place, the same for equal values within one output. --unmask shows them.
         """
 }
 
@@ -57,7 +58,7 @@ extension Arguments {
         guard let path = value(of: .maskKey) else { return nil }
         let text = try contents(of: path, named: "--mask-key", terminal)
         guard text.utf8.count >= Self.shortestKey else {
-            throw UsageError("--mask-key \(path): a key is \(Self.shortestKey) bytes at least, that nobody can guess")
+            throw UsageError("--mask-key \(path): expected at least \(Self.shortestKey) bytes that nobody can guess")
         }
         let digest = SHA256.digest(of: Array(text.utf8).span)
         func word(_ start: Int) -> UInt64 { digest[start..<start + 8].reduce(0) { $0 << 8 | UInt64($1) } }
@@ -82,7 +83,7 @@ extension Arguments {
             throw CommandFailure(
                 .unreachable, "\(path), \(error)", hint: "Correct the file of mask_rules and restart the hub.")
         } catch {
-            throw CommandFailure(.unreachable, "what the log's hub masks cannot be read: \(error)")
+            throw CommandFailure(.unreachable, "cannot read the mask rules of the log's hub: \(error)")
         }
     }
 
@@ -91,7 +92,7 @@ extension Arguments {
         let text: String
         switch terminal.surroundings.readFile(path) {
         case .bytes(let bytes): text = String(decoding: bytes, as: UTF8.self)
-        case .missing: throw UsageError("mask_rules: there is no file \(path), so nobody can say what is to be masked")
+        case .missing: throw UsageError("mask_rules: there is no file \(path), so the columns to mask are unknown")
         case .unreadable(let reason): throw UsageError("mask_rules: \(path) cannot be read: \(reason)")
         }
         do throws(MaskRulesError) {
@@ -128,7 +129,7 @@ extension Arguments {
                     behalf: Self.behalf(terminal.surroundings.environment), command: command, what: what))
         } catch {
             throw CommandFailure(
-                .notFound, "nothing was \(action.participle), because that cannot be written down: \(error)",
+                .notFound, "nothing was \(action.participle), because the audit file cannot be written: \(error)",
                 hint: "--audit-file names a file that you may write.")
         }
     }

@@ -36,7 +36,7 @@ extension Arguments {
 }
 
 extension Option {
-    static let asOfNow = Option.flag("now", "Judge by rights, policies and memberships as they are now.")
+    static let asOfNow = Option.flag("now", "Judge by the rights, policies and memberships of now.")
 }
 
 extension Explainer.Settings {
@@ -48,7 +48,7 @@ extension Explainer.Settings {
     ) throws {
         if let forgotten = change.forgotten {
             throw CommandFailure(
-                .notFound, "what the change at @\(change.offset) was is not known any more \(forgotten.words)")
+                .notFound, "the values of the change at @\(change.offset) were removed from the log \(forgotten.words)")
         }
         let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: change.offset)
         try self.init(record, of: log, isOfNow: isOfNow, configuration, command)

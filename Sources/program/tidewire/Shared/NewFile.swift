@@ -21,7 +21,7 @@ final class NewFile {
         }
         // Special files such as /dev/stdout must not be replaced.
         guard !Directories.isThere(path) || Directories.isFile(path) else {
-            throw UsageError("\(path) is there, and is no file")
+            throw UsageError("\(path) exists, and is not a regular file")
         }
         do throws(SystemError) {
             let whole = try Directories.absolute(path)
@@ -74,6 +74,6 @@ final class NewFile {
     }
 
     private static func failure(_ error: SystemError) -> CommandFailure {
-        CommandFailure(.notFound, "the file cannot be written: \(error)")
+        CommandFailure(.notFound, "cannot write the file: \(error)")
     }
 }

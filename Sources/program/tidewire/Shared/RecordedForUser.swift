@@ -14,16 +14,19 @@ struct RecordedForUser {
 
     private let findings: [(name: String, finding: DeliveryRecord.Finding)]
     let listening: Listening
+    /// Last refusal before the change, if the user had not joined since.
+    private let refusal: RecordedNote?
 
     init(_ question: Explainer.Question, _ log: HistoryLog) throws {
         let (holder, change) = (question.holder, question.change)
         guard let subject = holder.subject else {
-            (findings, listening) = ([], .notKnown)
+            (findings, listening, refusal) = ([], .notKnown, nil)
             return
         }
         let record = try DeliveryRecord(of: change, in: log)
         let book = try AttendanceBook(log, at: change, of: subject)
         listening = Self.listening(book, question, record)
+        refusal = book.refusals.last { $0.note.topic != LedgerNote.topicOfPosts }
         findings = book.all.filter { $0.since <= change.offset }
             .map { ($0.name, record.finding($0, of: book)) }
             .filter { $0.1 != .none && $0.1 != .unknown }
@@ -64,18 +67,18 @@ struct RecordedForUser {
 
     private var listeningSentence: String {
         switch listening {
-        case .listened: "by the ledger a client of his listened to the table then"
-        case .absent: "by the ledger no client of his listened to the table then, so he was told nothing of it"
+        case .listened: "by the ledger, a client of the user listened to the table then"
+        case .absent: "by the ledger, no client of the user listened to the table then, so the user was not told"
         case .otherwise:
-            "by the ledger clients of his listened otherwise, or came back to it later: tidewire who says what became of each"
+            "by the ledger, clients of the user listened with another filter or role, or came back later: 'tidewire who' shows each"
         case .notKnown:
-            "whether a client of his listened to the table then is not in the ledger (setting: ledger; --sub or the claim sub)"
+            "the ledger does not show whether a client of the user listened to the table then (setting: ledger; --sub or the claim sub)"
         }
     }
 
     /// - Parameter isTold: true if rights, filter and policies let the user see the change.
     func sentences(_ zone: DisplayZone, isTold: Bool) -> [String] {
-        (isTold ? [listeningSentence] : []) + recordedSentences(zone)
+        (isTold ? [listeningSentence] : []) + (refusal.map { [$0.sentence(zone)] } ?? []) + recordedSentences(zone)
     }
 
     private func recordedSentences(_ zone: DisplayZone) -> [String] {
@@ -86,8 +89,18 @@ struct RecordedForUser {
         }
         let others = findings.count - sent.count
         guard others > 0 else { return sent }
-        let names = others == 1 ? "a client of his" : "\(others) clients of his"
+        let names = others == 1 ? "a client of the user" : "\(others) clients of the user"
         return sent + ["recorded: it was not sent to \(names) that had joined"]
+    }
+
+    /// Last refusal before the change, as a JSON object; null if the user had joined since, or was not refused.
+    var refusedJSON: String {
+        guard let note = refusal?.note else { return "null" }
+        var line = JSONLine()
+        line.add("time", TimeText.json(note.time))
+        line.add("topic", String(decoding: note.topic, as: UTF8.self))
+        line.add("reason", String(decoding: note.reason, as: UTF8.self))
+        return line.text
     }
 
     var json: String {
@@ -99,5 +112,18 @@ struct RecordedForUser {
             return line.text
         }
         return "[" + items.joined(separator: ",") + "]"
+    }
+}
+
+extension RecordedNote {
+    /// Sentence about a refused socket, join or request.
+    func sentence(_ zone: DisplayZone) -> String {
+        let topic = String(decoding: note.topic, as: UTF8.self)
+        let reason = String(decoding: note.reason, as: UTF8.self)
+        let what =
+            if topic.isEmpty { "the socket" } else if topic.hasPrefix("http:") { "a request (\(topic))" } else {
+                "the join of \(topic)"
+            }
+        return "recorded: at \(zone.text(note.time)) the hub refused \(what): \(reason)"
     }
 }

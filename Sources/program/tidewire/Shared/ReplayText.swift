@@ -28,15 +28,15 @@ struct ReplayText {
             return try terminal.print(json(obstacles, isGo))
         }
         guard plan.transactions > 0, let window = window else {
-            return terminal.complain("there is nothing to replay in this window" + leftOut)
+            return terminal.complain("this window has nothing to replay" + leftOut)
         }
         try terminal.print(ScreenText.escaped("\(window) into \(place):"))
         try terminal.print("")
         for line in table.lines(on: terminal) { try terminal.print(line) }
         try terminal.print("")
         try terminal.print("\(Self.count(plan.transactions, "transaction")), \(length)\(leftOut).")
-        for obstacle in obstacles { try terminal.print(ScreenText.escaped("It cannot be: \(obstacle).")) }
-        if !isGo { try terminal.print("Nothing was written: --go does it.") }
+        for obstacle in obstacles { try terminal.print(ScreenText.escaped("It cannot be replayed: \(obstacle).")) }
+        if !isGo { try terminal.print("Nothing was written: --go replays it.") }
     }
 
     private var window: String? {
@@ -155,7 +155,7 @@ struct ReplayText {
             "Replayed \(Self.count(report.transactions, "transaction")), \(Self.count(report.changes, "change"))"
             + (report.skipped > 0 ? "; left out because of conflicts: \(report.skipped)" : "")
         guard report.end != .whole else { return try terminal.print(done + ".") }
-        try terminal.print("\(done). \(report.end.sentence): --from @\(report.next ?? 0) goes on.")
+        try terminal.print("\(done). \(report.end.sentence): --from @\(report.next ?? 0) continues.")
     }
 
     private func json(_ conflict: ReplayConflict) -> String {

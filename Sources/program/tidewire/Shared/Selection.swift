@@ -7,7 +7,7 @@ import System
 /// Options that select changes from the log.
 extension Option {
     static let from = Option.value("from", "WHEN", "Where the window begins; see SELECTORS above.")
-    static let to = Option.value("to", "WHEN", "Where it ends; what begins exactly there is not in it.")
+    static let to = Option.value("to", "WHEN", "Where the window ends; it does not include what begins exactly there.")
     static let table = Option.value(
         "table", "TABLE", short: "t", isRepeatable: true,
         "Only changes of this table: notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")
@@ -16,9 +16,9 @@ extension Option {
         "Only these operations, separated by commas: I, U, D, T, M or insert, update, delete, truncate, message.")
     static let condition = Option.value(
         "where", "CONDITION", isRepeatable: true,
-        "Only rows (for deletes: old rows) with this: column=value, column!=value, \"column is null\", \"column is not null\". Of several, all must hold. Values are compared as text, uuid and boolean in any spelling."
+        "Only rows (for deletes: old rows) for which this holds: column=value, column!=value, \"column is null\", \"column is not null\". If given several times, all must hold. Values are compared as text; uuid and boolean values in any spelling."
     )
-    static let limit = Option.value("limit", "N", short: "n", "How many changes at most.")
+    static let limit = Option.value("limit", "N", short: "n", "Maximum number of changes.")
 
     static let window: [Option] = [.from, .to]
 }
@@ -29,7 +29,7 @@ enum SelectorHelp {
         SELECTORS. --from and --to take a time (2026-11-14, 2026-11-14T10:02:11.5Z, with +02:00 or without a zone), an \
         age (-15m, -2h, -1d12h), now, oldest, an offset (@18442901), a place in the WAL (lsn:0/16B3748: the first \
         commit at or after it) or a transaction (xid:7421, the newest of that number). Times are commit times. The \
-        window holds what begins at or after --from and before --to.
+        window has everything that begins at or after --from and before --to.
         """
 }
 
@@ -39,7 +39,7 @@ extension Arguments {
         let now = Clock.unixMicroseconds()
         var query = HistoryQuery(from: try bound(.from, now, zone), to: try bound(.to, now, zone))
         if case .time(let from)? = query.from, case .time(let to)? = query.to, from > to {
-            throw UsageError("--from is behind --to: such a window has nothing in it")
+            throw UsageError("--from is after --to: the window is empty")
         }
         query.tables = try values(of: .table).mapped { (text) throws(UsageError) in
             guard let table = TableName(text) else {
@@ -154,22 +154,22 @@ struct NameCheck {
     static func masked(_ option: String, _ column: String, of table: TableName) -> UsageError {
         let name = "\(table).\(SQLName.quoted(column))"
         return UsageError(
-            "\(option): \(name) is masked, and whoever asks for its values could find them out; "
-                + "--unmask \(name) allows it, and is written down")
+            "\(option): \(name) is masked, and conditions on it could reveal its values; "
+                + "--unmask \(name) allows them, and the log's audit file records it")
     }
 
     func unknown(_ table: TableName) -> CommandFailure {
         let tables = Set(relations.map(\.table.description)).sorted()
         let near = NearestName.to(table.description, among: tables).map { "did you mean \($0)? " } ?? ""
         let list =
-            tables.isEmpty ? "It has no table at all yet." : "It has " + tables.prefix(20).joined(separator: ", ")
+            tables.isEmpty ? "The log has no tables yet." : "The log has " + tables.prefix(20).joined(separator: ", ")
         return CommandFailure(.notFound, "the log has no changes of \(table)", hint: near + list)
     }
 
     private func unknown(_ option: String, _ column: String, among relations: [RecordedRelation]) -> UsageError {
         let names = Set(relations.flatMap { $0.relation.columns.map(\.name) }).sorted()
         let near = NearestName.to(column, among: names).map { "; did you mean \($0)?" } ?? ""
-        return UsageError("\(option): no table that is asked for has a column \(SQLName.quoted(column))\(near)")
+        return UsageError("\(option): none of the selected tables has a column \(SQLName.quoted(column))\(near)")
     }
 }
 

@@ -36,20 +36,20 @@ extension CatalogReader {
         guard asked.sharesTime else { return }
         if text.encoding != .utf8, bench.isNews("encoding") {
             Log.shared.warning(
-                "the database's encoding is not UTF8: PostgreSQL decides where a policy or a filter looks at characters, which is slower",
-                [.hint("a database with ENCODING 'UTF8' has everything decided in the hub")])
+                "the database's encoding is not UTF8: PostgreSQL decides policies and filters that compare characters, which is slower",
+                [.hint("with a database in ENCODING 'UTF8', the hub decides these policies and filters itself")])
         }
         if !settings.followed.isEmpty, bench.isNews("settings \(settings.followed)") {
             Log.shared.info(
-                "the server, the database or a role has other settings for values than usual: PostgreSQL decides what depends on them",
+                "the server, the database or a role has settings that change how values read: PostgreSQL decides policies and filters that depend on them",
                 [.setting(settings.followed.joined(separator: "; "))])
         }
         if !settings.refused.isEmpty, bench.isNews("refused \(settings.refused)") {
             Log.shared.warning(
-                "a setting of the server, the database or a role keeps policies from being evaluated: nobody may read by them",
+                "a setting of the server, the database or a role prevents policies from being evaluated: the policies show no rows",
                 [
                     .setting(settings.refused.joined(separator: "; ")),
-                    .hint("ALTER DATABASE … RESET, ALTER ROLE … RESET"),
+                    .hint("reset it: ALTER DATABASE … RESET, ALTER ROLE … RESET"),
                 ])
         }
     }
@@ -123,14 +123,14 @@ extension CatalogReader {
         guard bench.isNews("\(policy.oid) \(policy.text)") else { return }
         metrics.policiesMisread.add()
         Log.shared.warning(
-            "a policy means something else to PostgreSQL than was read in it: PostgreSQL decides on its rows",
+            "PostgreSQL reads a policy differently than the hub: PostgreSQL decides the policy's rows",
             [.policy(policy.name), .oid(policy.oid)])
     }
 
     private func reportForbidden() {
         guard bench.isNews("forbidden") else { return }
         Log.shared.warning(
-            "PostgreSQL cannot be asked what policies mean: it decides on all of their rows, which is slower",
+            "cannot ask PostgreSQL how it reads policies: PostgreSQL decides all of their rows, which is slower",
             [.hint("GRANT TEMPORARY ON DATABASE … and USAGE ON SCHEMA … to the hub's role or a role it may become")])
     }
 

@@ -22,27 +22,36 @@ public struct ClaimsScript: Sendable, Hashable {
     public let inputCount: Int
     /// Number of outputs, each a text.
     public let outputCount: Int
-    /// SQL expression for a value that is computed once from the inputs and is the same under all claims.
-    private let held: String?
+    /// SQL expression for the rows that are made of the inputs once and are the same under all claims; nil for queries
+    /// without rows.
+    private let rows: String?
+    /// SQL expression for one of the rows.
+    private let rowByElement: String?
     /// SQL of the query with the inputs as the function's variables.
     private let inFunction: String
-    /// SQL of the query in the function, restricted to one element of the inputs.
-    private let inFunctionByElement: String
     /// SQL of the query with the inputs as parameters of a statement.
     public let asStatement: String
+    /// SQL that makes the rows of the inputs as parameters of a statement, and does no more; nil for queries without
+    /// rows.
+    public let makingStatement: String?
+
+    /// SQLSTATE of rows that cannot be made of their texts, because the table's type is another by now. This says
+    /// nothing about who may read them. PostgreSQL does not use the class.
+    public static let unmade = "TWROW"
 
     private init(
-        as role: String?, _ shape: Shape, inputs: Int, outputs: Int, held: String? = nil, inFunction: String? = nil,
-        _ sql: (_ input: (Int) -> String) -> String
+        as role: String?, _ shape: Shape, outputs: Int, of row: JudgedRow? = nil, _ sql: (_ rows: String) -> String
     ) {
         self.role = role
         self.shape = shape
-        inputCount = inputs
+        inputCount = row?.columns.count ?? 0
         outputCount = outputs
-        self.held = held
-        self.inFunction = inFunction ?? sql(ClaimsScript.variable)
-        inFunctionByElement = sql { "\(ClaimsScript.variable($0))[\"tw$element\":\"tw$element\"]" }
-        asStatement = sql { "CAST($\($0 + 1) AS pg_catalog.text[])" }
+        rows = row?.array(ClaimsScript.variable)
+        rowByElement = row?.array { "\(ClaimsScript.variable($0))[\"tw$element\":\"tw$element\"]" }
+        inFunction = sql("\"tw$held\".\"tw$made\"")
+        let parameters = row?.array { "CAST($\($0 + 1) AS pg_catalog.text[])" }
+        asStatement = sql(parameters ?? "")
+        makingStatement = parameters.map { "SELECT pg_catalog.cardinality(\($0))" }
     }
 
     private static func variable(_ input: Int) -> String { "\"tw$input\(input)\"" }
@@ -65,24 +74,18 @@ extension ClaimsScript {
     ///
     /// The rows are made of their texts once for all claims.
     init(judging sql: String, _ row: JudgedRow, as role: String) {
-        func answer(_ rows: String) -> String {
+        self.init(as: role, .whole, outputs: 1, of: row) { rows in
             """
             SELECT NULLIF(pg_catalog.rtrim(pg_catalog.string_agg("tw$may", ''), '0'), '')
             FROM (SELECT CASE WHEN (\(sql)
             ) THEN '1' ELSE '0' END FROM \(row.source(rows))) AS "tw$rows" ("tw$may")
             """
         }
-        self.init(
-            as: role, .whole, inputs: row.columns.count, outputs: 1, held: row.array(ClaimsScript.variable),
-            inFunction: answer("\"tw$held\".\"tw$made\"")
-        ) { input in
-            answer(row.array(input))
-        }
     }
 
     /// Creates the query for the texts of terms.
     public init(evaluating terms: [AskedTerm], as role: String) {
-        self.init(as: role, .whole, inputs: 0, outputs: terms.count) { _ in
+        self.init(as: role, .whole, outputs: terms.count) { _ in
             "SELECT " + terms.map(ClaimsScript.text).joined(separator: ", ")
         }
     }
@@ -105,7 +108,7 @@ extension ClaimsScript {
 
     /// Creates the query for membership keys and their numbers of occurrences.
     public init(filling sql: String, as role: String?, limit: Int) {
-        self.init(as: role, .rows, inputs: 0, outputs: 2) { _ in
+        self.init(as: role, .rows, outputs: 2) { _ in
             """
             SELECT "tw$key", CAST(pg_catalog.count(*) AS pg_catalog.text) FROM (
                 SELECT CAST("tw$of" AS pg_catalog.text) COLLATE pg_catalog."C" FROM (\(sql)
@@ -132,12 +135,13 @@ extension ClaimsScript {
                 "tw$any" pg_catalog.bool;
                 "tw$held" record;
                 "tw$isHeld" pg_catalog.bool := false;
+                "tw$isMaking" pg_catalog.bool := false;
             BEGIN
                 "tw$who" := 0;
                 FOREACH "tw$one" IN ARRAY "tw$claims" LOOP
                     "tw$who" := "tw$who" + 1;
                     "tw$element" := NULL;
-            \(step(inFunction, after: hold))
+            \(step(after: making))
             \(stepsByElement)
                 END LOOP;
             END
@@ -153,13 +157,13 @@ extension ClaimsScript {
     /// SQL that tries each element separately after a failure. If the first few all fail, the claims are the cause, and
     /// a row with element 0 reports the failure for all elements.
     private var stepsByElement: String {
-        guard shape == .whole, inputCount > 0 else { return "" }
+        guard let rowByElement, inputCount > 0 else { return "" }
         return """
             IF "tw$error" IS NOT NULL AND pg_catalog.cardinality(\(ClaimsScript.variable(0))) > 1 THEN
                 "tw$any" := false;
                 FOR "tw$index" IN 1 .. pg_catalog.cardinality(\(ClaimsScript.variable(0))) LOOP
                     "tw$element" := "tw$index";
-            \(step(inFunctionByElement))
+            \(step(after: ClaimsScript.making(rowByElement)))
                     "tw$any" := "tw$any" OR "tw$done";
                     IF NOT "tw$any" AND "tw$index" >= \(ClaimsScript.elementsTried) THEN
                         "tw$element" := 0;
@@ -167,32 +171,41 @@ extension ClaimsScript {
                         EXIT;
                     END IF;
                 END LOOP;
+                "tw$isHeld" := false;
             END IF;
             """
     }
 
     private static let elementsTried = 8
 
-    /// SQL that computes the held value in the first step where that succeeds. It runs under a client's role, and the
-    /// value survives the rollback.
-    private var hold: String {
-        guard let held else { return "" }
+    /// SQL that makes the rows in the first step where that succeeds. It runs under a client's role, and the rows
+    /// survive the rollback.
+    private var making: String {
+        guard let rows else { return "" }
         return """
             IF NOT "tw$isHeld" THEN
-                SELECT \(held) AS "tw$made" INTO "tw$held";
+            \(ClaimsScript.making(rows))
                 "tw$isHeld" := true;
             END IF;
             """
     }
 
+    private static func making(_ rows: String) -> String {
+        """
+        "tw$isMaking" := true;
+        SELECT \(rows) AS "tw$made" INTO "tw$held";
+        "tw$isMaking" := false;
+        """
+    }
+
     /// Returns SQL for one subtransaction that is always rolled back. It ends with an exception even after success.
-    private func step(_ sql: String, after first: String = "") -> String {
+    private func step(after first: String) -> String {
         let outputs = (0..<outputCount).map { "\"tw$output\($0)\"" }.joined(separator: ", ")
         let none = (0..<outputCount).map { "\"tw$output\($0)\" := NULL; " }.joined()
         let ask =
             switch shape {
-            case .whole: "SELECT * INTO \(outputs) FROM (\(sql)\n) AS \"tw$answer\";"
-            case .rows: "FOR \(outputs) IN \(sql) LOOP RETURN NEXT; END LOOP;"
+            case .whole: "SELECT * INTO \(outputs) FROM (\(inFunction)\n) AS \"tw$answer\";"
+            case .rows: "FOR \(outputs) IN \(inFunction) LOOP RETURN NEXT; END LOOP;"
             }
         return """
             "tw$done" := false;
@@ -206,7 +219,8 @@ extension ClaimsScript {
                 RAISE EXCEPTION USING ERRCODE = '\(ClaimsScript.undo)';
             EXCEPTION WHEN OTHERS OR assert_failure THEN
                 IF NOT "tw$done" THEN
-                    "tw$error" := SQLSTATE;
+                    "tw$error" := CASE WHEN "tw$isMaking" THEN '\(ClaimsScript.unmade)' ELSE SQLSTATE END;
+                    "tw$isMaking" := false;
                     \(none)
                 END IF;
             END;

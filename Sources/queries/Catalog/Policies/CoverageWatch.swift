@@ -69,7 +69,7 @@ final class CoverageWatch {
     private func tell(_ error: SystemError) {
         if !hasFailed {
             Log.shared.warning(
-                "since when tables that policies read are followed cannot be written down: they are not followed",
+                "cannot store from when on the hub follows tables that policies read: the hub does not follow them",
                 [.error("\(error)")])
         }
         hasFailed = true
@@ -180,7 +180,7 @@ extension CatalogReader {
             coverage.refused.remove(oid)
             guard let table = snapshot.related(oid) else { continue }
             Log.shared.info(
-                "a table that policies read is published now: it will be followed",
+                "a table that policies read is published now: the hub will follow it",
                 [.relation("\(table.schema).\(table.name)")])
         }
     }
@@ -196,13 +196,13 @@ extension CatalogReader {
         guard let refusal = try change(sql) else {
             coverage.added.insert(oid)
             return Log.shared.info(
-                "a table that policies read is followed now",
+                "the hub follows a table that policies read from now on",
                 [.publication(coverage.stream.publication), .relation("\(table.schema).\(table.name)")])
         }
         coverage.refused.insert(oid)
         guard bench.isNews(sql) else { return }
         Log.shared.warning(
-            "a table that policies read cannot be followed: PostgreSQL decides on every row, which is slower",
+            "the hub cannot follow a table that policies read: PostgreSQL decides every row, which is slower",
             [
                 .relation("\(table.schema).\(table.name)"), .error(refusal.message),
                 .hint("as the tables' owner: \(sql)"),

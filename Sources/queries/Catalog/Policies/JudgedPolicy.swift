@@ -1,3 +1,4 @@
+import Postgres
 import Synchronization
 
 /// Combined policies of a table in the form in which PostgreSQL evaluates them on rows, the same for all holders of a
@@ -66,13 +67,16 @@ public struct PolicyQuestion: Sendable {
 }
 
 /// The answer for each row and claimant of a question.
-public struct PolicyAnswers: Sendable, Equatable {
+public struct PolicyAnswers: Sendable {
     private let claimantCount: Int
+    /// Version of the definitions for which PostgreSQL's session was opened; nil if they cannot change.
+    private let definitions: DefinitionsVersion.Reading?
     private var answers: [Bool?]
     private var failed: Set<Int> = []
 
     /// Creates answers that are all unknown.
-    public init(_ question: PolicyQuestion) {
+    public init(_ question: PolicyQuestion, by definitions: DefinitionsVersion.Reading? = nil) {
+        self.definitions = definitions
         claimantCount = question.claimants.count
         answers = Array(repeating: nil, count: question.pairCount)
         assert(answers.count == question.rows.count * claimantCount, "each pair has its own answer")
@@ -91,6 +95,22 @@ public struct PolicyAnswers: Sendable, Equatable {
     }
 
     public func hasFailed(_ row: Int, _ claimant: Int) -> Bool { failed.contains(place(row, claimant)) }
+
+    public var hasFailures: Bool { !failed.isEmpty }
+
+    /// True if definitions have changed since the session was opened in which PostgreSQL failed.
+    public var areOutdated: Bool { hasFailures && !areOfPresentDefinitions }
+
+    private var areOfPresentDefinitions: Bool { definitions?.isCurrent ?? true }
+
+    /// Makes the answers unknown on whose rows the policy failed, unless nothing else can be the reason: the policy and
+    /// its table are as they were for the question, and so are all definitions since the session was opened.
+    ///
+    /// - Parameter snapshot: catalog that was read after the answers; nil if it could not be read.
+    public mutating func forgetFailures(of policy: JudgedPolicy, unlessSameIn snapshot: CatalogSnapshot?) {
+        let areSame = snapshot?.stillHas(policy) == true && areOfPresentDefinitions
+        if !areSame { failed = [] }
+    }
 
     /// Returns the index of the pair's answer. The checks prevent one claimant from getting another's answer.
     private func place(_ row: Int, _ claimant: Int) -> Int {

@@ -30,6 +30,13 @@ public struct JudgedRow: Sendable, Hashable {
         self.columns = columns
     }
 
+    /// True if the table's rows have this type.
+    func isOf(_ table: CatalogTable) -> Bool {
+        type == Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
+            && columns.count == table.columns.count
+            && zip(columns, table.columns).allSatisfy { $0.name == $1.name && $0.type == $1.declaredType }
+    }
+
     /// Returns a FROM item with the array's rows, in order, under the table's name.
     public func source(_ array: String) -> String { "pg_catalog.unnest(\(array)) AS \(Quoted.identifier(relation))" }
 

@@ -151,9 +151,19 @@ class Storm:
                     for one in self.ears:
                         await one.close()
             await self._check_hub()
+        except asyncio.CancelledError:
+            self._say_last()
+            raise
         finally:
             await self._close()
         self._report()
+
+    def _say_last(self):
+        """For a run that hangs: what was done last, and what the hub said last."""
+        for at, what in self.history[-12:]:
+            print(f"         {at:.1f} s {what}")
+        if hasattr(self, "hub"):
+            print("         the hub's last lines:", *self.hub.log().splitlines()[-12:], sep="\n         ")
 
     async def _prepare(self):
         self.cluster = Cluster(self.directory)

@@ -1,96 +1,26 @@
 import Foundation
 
-/// A write that the server has not accepted yet.
-public struct PendingWrite: Sendable, Hashable, Codable {
-    public enum Kind: String, Sendable, Codable {
-        case insert
-        case update
-        case delete
-    }
+/// Writes that wait for the network: in order for each row, parents before children, and combined if possible. The
+/// queue only keeps the state; `OfflineWrites` sends the writes.
+struct WriteQueue: Sendable, Hashable, Codable {
+    private(set) var writes: [PendingWrite] = []
+    private let limits: OfflineWrites.Limits
 
-    /// Idempotency key. The client sends it with the write, so that the server recognizes a repetition.
-    public let id: String
-    public let table: String
-    /// Key of the row, as text.
-    public let row: String
-    public var kind: Kind
-    /// Columns to write, with their values.
-    public var values: [String: JSONValue]
-    /// Row that must exist before this one, as `table/key`: for example the post of a comment.
-    public let parent: String?
-    /// True if only the newest of several waiting writes is worth sending: for example a position on a map.
-    public let newestOnly: Bool
-    /// Time when the write was made, in seconds since 1970.
-    public let madeAt: Double
-    public internal(set) var failures = 0
-    var isOut = false
-    var notBefore: Double = 0
+    init(limits: OfflineWrites.Limits = OfflineWrites.Limits()) { self.limits = limits }
 
-    public init(
-        id: String = UUID().uuidString, table: String, row: String, kind: Kind, values: [String: JSONValue] = [:],
-        parent: String? = nil, newestOnly: Bool = false, madeAt: Date
-    ) {
-        self.id = id
-        self.table = table
-        self.row = row
-        self.kind = kind
-        self.values = values
-        self.parent = parent
-        self.newestOnly = newestOnly
-        self.madeAt = madeAt.timeIntervalSince1970
-    }
-
-    public var name: String { table + "/" + row }
-
-    /// Takes over the retry time of the write that this one replaces. A newer write is no reason to try at once.
-    mutating func waits(as former: PendingWrite) {
-        failures = former.failures
-        notBefore = former.notBefore
-    }
-}
-
-/// Writes that wait for the network: in order for each row, parents before children, and combined if possible. This
-/// type only keeps the state; `OfflineWrites` sends the writes.
-public struct OfflineQueue: Sendable, Hashable, Codable {
-    public struct Limits: Sendable, Hashable, Codable {
-        public var writes = 1000
-        public var bytes = 4 << 20
-        public var age: Double = 7 * 86_400
-
-        public init() {}
-    }
-
-    public enum Refusal: Error, Sendable, Hashable {
-        case tooManyWrites
-        case tooLarge
-    }
-
-    /// Reason why a write is given up. The app must then take back what it showed of the write.
-    public enum Loss: Sendable, Hashable {
-        case refused(String)
-        case tooOld
-        /// A write that this one needed was lost.
-        case parentLost
-    }
-
-    public private(set) var writes: [PendingWrite] = []
-    private let limits: Limits
-
-    public init(limits: Limits = Limits()) { self.limits = limits }
-
-    public func hasUnsent(_ table: String, _ row: String) -> Bool { writes.contains { $0.name == table + "/" + row } }
+    func hasUnsentWrite(table: String, row: String) -> Bool { writes.contains { $0.name == table + "/" + row } }
 
     /// Adds a write. Combines it with waiting writes of the same row that are not being sent: an update with an insert
     /// or update, a delete with all.
-    public mutating func add(_ write: PendingWrite) throws(Refusal) {
+    mutating func add(_ write: PendingWrite) throws(OfflineWrites.Refusal) {
         var write = write
         let before = writes
         let waiting = writes.lastIndex { $0.name == write.name && !$0.isOut }
         if let waiting, join(&write, into: waiting) { return }
-        let refusal: Refusal? =
-            if writes.count >= limits.writes {
+        let refusal: OfflineWrites.Refusal? =
+            if writes.count >= limits.maximumWrites {
                 .tooManyWrites
-            } else if bytes(of: writes) + bytes(of: [write]) > limits.bytes {
+            } else if bytes(of: writes) + bytes(of: [write]) > limits.maximumBytes {
                 .tooLarge
             } else {
                 nil
@@ -117,7 +47,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
             let name = write.name
             writes.removeAll { $0.name == name && !$0.isOut }
             return false
-        case (.insert, .insert) where write.newestOnly:
+        case (.insert, .insert) where write.isReplaceable:
             write.waits(as: writes.remove(at: index))
             return false
         default: return false
@@ -142,17 +72,17 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     /// Returns the writes that may be sent now. Each counts as being sent until `succeeded`, `failed` or `refused` is
     /// called.
-    public mutating func takeReady(at now: Date, atMost count: Int = 8) -> [PendingWrite] {
+    mutating func takeReady(at now: Date, atMost count: Int = 8) -> [PendingWrite] {
         let moment = now.timeIntervalSince1970
         let ready = free.filter { writes[$0].notBefore <= moment }.prefix(count)
         for index in ready { writes[index].isOut = true }
         return ready.map { writes[$0] }
     }
 
-    public mutating func succeeded(_ id: String) { writes.removeAll { $0.id == id } }
+    mutating func succeeded(_ id: String) { writes.removeAll { $0.id == id } }
 
     /// Schedules a failed write for another attempt, with a longer delay each time.
-    public mutating func failed(_ id: String, at now: Date, seed: UInt64) {
+    mutating func failed(_ id: String, at now: Date, seed: UInt64) {
         guard let index = writes.firstIndex(where: { $0.id == id }) else { return }
         var chance = Chance(seed: seed)
         writes[index].isOut = false
@@ -166,21 +96,21 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
     private mutating func giveWay(_ index: Int) {
         let old = writes[index]
         let later = writes.indices.first { $0 > index && writes[$0].name == old.name }
-        guard let later, old.kind == .insert, writes[later].kind == .insert, writes[later].newestOnly else { return }
+        guard let later, old.kind == .insert, writes[later].kind == .insert, writes[later].isReplaceable else { return }
         writes[later].waits(as: old)
         writes.remove(at: index)
     }
 
     /// Removes a write that the server refused, and all writes that needed it. Returns all of them for the app.
-    public mutating func refused(_ id: String, _ reason: String) -> [(PendingWrite, Loss)] {
+    mutating func refused(_ id: String, _ reason: String) -> [(PendingWrite, OfflineWrites.Loss)] {
         guard let index = writes.firstIndex(where: { $0.id == id }) else { return [] }
         let write = writes.remove(at: index)
         guard write.kind == .insert else { return [(write, .refused(reason))] }
         return [(write, .refused(reason))] + dropChildren(of: write.name)
     }
 
-    private mutating func dropChildren(of name: String) -> [(PendingWrite, Loss)] {
-        var lost: [(PendingWrite, Loss)] = []
+    private mutating func dropChildren(of name: String) -> [(PendingWrite, OfflineWrites.Loss)] {
+        var lost: [(PendingWrite, OfflineWrites.Loss)] = []
         var names = [name]
         while let parent = names.popLast() {
             for child in writes where child.parent == parent || child.name == parent {
@@ -193,8 +123,8 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
     }
 
     /// Removes and returns writes that are older than the limit, and the writes that needed them.
-    public mutating func dropOld(at now: Date) -> [(PendingWrite, Loss)] {
-        let oldest = now.timeIntervalSince1970 - limits.age
+    mutating func dropOld(at now: Date) -> [(PendingWrite, OfflineWrites.Loss)] {
+        let oldest = now.timeIntervalSince1970 - limits.maximumSeconds
         let old = writes.filter { $0.madeAt < oldest && !$0.isOut }
         writes.removeAll { write in old.contains { $0.id == write.id } }
         return old.map { ($0, .tooOld) } + old.filter { $0.kind == .insert }.flatMap { dropChildren(of: $0.name) }
@@ -202,7 +132,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     /// Resets the writes that were being sent when the app ended. Some writes may have arrived; the server recognizes
     /// repeated writes by their ids.
-    public mutating func launched() {
+    mutating func launched() {
         for index in writes.indices.reversed() where writes[index].isOut {
             writes[index].isOut = false
             giveWay(index)
@@ -210,7 +140,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
     }
 
     /// Time when the next waiting write is due.
-    public var nextMoment: Date? {
+    var nextMoment: Date? {
         free.map { writes[$0].notBefore }.min().map { Date(timeIntervalSince1970: $0) }
     }
 }

@@ -1,0 +1,121 @@
+import Foundation
+
+/// A write that the server has not accepted yet.
+public struct PendingWrite: Sendable, Hashable, Codable {
+    /// Operation of a write.
+    public enum Kind: String, Sendable, Codable {
+        /// Inserts a row.
+        case insert
+        /// Updates columns of a row.
+        case update
+        /// Deletes a row.
+        case delete
+    }
+
+    /// Idempotency key. The client sends it with the write, so that the server recognizes a repetition.
+    public let id: String
+    /// Name of the table.
+    public let table: String
+    /// Key of the row, as text.
+    public let row: String
+    /// Operation of the write.
+    public var kind: Kind
+    /// Columns to write, with their values.
+    public var values: [String: JSONValue]
+    /// Row that must exist before this one, as `table/key`: for example the post of a comment.
+    public let parent: String?
+    /// True if a newer write of the row replaces this one while it waits: for example a position on a map.
+    public let isReplaceable: Bool
+    /// Time when the write was made, in seconds since 1970.
+    let madeAt: Double
+    /// Number of attempts that failed.
+    public internal(set) var failures = 0
+    var isOut = false
+    var notBefore: Double = 0
+
+    // Names in the storage, which stay when a property is renamed.
+    private enum CodingKeys: String, CodingKey {
+        case id, table, row, kind, values, parent, madeAt, failures, isOut, notBefore
+        case isReplaceable = "newestOnly"
+    }
+
+    /// Creates a write.
+    ///
+    /// - Parameters:
+    ///   - id: idempotency key.
+    ///   - table: name of the table.
+    ///   - row: key of the row, as text.
+    ///   - kind: operation of the write.
+    ///   - values: columns to write, with their values.
+    ///   - parent: row that must exist before this one, as `table/key`.
+    ///   - isReplaceable: true if a newer write of the row replaces this one while it waits.
+    ///   - date: time when the write was made.
+    public init(
+        id: String = UUID().uuidString, table: String, row: String, kind: Kind, values: [String: JSONValue] = [:],
+        parent: String? = nil, isReplaceable: Bool = false, date: Date
+    ) {
+        self.id = id
+        self.table = table
+        self.row = row
+        self.kind = kind
+        self.values = values
+        self.parent = parent
+        self.isReplaceable = isReplaceable
+        madeAt = date.timeIntervalSince1970
+    }
+
+    /// Time when the write was made.
+    public var date: Date { Date(timeIntervalSince1970: madeAt) }
+    /// Name of the row: `table/key`. The value for ``parent`` of writes that need the row.
+    public var name: String { table + "/" + row }
+
+    /// Takes over the retry time of the write that this one replaces. A newer write is no reason to try at once.
+    mutating func waits(as former: PendingWrite) {
+        failures = former.failures
+        notBefore = former.notBefore
+    }
+}
+
+extension OfflineWrites {
+    /// Limits of the writes that wait. `add` refuses writes beyond them.
+    public struct Limits: Sendable, Hashable, Codable {
+        /// Maximum number of writes.
+        public var maximumWrites = 1000
+        /// Maximum size of all writes together, in bytes.
+        public var maximumBytes = 4 << 20
+        var maximumSeconds: Double = 7 * 86_400
+        /// Maximum age of a write. Older writes are lost.
+        public var maximumAge: Duration {
+            get { .seconds(maximumSeconds) }
+            set { maximumSeconds = newValue / .seconds(1) }
+        }
+
+        // Names in the storage, which stay when a property is renamed.
+        private enum CodingKeys: String, CodingKey {
+            case maximumWrites = "writes"
+            case maximumBytes = "bytes"
+            case maximumSeconds = "age"
+        }
+
+        /// Creates limits with the default values.
+        public init() {}
+    }
+
+    /// Reason why a write cannot wait.
+    public enum Refusal: Error, Sendable, Hashable {
+        /// The maximum number of writes wait already.
+        case tooManyWrites
+        /// The waiting writes would be larger than allowed.
+        case tooLarge
+    }
+
+    /// Reason why a write is given up. The app must then take back what it showed of the write.
+    public enum Loss: Sendable, Hashable {
+        /// The app's API refused the write; the text is its reason.
+        case refused(String)
+        /// The write waited longer than allowed.
+        case tooOld
+        /// A write that this one needed was lost.
+        case parentLost
+    }
+}

@@ -1,0 +1,39 @@
+import Change
+import Diagnostics
+import System
+
+/// Counts and delays of one pipeline's deliveries, with the time that they are measured by.
+struct DeliveryAccounts {
+    private let time: any TimeSource
+    private let deliveries: Counter
+    private let delays: Histogram
+    private var tables: TableDelays
+    /// Time in Unix microseconds, taken when the turn began or something was delivered last.
+    private(set) var moment: Int64 = 0
+
+    init(_ time: any TimeSource, _ metrics: ProjectMetrics) {
+        self.time = time
+        deliveries = metrics.deliveries
+        delays = metrics.commitToSocketSeconds
+        tables = TableDelays(metrics.tables)
+    }
+
+    mutating func beginTurn() { moment = time.unixMicroseconds() }
+
+    /// Notes deliveries of a change of the table.
+    mutating func note(_ count: Int, of fingerprint: UInt64, _ relation: Relation) {
+        tables.note(count, of: fingerprint, relation)
+    }
+
+    /// Counts the deliveries of a part of a transaction, and records how long after the commit they were sent.
+    mutating func tell(_ delivered: Int, committed: Int64) {
+        guard delivered > 0 else { return }
+        count(delivered)
+        moment = time.unixMicroseconds()
+        let microseconds = max(0, moment - committed)
+        delays.record(UInt64(microseconds) * 1000)
+        tables.tell(after: UInt64(microseconds) * 1000)
+    }
+
+    func count(_ delivered: Int) { deliveries.add(delivered) }
+}

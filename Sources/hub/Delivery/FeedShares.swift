@@ -1,0 +1,33 @@
+import Diagnostics
+
+/// Quotas of the listeners that are feeds, and the feeds that received changes.
+struct FeedShares {
+    private var shares: [UInt32: FeedShare] = [:]
+    /// Feeds that received changes since the last `takeFed`.
+    private var fed: Set<UInt32> = []
+    private let changes: Counter
+
+    /// - Parameter changes: counts the changes.
+    init(_ changes: Counter) { self.changes = changes }
+
+    subscript(_ listener: UInt32) -> FeedShare? { shares[listener] }
+
+    mutating func add(_ listener: UInt32, _ share: FeedShare) { shares[listener] = share }
+    mutating func remove(_ listener: UInt32) { shares[listener] = nil }
+
+    /// Counts one more change of a feed. Returns true for its first change; nil if the feed has had as many as it may.
+    mutating func take(_ listener: UInt32) -> Bool? {
+        guard var share = shares[listener] else { preconditionFailure("a feed has its share") }
+        let isFirst = share.told == 0
+        guard share.take() else { return nil }
+        shares[listener] = share
+        fed.insert(listener)
+        changes.add()
+        return isFirst
+    }
+
+    mutating func takeFed() -> [UInt32] {
+        defer { fed = [] }
+        return fed.isEmpty ? [] : fed.sorted()
+    }
+}

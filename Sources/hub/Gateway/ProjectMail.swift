@@ -1,0 +1,75 @@
+import Channels
+import Delivery
+import Diagnostics
+import Synchronization
+
+/// Mailboxes of a project's loops, with the bytes of broadcasts and presence changes that wait in each.
+struct ProjectMail: Sendable {
+    /// Mailboxes by loop number.
+    let mailboxes: [Mailbox<Mail>]
+    private let bytes: [MailedBytes]
+    private let metrics: ProjectMetrics
+
+    init(loops: Int, _ metrics: ProjectMetrics) {
+        mailboxes = (0..<loops).map { _ in Mailbox<Mail>() }
+        bytes = (0..<loops).map { _ in MailedBytes() }
+        self.metrics = metrics
+    }
+
+    func post(_ mail: Mail) {
+        for mailbox in mailboxes { mailbox.post(mail) }
+    }
+
+    /// Posts broadcasts to all loops except the one they came from. A loop that is too far behind does not receive
+    /// them, and is told so.
+    func post(_ batch: TurnBroadcasts, from loop: Int) {
+        for index in mailboxes.indices where index != loop {
+            guard bytes[index].add(batch.byteCount) else {
+                metrics.drops[.backlog].add(batch.entries.count)
+                mailboxes[index].post(.broadcastsLost)
+                continue
+            }
+            mailboxes[index].post(.broadcasts(batch))
+        }
+    }
+
+    func hasTaken(_ batch: TurnBroadcasts, on loop: Int) { bytes[loop].subtract(batch.byteCount) }
+
+    /// Posts presence changes to all loops except the one they came from. Presence changes are never dropped. Instead,
+    /// nothing more can be tracked while a loop is far behind.
+    func post(_ changes: [PresenceChange], from loop: Int) {
+        let byteCount = changes.reduce(0) { $0 + $1.byteCount }
+        for index in mailboxes.indices where index != loop {
+            bytes[index].addAnyway(byteCount)
+            mailboxes[index].post(.presence(changes))
+        }
+    }
+
+    func hasTaken(_ changes: [PresenceChange], on loop: Int) {
+        bytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
+    }
+
+    /// True if a loop has too much mail that it has not taken.
+    var isBehind: Bool { bytes.contains { $0.isFull } }
+}
+
+/// Number of bytes that wait in one mailbox.
+private final class MailedBytes: Sendable {
+    private let bytes = Atomic<Int>(0)
+
+    /// Adds bytes. Returns false, and adds nothing, if there is no room.
+    func add(_ count: Int) -> Bool {
+        guard !isFull else { return false }
+        addAnyway(count)
+        return true
+    }
+
+    func addAnyway(_ count: Int) { bytes.wrappingAdd(count, ordering: .relaxed) }
+
+    var isFull: Bool { bytes.load(ordering: .relaxed) > Limits.maximumMailedBytes }
+
+    func subtract(_ count: Int) {
+        let left = bytes.wrappingSubtract(count, ordering: .relaxed).newValue
+        assert(left >= 0, "a loop takes only what was mailed")
+    }
+}

@@ -1,0 +1,244 @@
+import System
+
+/// Record of one connection in its loop. It is small and plain, because most connections wait most of the time. Data
+/// that only some need for a while (incomplete input, blocked output, TLS) is stored elsewhere.
+struct Connection: BitwiseCopyable {
+    enum Stage: UInt8, BitwiseCopyable {
+        /// The seat is free. Zeroed memory also has this stage.
+        case free
+        case handshaking
+        case open
+        /// Queued output is still sent; input is no longer read.
+        case closing
+        /// The loop has finished sending and waits until the peer has seen it.
+        case lingering
+        /// The socket is closed. The loop tells the application at the end of the turn.
+        case ended
+    }
+
+    struct Flags: OptionSet, BitwiseCopyable {
+        let rawValue: UInt8
+
+        /// The connection is in the list of connections with output queued in this turn.
+        static let isQueued = Flags(rawValue: 1)
+        static let readingIsPaused = Flags(rawValue: 2)
+        /// The connection is in the list of connections whose input is examined again without a new event.
+        static let isReadAgain = Flags(rawValue: 4)
+        /// The peer has finished sending.
+        static let peerFinished = Flags(rawValue: 8)
+        /// The application has been told of the connection.
+        static let wasOpened = Flags(rawValue: 16)
+        static let hasFallenBehind = Flags(rawValue: 32)
+        /// The connection is in the list of those with output queued since the last `takeSent()`.
+        static let wasSent = Flags(rawValue: 64)
+        /// The backlog has exceeded `filledBytes` and has not been emptied since.
+        static let isFilled = Flags(rawValue: 128)
+    }
+
+    /// Output queued in this turn: a list of links in the loop's outboxes.
+    struct Outbox: BitwiseCopyable {
+        /// First and last link; 0 for none.
+        private(set) var first: UInt32 = 0
+        private var last: UInt32 = 0
+        private(set) var byteCount: UInt32 = 0
+
+        /// Adds a link at the end. Returns the link before it, 0 if there is none.
+        @inline(__always)
+        mutating func append(_ link: UInt32, byteCount: UInt32) -> UInt32 {
+            defer { last = link }
+            if last == 0 { first = link }
+            self.byteCount &+= byteCount
+            return last
+        }
+    }
+
+    private(set) var descriptor: Int32
+    let generation: UInt32
+    private(set) var stage: Stage
+    private(set) var flags: Flags = []
+    /// Events for which epoll watches the connection.
+    private var watched: UInt16 = 0
+    var outbox = Outbox()
+    /// Index of the blocked output in the loop's backlogs; 0 for none.
+    private(set) var backlog: UInt32 = 0
+    /// Index of the TLS session in the loop's sessions; 0 for none.
+    private(set) var session: UInt32 = 0
+    var input = KeptInput()
+    var activity: PeerActivity
+    /// Index, among the loop's accounts, of the budget that pays for the incomplete message.
+    private(set) var account: UInt16 = 0
+    /// Time at which handshake, closing or lingering must be done; 0 for never.
+    private(set) var deadline: UInt64 = 0
+    /// Reason of the end, once it is decided.
+    private(set) var end = ConnectionEnd.stopped
+
+    init(descriptor: Int32, generation: UInt32, stage: Stage, now: UInt64) {
+        self.descriptor = descriptor
+        self.generation = generation
+        self.stage = stage
+        activity = PeerActivity(now: now)
+    }
+
+    // Inlined, because a call would copy the whole record.
+    @inline(__always) var isLive: Bool { stage != .free && stage != .ended }
+    /// True if the connection has a socket. Simulated clients have none (`FrameWitness`).
+    @inline(__always) var hasSocket: Bool { descriptor >= 0 }
+    @inline(__always) func has(_ flag: Flags) -> Bool { flags.contains(flag) }
+
+    /// Sets a flag. Returns false if it was set before.
+    @discardableResult @inline(__always)
+    mutating func set(_ flag: Flags) -> Bool { flags.insert(flag).inserted }
+
+    /// Clears a flag. Returns false if it was not set.
+    @discardableResult @inline(__always)
+    mutating func clear(_ flag: Flags) -> Bool { flags.remove(flag) != nil }
+
+    // MARK: Stages
+
+    mutating func startHandshake(session: UInt32, deadline: UInt64) {
+        self.session = session
+        self.deadline = deadline
+        stage = .handshaking
+    }
+
+    mutating func finishHandshake(now: UInt64) {
+        deadline = 0
+        stage = .open
+        activity.restartSilence(at: now)
+    }
+
+    mutating func startClosing(_ reason: ConnectionEnd, deadline: UInt64) {
+        end = reason
+        self.deadline = deadline
+        stage = .closing
+    }
+
+    mutating func startLingering() { stage = .lingering }
+
+    /// Ends the connection, whose socket the loop has closed. Its input stays until the application has been told.
+    mutating func end(_ reason: ConnectionEnd) {
+        outbox = Outbox()
+        descriptor = -1
+        stage = .ended
+        end = reason
+    }
+
+    mutating func giveUpSeat() {
+        precondition(stage == .ended, "only an ended connection's seat is free")
+        stage = .free
+    }
+
+    // MARK: Parts that lie elsewhere
+
+    /// Takes the connection out of the list of queued output. Returns the first link, 0 if nothing is queued; nil if
+    /// the connection has ended.
+    @inline(__always)
+    mutating func takeOutbox() -> UInt32? {
+        flags.remove(.isQueued)
+        guard stage == .open || stage == .closing else { return nil }
+        defer { outbox = Outbox() }
+        return outbox.first
+    }
+
+    mutating func block(by backlog: UInt32) {
+        precondition(self.backlog == 0, "a blocked connection has a backlog already")
+        self.backlog = backlog
+    }
+
+    /// Removes the index of the backlog and returns it; 0 if there is none.
+    mutating func takeBacklog() -> UInt32 {
+        defer { backlog = 0 }
+        return backlog
+    }
+
+    /// Removes the index of the TLS session and returns it; 0 if there is none.
+    mutating func takeSession() -> UInt32 {
+        defer { session = 0 }
+        return session
+    }
+
+    mutating func charge(to account: UInt16) { self.account = account }
+
+    // MARK: Events
+
+    /// Events that matter in the present stage; nil if the stage decides about them itself.
+    var wantedEvents: Epoll.Events? {
+        let room: Epoll.Events = backlog == 0 ? [] : .writable
+        switch stage {
+        case .open: return flags.contains(.readingIsPaused) ? room : room.union([.readable, .peerFinished])
+        case .lingering: return [.readable, .peerFinished]
+        case .closing: return room
+        case .handshaking, .free, .ended: return nil
+        }
+    }
+
+    /// Records the events for which epoll watches the connection. Returns false if they are the same as before.
+    mutating func isNewlyWatched(for events: Epoll.Events) -> Bool {
+        let bits = UInt16(truncatingIfNeeded: events.rawValue)
+        defer { watched = bits }
+        return watched != bits
+    }
+
+    // MARK: The sweep
+
+    /// Finding of a sweep about one connection.
+    enum SweepFinding: Equatable {
+        /// Time before which nothing is overdue; `.max` for never.
+        case nothing(before: UInt64)
+        /// Handshake, closing or lingering has taken too long.
+        case deadlineIsPast
+        case inputIsOverdue
+        /// Silence for the idle limit, and the time of the next check.
+        case silence(next: UInt64)
+    }
+
+    /// Checks whether the connection is overdue. A silent connection's idle time starts again.
+    mutating func sweep(at now: UInt64, unfinishedLimit: UInt64) -> SweepFinding {
+        if deadline != 0 { return deadline > now ? .nothing(before: deadline) : .deadlineIsPast }
+        let due = stage == .open ? input.dueTime(limit: unfinishedLimit) : .max
+        if due <= now { return .inputIsOverdue }
+        let silentAt = activity.silentAt
+        if silentAt > now { return .nothing(before: min(due, silentAt)) }
+        activity.restartSilence(at: now)
+        return .silence(next: min(due, activity.silentAt))
+    }
+}
+
+/// Times at which the peer of a connection sent something, and the limit of its silence.
+struct PeerActivity: BitwiseCopyable {
+    private var lastReceived: UInt64
+    /// Latest time after which the peer certainly sent something that the loop has read; 0 if unknown.
+    private(set) var heardAfter: UInt64 = 0
+    /// Idle limit; 0 for none.
+    private var idleMilliseconds: UInt32 = 0
+    /// True if the next bytes that are read may have arrived before the loop last looked.
+    private var inputMayHaveWaited = false
+
+    init(now: UInt64) { lastReceived = now }
+
+    /// Records input that was read now, after a loop that had last looked for input at `lookedAt`. `fillsRoom`: the
+    /// socket may hold more.
+    @inline(__always)
+    mutating func receive(at now: UInt64, lookedAt: UInt64, fillsRoom: Bool) {
+        lastReceived = now
+        if !inputMayHaveWaited { heardAfter = lookedAt }
+        inputMayHaveWaited = fillsRoom
+    }
+
+    /// Records that the loop leaves input in the socket for now.
+    mutating func leaveInput() { inputMayHaveWaited = true }
+
+    /// Sets the idle limit, 0 for none. Returns the limit as it is kept: in milliseconds, rounded up, because 0 would
+    /// mean no limit.
+    mutating func setIdleLimit(nanoseconds: UInt64) -> UInt64 {
+        idleMilliseconds = UInt32(clamping: nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 > 0 ? 1 : 0))
+        return UInt64(idleMilliseconds) * 1_000_000
+    }
+
+    mutating func restartSilence(at now: UInt64) { lastReceived = now }
+
+    /// Time at which the silence reaches the idle limit; `.max` without a limit.
+    var silentAt: UInt64 {
+        idleMilliseconds == 0 ? .max : lastReceived + UInt64(idleMilliseconds) * 1_000_000
+    }
+}
