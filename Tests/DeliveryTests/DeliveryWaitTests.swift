@@ -180,6 +180,7 @@ private final class StubCatalog: CatalogSource {
 
     var unannounced: Set<UInt32> { [] }
 
+    func watchDefinitions() -> @Sendable () -> Bool { { true } }
     func hasSeen(_ xid: UInt32) -> Bool { seen.contains(xid) }
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) {}
     func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int) {}

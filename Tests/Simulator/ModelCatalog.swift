@@ -25,7 +25,6 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     private static let pollMilliseconds: UInt64 = 250
 
     let unannounced: Set<UInt32>
-
     init(_ world: ModelServer, unannounced: Set<UInt32>) {
         self.world = world
         self.unannounced = unannounced
@@ -151,6 +150,8 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
 
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { listeners.append(body) }
 
+    /// The model server keeps no plans, and a question is never refused because a name has changed.
+    func watchDefinitions() -> @Sendable () -> Bool { { true } }
     func addBindings(_ count: Int) {}
 
     func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int) {}

@@ -67,6 +67,9 @@ public final class MembershipSet {
         return slots.sorted().compactMap { table.columns.indices.contains($0) ? table.columns[$0] : nil }
     }
 
+    /// True if PostgreSQL refused to fill the set, or the keys are too many to keep.
+    var isRefused: Bool { state == .failed || state == .left }
+
     /// True if decisions can use the set.
     public var isSettled: Bool { state != .filling }
 

@@ -530,6 +530,7 @@ public struct Pipeline: ~Copyable {
         values.catalogHasChanged()
         schemas.take(snapshot, &router)
         memberships.forgetRelations()
+        memberships.refillRefused()
     }
 
     /// True if a table was replaced since the last call: the caller must then check all bindings.

@@ -46,11 +46,13 @@ public final class CatalogService: Sendable {
 
     public let known: KnownCatalog
     private let adoptions: CatalogAdoptions
+    private let definitions: DefinitionsVersion
     private let threads: AskingThreads<PlainLine<CatalogJob>>
 
     public init(_ settings: Settings) throws(SystemError) {
         let (known, adoptions) = (KnownCatalog(), CatalogAdoptions())
         (self.known, self.adoptions) = (known, adoptions)
+        definitions = settings.target.definitions
         let inbox = try Inbox<PlainLine<CatalogJob>>(holding: CatalogJob.room)
         threads = try AskingThreads(inbox, [("catalog", { CatalogWorker(settings, known, adoptions, inbox) })])
     }
@@ -67,6 +69,11 @@ public final class CatalogService: Sendable {
 
     /// True if the database has recently confirmed the snapshot. If false, the snapshot must not decide anything.
     public var isCurrent: Bool { known.isCurrent }
+
+    public func watchDefinitions() -> @Sendable () -> Bool {
+        let definitions = definitions.current
+        return { definitions.isCurrent }
+    }
 
     /// True if the newest snapshot includes the effects of transaction `xid`, whose changes came down the stream.
     public func hasSeen(_ xid: UInt32) -> Bool { known.hasSeen(xid) }

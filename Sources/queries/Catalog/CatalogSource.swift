@@ -8,6 +8,8 @@ public protocol CatalogSource: AnyObject, Sendable {
     var snapshot: CatalogSnapshot? { get }
     /// True if the database has recently confirmed the snapshot. If false, the snapshot must not decide anything.
     var isCurrent: Bool { get }
+    /// Returns a check that is true for as long as readings find the definitions of the newest one.
+    func watchDefinitions() -> @Sendable () -> Bool
     /// True if the newest snapshot includes the effects of transaction `xid`.
     func hasSeen(_ xid: UInt32) -> Bool
     /// Tables for which the stream does not announce that their policies or rights may have changed. Before the hub

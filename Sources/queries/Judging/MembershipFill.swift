@@ -14,6 +14,14 @@ public enum MembershipFill: Sendable {
     case unreadable
     /// The keys could not be read now.
     case unavailable
+
+    /// True if PostgreSQL would not give the keys if it was asked again.
+    var isRefusal: Bool {
+        switch self {
+        case .failed, .unreadable: true
+        case .filled, .unavailable: false
+        }
+    }
 }
 
 public struct FilledMembership: Sendable {

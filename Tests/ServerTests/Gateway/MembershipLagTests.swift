@@ -191,6 +191,69 @@ extension GatewayHistories {
             #expect(try heard(late, 2) == [1])
         }
 
+        /// Returns a client that joins while a table or function has another name. The hub's question about the client
+        /// fails after `renamed` is committed, and the hub has joined the client by then.
+        private func joined(
+            _ number: Int, _ stage: GatewayStage, while lock: String, _ renamed: String
+        ) throws -> Caller {
+            let holding = try stage.database.cluster.connect(database: stage.database.name)
+            try holding.execute("BEGIN; \(lock); \(renamed)")
+            let late = try stage.caller()
+            try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: number))
+            let waits = """
+                SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
+                    AND application_name IN ('tidewire memberships', 'tidewire policies')
+                """
+            #expect(try eventually { try stage.database.value(waits) != "0" })
+            try holding.execute("COMMIT")
+            _ = try late.first { $0.isSubscription }
+            return late
+        }
+
+        /// Checks that a name of a moment does not decide for as long as a client stays.
+        @Test(arguments: [true, false])
+        func `memberships whose table had another name for a moment are followed`(isOfDefiner: Bool) throws {
+            let stage = try stage()
+            if isOfDefiner {
+                try stage.run(
+                    """
+                    CREATE FUNCTION in_team(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
+                        SET search_path = '' AS
+                        'SELECT EXISTS (SELECT FROM public.members m WHERE m.team = wanted AND m.person = auth.uid())';
+                    ALTER POLICY team ON notes USING (in_team(team));
+                    GRANT SELECT ON members TO HUB;
+                    """)
+            }
+            try stage.run(make(1) + "INSERT INTO fences VALUES (0)")
+            try stage.awaitCatalog()
+            let one = try joined(1, stage, while: "LOCK TABLE members", "ALTER TABLE members RENAME TO crew")
+            try stage.run("ALTER TABLE crew RENAME TO members")
+            try stage.awaitCatalog()
+            for round in 1...3 {
+                try stage.run(make(1) + "INSERT INTO fences VALUES (\(2 * round))")
+                _ = try heard(one, 2 * round)
+                try whileBehind(stage, round) {
+                    try stage.run("INSERT INTO notes VALUES (\(round), 1)")
+                    try stage.run(make(2))
+                }
+                try stage.run("INSERT INTO fences VALUES (\(2 * round + 1))")
+                #expect(try heard(one, 2 * round + 1) == [round])
+            }
+        }
+
+        /// Checks that a client whose role may not read the memberships sees rows as soon as it may.
+        @Test func `a right to read memberships counts from its grant on`() throws {
+            let stage = try stage()
+            try stage.run("REVOKE SELECT ON members FROM READER;" + make(1))
+            try stage.awaitCatalog()
+            let one = try user(1, stage)
+            try stage.run("INSERT INTO notes VALUES (1, 1); INSERT INTO fences VALUES (1)")
+            #expect(try heard(one, 1).isEmpty)
+            try stage.run("GRANT SELECT ON members TO READER")
+            try stage.run("INSERT INTO notes VALUES (2, 1); INSERT INTO fences VALUES (2)")
+            #expect(try heard(one, 2) == [2])
+        }
+
         /// Checks that a late joiner misses nothing: it was no member when the rows were written, or it had not joined.
         @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
             let stage = try stage()

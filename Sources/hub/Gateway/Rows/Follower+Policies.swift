@@ -133,8 +133,9 @@ extension Follower {
         guard holder.ticket == 0 else { return }
         let (ticket, number) = (home.nextTicket(), holder.number)
         holder.ticket = ticket
-        project.policyEvaluator.evaluate(terms.sorted { $0.sql < $1.sql }, as: holder.claimant) {
-            [mailbox, follower = self.number] answers in
+        project.policyEvaluator.evaluate(
+            terms.sorted { $0.sql < $1.sql }, as: holder.claimant, checkedBy: project.catalog
+        ) { [mailbox, follower = self.number] answers in
             mailbox.post(.evaluated(follower: follower, holder: number, ticket: ticket, answers))
         }
     }
@@ -200,8 +201,9 @@ extension Follower {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.compactMap(\.filling)
         assert(asked.count == unfilled.count, "who is to be filled waits for an answer")
-        project.policyEvaluator.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) {
-            [mailbox, number] answers in
+        project.policyEvaluator.fill(
+            unfilled.map { ($0.held.membership, $0.claimant) }, checkedBy: project.catalog
+        ) { [mailbox, number] answers in
             mailbox.post(.filled(follower: number, zip(asked, answers).map { ($0, $1) }))
         }
     }
