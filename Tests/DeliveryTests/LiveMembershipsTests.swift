@@ -25,10 +25,9 @@ import Testing
         membership: Membership(table: 9, keySlot: 0, condition: .undecided, reader: .caller, fillSQL: "SELECT"),
         rows: .always)
 
-    private func set(of sub: String, on desk: inout LiveMemberships) -> MembershipSet {
+    private func set(of sub: String, as role: String = "reader", on desk: inout LiveMemberships) -> MembershipSet {
         desk.take(
-            held, PolicySubject(role: "reader", claims: #"{"sub":"\#(sub)"}"#, identity: 0), table, followedSince: .zero
-        )
+            held, PolicySubject(role: role, claims: #"{"sub":"\#(sub)"}"#, identity: 0), table, followedSince: .zero)
     }
 
     private func rooms(_ rooms: String...) throws -> MembershipFill {
@@ -41,6 +40,25 @@ import Testing
     private func asked(_ desk: inout LiveMemberships, _ set: MembershipSet) throws -> MembershipFilling {
         desk.want(set)
         return try #require(desk.takeUnfilled().first { $0 === set }?.filling)
+    }
+
+    /// Checks that PostgreSQL is asked again for refused sets, and only for these, when the catalog has changed.
+    @Test(arguments: [MembershipFill.failed(sqlState: "42501"), .unreadable])
+    func `a refusal holds until the catalog changes`(refusal: MembershipFill) throws {
+        var desk = LiveMemberships(ProjectMetrics())
+        let (one, two) = (set(of: "ana", on: &desk), set(of: "cem", as: "staff", on: &desk))
+        let ofOne = try asked(&desk, one)
+        let ofTwo = try asked(&desk, two)
+        let settled = desk.fill([(ofOne, refusal), (ofTwo, try rooms("7"))], at: 0)
+        #expect(settled.count == 2 && one.isRefused)
+        desk.catalogHasChanged()
+        let asked = desk.takeUnfilled()
+        #expect(asked.map(\.number) == [one.number] && !one.isSettled && two.isSettled)
+        #expect(desk.takeChanged().map(\.number) == [one.number])
+        let filling = try #require(one.filling)
+        #expect(desk.fill([(ofOne, refusal)], at: 0).isEmpty)
+        #expect(desk.fill([(filling, try rooms("8"))], at: 0).count == 1)
+        #expect(one.keys.keys == [Array("8".utf8)])
     }
 
     /// Checks a set that leaves while PostgreSQL is asked: its number is free, and the next set takes the number.

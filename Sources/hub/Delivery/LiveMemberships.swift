@@ -199,12 +199,6 @@ public struct LiveMemberships: ~Copyable {
         for number in sets.indices { if let set = sets[number] { refill(set) } }
     }
 
-    /// Fills the sets again that PostgreSQL refused to fill or that were too large, because definitions and rights have
-    /// changed.
-    mutating func refillRefused() {
-        for number in sets.indices { if let set = sets[number], set.isRefused { refill(set) } }
-    }
-
     /// Returns the sets that changed or are being filled again. Policies that judge by them need new predicates.
     mutating func takeChanged() -> [MembershipSet] {
         defer { changed = [] }
@@ -220,6 +214,12 @@ public struct LiveMemberships: ~Copyable {
     }
 
     mutating func forgetRelations() { index.forgetRelations() }
+
+    /// Forgets what may differ in another catalog: how relations are read, and refusals of PostgreSQL to fill a set.
+    mutating func catalogHasChanged() {
+        forgetRelations()
+        for number in sets.indices { if let set = sets[number], set.isRefused { refill(set) } }
+    }
 
     mutating func pass(_ xid: UInt32) { passed.note(xid) }
 

@@ -529,8 +529,7 @@ public struct Pipeline: ~Copyable {
         wait.hear(snapshot.version)
         values.catalogHasChanged()
         schemas.take(snapshot, &router)
-        memberships.forgetRelations()
-        memberships.refillRefused()
+        memberships.catalogHasChanged()
     }
 
     /// True if a table was replaced since the last call: the caller must then check all bindings.

@@ -191,13 +191,12 @@ extension GatewayHistories {
             #expect(try heard(late, 2) == [1])
         }
 
-        /// Returns a client that joins while a table or function has another name. The hub's question about the client
-        /// fails after `renamed` is committed, and the hub has joined the client by then.
-        private func joined(
-            _ number: Int, _ stage: GatewayStage, while lock: String, _ renamed: String
-        ) throws -> Caller {
+        /// Returns a client that joined while the members' table had another name. The catalog cannot be read for as
+        /// long, so that only the question about the client's memberships meets the name.
+        private func joined(_ number: Int, whileRenamedIn stage: GatewayStage) throws -> Caller {
+            let renaming = try stage.database.cluster.connect(database: stage.database.name)
             let holding = try stage.database.cluster.connect(database: stage.database.name)
-            try holding.execute("BEGIN; \(lock); \(renamed)")
+            try renaming.execute("BEGIN; ALTER TABLE members RENAME TO crew")
             let late = try stage.caller()
             try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: number))
             let waits = """
@@ -205,6 +204,11 @@ extension GatewayHistories {
                     AND application_name IN ('tidewire memberships', 'tidewire policies')
                 """
             #expect(try eventually { try stage.database.value(waits) != "0" })
+            let asked = stage.metrics.membershipFills.value
+            try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
+            try renaming.execute("COMMIT")
+            #expect(eventually { stage.metrics.membershipFills.value > asked })
+            try renaming.execute("ALTER TABLE crew RENAME TO members")
             try holding.execute("COMMIT")
             _ = try late.first { $0.isSubscription }
             return late
@@ -226,8 +230,7 @@ extension GatewayHistories {
             }
             try stage.run(make(1) + "INSERT INTO fences VALUES (0)")
             try stage.awaitCatalog()
-            let one = try joined(1, stage, while: "LOCK TABLE members", "ALTER TABLE members RENAME TO crew")
-            try stage.run("ALTER TABLE crew RENAME TO members")
+            let one = try joined(1, whileRenamedIn: stage)
             try stage.awaitCatalog()
             for round in 1...3 {
                 try stage.run(make(1) + "INSERT INTO fences VALUES (\(2 * round))")
@@ -251,6 +254,30 @@ extension GatewayHistories {
             #expect(try heard(one, 1).isEmpty)
             try stage.run("GRANT SELECT ON members TO READER")
             try stage.run("INSERT INTO notes VALUES (2, 1); INSERT INTO fences VALUES (2)")
+            #expect(try heard(one, 2) == [2])
+        }
+
+        /// Checks that the hub follows memberships from the grant on that lets it read them.
+        @Test func `memberships that the hub may read later are followed from then on`() throws {
+            let stage = try stage()
+            try stage.run(
+                """
+                CREATE FUNCTION in_team(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS
+                    'SELECT EXISTS (SELECT FROM public.members m WHERE m.team = wanted AND m.person = auth.uid())';
+                ALTER POLICY team ON notes USING (in_team(team));
+                REVOKE SELECT ON members FROM HUB;
+                """ + make(1))
+            try stage.awaitCatalog()
+            let one = try user(1, stage)
+            try stage.run("INSERT INTO notes VALUES (1, 1); INSERT INTO fences VALUES (1)")
+            #expect(try heard(one, 1) == [1])
+            try stage.run("GRANT SELECT ON members TO HUB")
+            try stage.awaitCatalog()
+            try whileBehind(stage, 2) {
+                try stage.run("INSERT INTO notes VALUES (2, 1)")
+                try stage.run(make(2))
+            }
+            try stage.run("INSERT INTO fences VALUES (2)")
             #expect(try heard(one, 2) == [2])
         }
 
