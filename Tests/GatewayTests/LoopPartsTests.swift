@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test func `no two trackers of presence are one, and changes are passed on once`() {
-        var presence = LoopPresence(loop: 2)
+        var presence = PresenceReplica(loop: 2)
         let trackers = [presence.newTracker(), presence.newTracker()]
         #expect(trackers[0] != trackers[1])
         let changes = presence.takeChanges()

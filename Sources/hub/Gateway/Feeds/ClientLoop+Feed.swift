@@ -36,7 +36,7 @@ extension ClientLoop {
         } catch {
             metrics.refusals[error.refusal].add()
             if let claims = session.terms.claims {
-                asked?.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, error.said)
+                asked?.ledger.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, error.said)
             }
             answer(session, error.response)
         }
@@ -74,10 +74,10 @@ extension ClientLoop {
             throw .noToken
         }
         do throws(TokenError) {
-            return try project.verify(Array(token.utf8))
+            return try project.tokens.verify(Array(token.utf8))
         } catch {
             let refusal = FeedRefusal.token(error)
-            project.noteRefusal(of: session, project.holder(ofRefused: token), Feed.ledgerTopic, refusal.said)
+            project.ledger.noteRefusal(of: session, project.tokens.holder(ofRefused: token), Feed.ledgerTopic, refusal.said)
             throw refusal
         }
     }
@@ -275,7 +275,7 @@ extension ClientLoop {
 
     func refuse(_ session: Session, _ refusal: FeedRefusal) {
         if let claims = session.terms.claims {
-            session.project?.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, refusal.said)
+            session.project?.ledger.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, refusal.said)
         }
         if case .mustFetchAgain = refusal {
             session.metrics?.feedEvents[.behind].add()

@@ -66,8 +66,8 @@ extension ProjectLoop {
         join(.replied, channel)
         assert(channel.isOpen, "a channel opens after the answer has begun")
         // A page is noted at its end, with its result.
-        if !feed.isPage { noteJoin(channel) }
-        watchExpiry(channel)
+        if !feed.isPage { ledger.noteJoin(channel) }
+        tokens.watchExpiry(channel)
         for advice in channel.joining.advice { tell(channel, .ok, advice) }
         channel.joining.advice = []
         sayWhatBindingsCameTo(channel)

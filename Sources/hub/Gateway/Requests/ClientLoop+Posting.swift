@@ -35,10 +35,10 @@ extension ClientLoop {
             return nil
         }
         do throws(TokenError) {
-            return try project.verify(Array(token.utf8))
+            return try project.tokens.verify(Array(token.utf8))
         } catch {
-            project.noteRefusal(
-                of: session, project.holder(ofRefused: token), LedgerNote.topicOfPosts, "401: \(error.upgradeText)")
+            project.ledger.noteRefusal(
+                of: session, project.tokens.holder(ofRefused: token), LedgerNote.topicOfPosts, "401: \(error.upgradeText)")
             return nil
         }
     }

@@ -351,11 +351,11 @@ extension ClientLoop {
             return refuse(session, .error(.unauthorized, "API key is missing"))
         }
         func refuseKnown(_ status: HTTPStatus, _ sentence: String) {
-            project.noteRefusal(of: session, project.holder(ofRefused: key), [], "\(status.rawValue): \(sentence)")
+            project.ledger.noteRefusal(of: session, project.tokens.holder(ofRefused: key), [], "\(status.rawValue): \(sentence)")
             refuse(session, .error(status, sentence))
         }
         do throws(TokenError) {
-            session.terms.claims = try project.verify(Array(key.utf8))
+            session.terms.claims = try project.tokens.verify(Array(key.utf8))
         } catch {
             metrics.refusals[.token].add()
             return refuseKnown(HTTPStatus(rawValue: UInt16(clamping: error.upgradeStatus)), error.upgradeText)

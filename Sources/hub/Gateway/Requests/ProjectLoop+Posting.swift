@@ -13,14 +13,10 @@ extension ProjectLoop {
         let topics = post.topicsToAsk
         post.asks(topics.count)
         for topic in topics {
-            let ticket = nextTicket()
-            rights.waiting[ticket] = .post(post, topic: topic)
             let question = ChannelQuestion(
                 topic: topic, role: post.claims.role.text, subject: post.claims.subject.text,
                 claims: post.claims.json.text, headers: post.headers, probe: .write)
-            project.authorizer.ask(question) { [mailbox] answer in
-                mailbox.post(.authorized(ticket: ticket, answer))
-            }
+            rights.ask(question, for: post, topic: topic)
         }
     }
 
@@ -52,7 +48,7 @@ extension ProjectLoop {
         let payload = payloads.rawBytes.extracting(message.payload)
         let broadcast = Broadcast(
             message.form, event: message.event.rawBytes, payload: payload, id: message.id.rawBytes)
-        say(broadcast, message.topic.rawBytes, isPrivate: message.isPrivate, except: nil)
+        talk.say(broadcast, message.topic.rawBytes, isPrivate: message.isPrivate, except: nil)
     }
 }
 

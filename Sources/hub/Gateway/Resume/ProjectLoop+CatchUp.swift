@@ -61,7 +61,7 @@ extension ProjectLoop {
             if follower.isLost { giveUp(follower) } else { handOver(follower) }
         }
         // Deliveries of a finished follower are recorded before it is removed.
-        if !catchUps.isEmpty { recordSent() }
+        if !catchUps.isEmpty { ledger.recordSent() }
         catchUps.removeFinished()
         if catchUps.hasRoom, catchUps.hasWaiting, live.pipeline.isOpen {
             more = board(catchUps.takeWaiting().compactMap { channels[$0] }) || more

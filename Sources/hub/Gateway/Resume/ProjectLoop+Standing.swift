@@ -29,16 +29,16 @@ extension ProjectLoop {
         if sweep.next == 0 { sweep.began = loop.time.unixMicroseconds() }
         let all = channels.indices
         let last = min(all.upperBound, sweep.next + Limits.standingsPerStep)
-        let restatedBefore = restatedBefore ?? 0
+        let restatedBefore = ledger.restatedBefore ?? 0
         for place in sweep.next..<max(last, sweep.next) {
             guard let channel = channels[place], channel.isOpen else { continue }
             sweep.found(channel.position.needed(view(of: channel)))
             sayWhereQuietChannelStands(channel)
             guard channel.ledger.isListed else { continue }
-            sweep.sent(sentForLedger(channel) ?? 0)
+            sweep.sent(ledger.sentForLedger(channel) ?? 0)
             // Only some are noted in each sweep: a hundred thousand notes at once would be more than the log takes.
-            guard mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
-            restate(channel)
+            guard ledger.mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
+            ledger.restate(channel)
         }
         sweep.next = last
         guard last >= all.upperBound else {
@@ -66,10 +66,8 @@ extension ProjectLoop {
     // MARK: Channels that are behind
 
     private func ended(_ sweep: StandingSweep) {
-        if let ledger = project.ledger {
-            _ = ledgerRecorder.saysWhatIsMissing(in: ledger, at: loop.time.unixMicroseconds())
-        }
-        if let sent = sweep.sent { noteReach(sent, from: sweep.began) }
+        ledger.sayWhatIsMissing()
+        if let sent = sweep.sent { ledger.noteReach(sent, from: sweep.began) }
         project.slowest.set(sweep.needed, of: clients.number)
         guard let end = project.delivery.log.end()?.state.position.offset else { return }
         metrics.slowestReaderOffset.set(min(project.slowest.offset ?? end, end))

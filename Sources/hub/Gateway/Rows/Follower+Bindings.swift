@@ -270,7 +270,7 @@ extension Follower {
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.terms.wantsCompression, wantsMoves: channel.wantsMoves,
                 since: channel.position.start(end: end), manner: channel.manner, toldAt: channel.position.toldAt,
-                seat: home.seat(of: channel)),
+                seat: home.ledger.seat(of: channel)),
             channel.feed?.share)
         channel.delivery.listener = listener
         home.take(.bound(end: end), channel)

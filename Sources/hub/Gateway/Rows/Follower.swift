@@ -14,7 +14,7 @@ import WebSocket
 /// there.
 ///
 /// Only the loop's own thread may use a Follower. Other threads send mail with the follower's number.
-final class Follower {
+final class Follower: LoopPart {
     unowned let home: ProjectLoop
     /// Number of the follower on its loop, used in mail and timers.
     let number: UInt32
@@ -44,10 +44,6 @@ final class Follower {
         }
     }
 
-    var project: Project { home.project }
-    var clients: ClientLoop { home.clients }
-    var loop: SocketLoop { home.loop }
-    var metrics: ProjectMetrics { home.metrics }
     var mailbox: Mailbox<Mail> { home.mailbox }
     /// Place that stands for the follower in its timers.
     var place: ChannelPlace { ChannelPlace(project: project.number, channel: number) }
@@ -84,14 +80,14 @@ final class Follower {
             }
             return false
         }
-        home.heardOfDatabase(batch, from: self)
+        home.talk.hearDatabase(batch, from: self)
         return true
     }
 
     func take(_ revisions: MessageRevisions?) {
         guard let batch = pastMessages.take(revisions) else { return }
-        home.heardOfDatabase(batch, from: self)
-        home.tellOfDroppedMessages()
+        home.talk.hearDatabase(batch, from: self)
+        home.talk.tellOfDroppedMessages()
         pipeline.wait.messagesAreDelivered()
     }
 
@@ -137,9 +133,9 @@ final class Follower {
         if isCrowded() { return false }
         guard home.holdsAllConcerned() else { return false }
         let more = pipeline.run(
-            on: loop, until: home.rights.nextExpiry, hears: { home.talk.topics.find($0, isPrivate: $1) != nil },
+            on: loop, until: home.tokens.nextExpiry, hears: { home.talk.topics.find($0, isPrivate: $1) != nil },
             tell: { hear($0) })
-        home.tellOfDroppedMessages()
+        home.talk.tellOfDroppedMessages()
         if pipeline.isHeldByPolicies || pipeline.isHeldByTables { home.lookAgainLater() }
         act(on: pipeline.report())
         if pipeline.unreadable != nil { home.lookAgainLater() }

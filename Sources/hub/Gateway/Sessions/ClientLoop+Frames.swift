@@ -148,7 +148,7 @@ extension ClientLoop {
         for action in actions {
             switch action {
             case .startJoin(let id): session.project?.startJoin(id, message.payload, session)
-            case .startRefresh(let id, let number): session.project?.refresh(id, number, text, session)
+            case .startRefresh(let id, let number): session.project?.tokens.refresh(id, number, text, session)
             case .push(let id): session.project?.push(id, message, whole, isBinary: isBinary, session)
             default: perform(action, for: session)
             }

@@ -326,20 +326,20 @@ final class ClientLoop: SocketApplication {
         switch TimerToken(rawValue: token) {
         case .request(let connection): requestTookTooLong(connection)
         case .refusal(let place): refusalIsDue(place)
-        case .expiry(let place, let generation): project(place)?.tokenIsDue(place.channel, generation)
+        case .expiry(let place, let generation): project(place)?.tokens.tokenIsDue(place.channel, generation)
         case .join(let place, let generation): project(place)?.joinTookTooLong(place.channel, generation)
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
         case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
         case .lack(let place, let generation): project(place)?.lackIsDue(place.channel, generation)
         case .space(let place): project(place)?.follower(place.channel)?.thereMayBeSpace()
         case .unwind(let place): project(place)?.follower(place.channel)?.unwindingIsDue()
-        case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
+        case .ready(let place, let generation): project(place)?.talk.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
         case .largeInput: largeInput.restIsOver()
         case .receipts: receiptsAreDue()
         case .farewells: farewellsAreDue()
         case .standings(let place): project(place)?.standingsAreDue()
-        case .sentRecord(let place): project(place)?.sentRecordIsDue()
+        case .sentRecord(let place): project(place)?.ledger.sentRecordIsDue()
         case nil: break
         }
     }

@@ -15,7 +15,7 @@ import WebSocket
 
 /// Joins of channels, and the life of their tokens.
 extension ProjectLoop {
-    private var now: Int64 { loop.time.unixSeconds }
+    var now: Int64 { loop.time.unixSeconds }
 
     // MARK: Joining
 
@@ -62,7 +62,7 @@ extension ProjectLoop {
             begin(channel)
         } catch {
             project.users.giveBack(session)
-            noteRefusal(of: session, holder(of: join.token, session), address.topic, error.said)
+            ledger.noteRefusal(of: session, holder(of: join.token, session), address.topic, error.said)
             switch error {
             case .reason(let text): clients.refuse(id, text, session)
             case .tooManyJoins:
@@ -92,7 +92,7 @@ extension ProjectLoop {
 
     /// Returns the holder who is refused with this token: the token may have been refused itself.
     private func holder(of token: JoinToken, _ session: Session) -> TokenHolder? {
-        if case .given(let text) = token, let holder = holder(ofRefused: text) { return holder }
+        if case .given(let text) = token, let holder = tokens.holder(ofRefused: text) { return holder }
         return session.terms.claims.map { TokenHolder($0) }
     }
 
@@ -130,10 +130,10 @@ extension ProjectLoop {
     private func claims(_ token: JoinToken, _ session: Session) throws(JoinRefusal) -> Claims {
         do throws(TokenError) {
             switch token {
-            case .given(let text): return try verify(Array(text.utf8))
+            case .given(let text): return try tokens.verify(Array(text.utf8))
             case .ofSocket:
                 guard let claims = session.terms.claims else { preconditionFailure("a socket without a key") }
-                return try stillGood(claims)
+                return try tokens.stillGood(claims)
             }
         } catch {
             throw .reason(error.joinReason)
@@ -170,8 +170,8 @@ extension ProjectLoop {
 
     private func perform(_ action: Join.Action, _ channel: Channel) {
         switch action {
-        case .askRights: askReadRights(channel, .join)
-        case .readPast: askReplay(channel)
+        case .askRights: rights.askReadRights(channel, .join)
+        case .readPast: talk.askReplay(channel)
         case .bind: startBinding(channel)
         case .bePatient:
             channel.timers.join = loop.after(
@@ -192,7 +192,7 @@ extension ProjectLoop {
         Log.shared.debug("refused a join", [.reason(reason), .project(project.name)])
         switch channel.recipient {
         case .client:
-            noteRefusal(channel, reason)
+            ledger.noteRefusal(channel, reason)
             stop(id, session, .refused)
             clients.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
         case .feed:
@@ -229,7 +229,7 @@ extension ProjectLoop {
         letGoOfNextHolder(channel)
     }
 
-    private func letGoOfNextHolder(_ channel: Channel) {
+    func letGoOfNextHolder(_ channel: Channel) {
         if let holder = channel.delivery.nextHolder { live.release(holder, of: channel) }
         channel.delivery.nextHolder = nil
     }
@@ -273,23 +273,23 @@ extension ProjectLoop {
     private func open(_ channel: Channel) {
         join(.replied, channel)
         assert(channel.isOpen, "a channel opens after its reply")
-        noteJoin(channel)
+        ledger.noteJoin(channel)
         expectBack(channel)
-        watchExpiry(channel)
+        tokens.watchExpiry(channel)
         listen(channel)
-        sendReplay(channel)
+        talk.sendReplay(channel)
         for complaint in channel.joining.complaints { tell(channel, .error, complaint) }
         channel.joining.complaints = []
         for advice in channel.joining.advice { tell(channel, .ok, advice) }
         channel.joining.advice = []
         sayWhatBindingsCameTo(channel)
         sayCaughtUp(channel)
-        sayWhetherReplicationIsReady(channel)
+        talk.sayWhetherReplicationIsReady(channel)
         let conversation = channel.conversation
         if conversation.options.contains(.showsPresence),
             !conversation.isPrivate || conversation.details?.readsPresence == true
         {
-            sendPresenceState(channel)
+            presence.sendState(to: channel)
         }
         beginSnapshot(channel)
     }
@@ -324,7 +324,7 @@ extension ProjectLoop {
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
         assert(channel.id == id && channel.session === session, "a session stops its own channels")
-        noteEnd(channel, reason)
+        ledger.noteEnd(channel, reason)
         hasEnded(channel, comesBack: reason != .left)
         giveUpSnapshot(of: channel)
         count(channel, -1)
@@ -333,7 +333,7 @@ extension ProjectLoop {
         letGo(of: channel)
         assert(
             channel.delivery.listener == nil && channel.delivery.holder == nil, "a channel that ended is bound nowhere")
-        untrack(channel)
+        presence.untrack(channel)
         project.budgets.filters.give(back: channel.filterParts, of: session.use.filterParts)
         session.use.filterParts -= channel.filterParts
         // Held messages refer to the channel, so they are released here.
@@ -376,7 +376,7 @@ extension ProjectLoop {
         if case .feed(let feed) = channel.recipient { return tell(feed, channel, notice) }
         if notice.code == .changesMissing {
             isToldOfLoss(channel)
-            noteLoss(channel, notice.text)
+            ledger.noteLoss(channel, notice.text)
         }
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(notice, topic: channel.topic, channel.joinRef, to: &writer)
@@ -388,160 +388,43 @@ extension ProjectLoop {
     func push(
         _ id: ChannelID, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool, _ session: Session
     ) {
-        closeExpired()
+        tokens.closeExpired()
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         assert(channel.id == id && channel.isOpen, "only an open channel takes messages of its client")
         switch message.event {
         case .heartbeat:
             let reply = channel.address(ref: message.ref)
             clients.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
-        case .broadcast: broadcast(channel, message, whole, isBinary: isBinary)
-        case .presence: presence(channel, message, whole, isBinary: isBinary, channel.address(ref: message.ref))
+        case .broadcast: talk.broadcast(channel, message, whole, isBinary: isBinary)
+        case .presence: presence.take(channel, message, whole, isBinary: isBinary, channel.address(ref: message.ref))
         case .join, .leave, .accessToken, .other:
             guard project.rates.events.take(at: loop.now) else { return expelForRate(channel) }
         }
     }
 
-    // MARK: Tokens
+    // MARK: Limits
 
-    /// Verifies a token. A refusal is counted and logged.
-    func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
-        do throws(TokenError) {
-            let claims = try rights.tokens.verify(token.rawBytes, at: now)
-            try checkRole(of: claims)
-            return claims
-        } catch {
-            project.refused(error.refusal, at: loop.now)
-            throw error
-        }
+    func tellOfLimit(_ channel: Channel, _ message: String) {
+        guard channel.conversation.options.contains(.hearsOfLimits), channel.isOpen else { return }
+        tell(channel, ChannelNotice(.ok, message, .messageDropped, from: .system))
     }
 
-    /// Checks claims again that were verified before, for expiry and role.
-    private func stillGood(_ claims: Claims) throws(TokenError) -> Claims {
-        do throws(TokenError) {
-            try claims.check(at: now)
-            try checkRole(of: claims)
-            return claims
-        } catch {
-            project.refused(error.refusal, at: loop.now)
-            throw error
-        }
+    func expelForRate(_ channel: Channel) {
+        metrics.drops[.rateLimit].add()
+        warnSometimes("MessagePerSecondRateLimitReached: closed a channel")
+        expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
 
-    private func checkRole(of claims: Claims) throws(TokenError) {
-        guard project.permits(claims.role.text) else { throw .roleRefused }
+    /// Logs a warning now and then, for events that may repeat often. The metrics count all of them.
+    func warnSometimes(_ sentence: StaticString) {
+        guard project.rates.complaints.take(at: loop.now) else { return }
+        Log.shared.warning(sentence, [.project(project.name)])
     }
 
-    /// Closes channels whose role clients may not use any more. The loop calls this after the list of privileged roles
-    /// has changed.
-    func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
-        guard snapshot.privilegedRoles != rights.privilegedRoles else { return }
-        rights.privilegedRoles = snapshot.privilegedRoles
-        for place in channels.indices {
-            guard let channel = channels[place] else { continue }
-            guard !project.settings.roles.permits(channel.claims.role.text, rights.privilegedRoles) else { continue }
-            if channel.join.isAnswered {
-                expel(channel, TokenError.roleRefused.clientText)
-            } else {
-                join(.refused(TokenError.roleRefused.joinReason), channel)
-            }
-        }
-    }
-
-    func refresh(_ id: ChannelID, _ number: UInt16, _ token: [UInt8], _ session: Session) {
+    func expel(_ channel: Channel, _ message: ClientText) {
+        project.reference.addError("ChannelShutdown")
         var actions: [ChannelAction] = []
-        do throws(TokenError) {
-            let claims = try verify(token)
-            guard session.machine?.refreshSucceeded(id, number: number) == true,
-                let place = session.channel(id), let channel = channels[place]
-            else { return }
-            if channel.claims.areFrom(token.rawBytes) { return }
-            if channel.conversation.isPrivate {
-                askReadRights(channel, .refresh(claims))
-            } else {
-                take(claims, channel)
-            }
-        } catch {
-            session.machine?.refreshFailed(id, number: number, error.clientText.ending, into: &actions)
-        }
-        clients.perform(actions, for: session)
-    }
-
-    /// Makes the claims of a new token the channel's claims.
-    func take(_ claims: Claims, _ channel: Channel) {
-        let isSameRole = channel.claims.role.equals(claims.role)
-        let isSame = isSameRole && channel.claims.json.equals(claims.json)
-        let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
-        channel.claims = claims
-        if !isSame { noteRenewal(channel) }
-        knowAgain(channel)
-        watchExpiry(channel)
-        if isSomebodyElse { channel.delivery.follower?.dropWaiting(channel) }
-        if isSomebodyElse { failSnapshot(of: channel, .tokenChanged) }
-        // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
-        if isSomebodyElse { take(.holderReplaced, channel) }
-        // Answers prepared for the former claims do not apply to the new ones.
-        letGoOfNextHolder(channel)
-        // Policies may read any claim, so all claims must be equal where policies apply.
-        let isJudgedAsBefore = isSame || isSameRole && channel.delivery.holder == nil
-        if isJudgedAsBefore {
-            sayAgain(channel)
-        } else {
-            channel.delivery.follower?.resubscribe(channel.place, channel)
-        }
-    }
-
-    func watchExpiry(_ channel: Channel) {
-        rights.noteExpiry(channel.claims.expiry)
-        if let timer = channel.timers.expiry { loop.cancel(timer) }
-        let left = max(0, channel.claims.expiry - now)
-        let wait = min(left, Limits.tokenCheckInterval.components.seconds)
-        channel.timers.expiry = loop.after(
-            nanoseconds: UInt64(wait) * 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
-    }
-
-    /// Closes channels with expired tokens before anything is delivered to them. Tokens expire at whole seconds, so the
-    /// loop checks all channels at most once a second.
-    func closeExpired() {
-        let now = now
-        guard rights.beginExpiryCheck(at: now) else { return }
-        for place in channels.indices {
-            guard let channel = channels[place], channel.isOpen else { continue }
-            if channel.claims.expiry > now {
-                rights.noteExpiry(channel.claims.expiry)
-            } else {
-                tokenIsDue(place, TimerToken.cut(channel.id.incarnation))
-            }
-        }
-    }
-
-    /// True if a newer token of the same user has arrived in time, and PostgreSQL is still being asked for its rights.
-    private func isBeingRenewed(_ channel: Channel) -> Bool {
-        guard let ticket = channel.conversation.details?.readTicket,
-            case .read(_, .refresh(let newer))? = rights.waiting[ticket],
-            newer.role.equals(channel.claims.role), newer.subject.equals(channel.claims.subject)
-        else { return false }
-        return newer.expiry > now
-    }
-
-    private func watchRenewal(_ channel: Channel) {
-        rights.noteExpiry(now + 1)
-        channel.timers.expiry = loop.after(
-            nanoseconds: 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
-    }
-
-    func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
-        guard let channel = channel(place, generation) else { return }
-        if let timer = channel.timers.expiry { loop.cancel(timer) }
-        channel.timers.expiry = nil
-        do throws(TokenError) {
-            try channel.claims.check(at: now)
-            watchExpiry(channel)
-        } catch {
-            if isBeingRenewed(channel) { return watchRenewal(channel) }
-            var actions: [ChannelAction] = []
-            channel.session.machine?.expel(channel.id, error.clientText.ending, into: &actions)
-            clients.perform(actions, for: channel.session)
-        }
+        channel.session.machine?.expel(channel.id, message.ending, into: &actions)
+        clients.perform(actions, for: channel.session)
     }
 }

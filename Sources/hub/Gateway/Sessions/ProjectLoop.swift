@@ -44,23 +44,19 @@ final class ProjectLoop {
     /// Last ticket issued. Answers of other threads carry the ticket of their question.
     private var lastTicket: UInt64 = 0
     var limits: ProjectLimits
-    var rights: LoopRights
-    var talk: LoopTalk
-    var presence: LoopPresence
+    private(set) lazy var tokens = LoopTokens(of: self)
+    private(set) lazy var rights = LoopRights(of: self)
+    private(set) lazy var talk = LoopTalk(of: self)
+    private(set) lazy var presence = LoopPresence(of: self)
+    private(set) lazy var ledger = LoopLedger(of: self)
     /// Place from which changes may have been judged by a catalog whose mail has not arrived yet.
     private var newerCatalog = NewerCatalog()
-    /// Recorder of the loop's notes and deliveries for the ledger.
-    var ledgerRecorder: LedgerRecorder
 
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project
         self.clients = clients
         mailbox = project.mailboxes[clients.number]
-        rights = LoopRights(project)
         limits = project.limits
-        talk = LoopTalk(frames: BroadcastFrames(clients.deflater))
-        presence = LoopPresence(loop: clients.number)
-        ledgerRecorder = LedgerRecorder(loop: clients.number)
         mailbox.attach(clients.loop.bell)
     }
 
@@ -70,7 +66,7 @@ final class ProjectLoop {
     // MARK: Mail
 
     func rung() {
-        closeExpired()
+        tokens.closeExpired()
         for mail in mailbox.takeAll() {
             switch mail {
             case .resolved(let channel, let ticket, let outcomes):
@@ -81,15 +77,15 @@ final class ProjectLoop {
                 follower(number)?.evaluated(holder, ticket, answers)
             case .filled(let number, let answers): follower(number)?.filled(answers)
             case .demoted: for follower in followers { follower.demotePolicies() }
-            case .broadcasts(let batch): heard(batch)
-            case .broadcastsLost: hasLostBroadcasts()
-            case .presence(let changes): heard(changes)
-            case .authorized(let ticket, let answer): authorized(ticket, answer)
-            case .replayed(let ticket, let answer): replayed(ticket, answer)
+            case .broadcasts(let batch): talk.hear(batch)
+            case .broadcastsLost: talk.hasLostBroadcasts()
+            case .presence(let changes): presence.hear(changes)
+            case .authorized(let ticket, let answer): rights.authorized(ticket, answer)
+            case .replayed(let ticket, let answer): talk.replayed(ticket, answer)
             case .revised(let number, let revisions): follower(number)?.take(revisions)
             case .snapshot(let channel, let ticket, let event): heard(event, ticket, at: channel)
             case .limits: takeLimits()
-            case .keys: rights.takeKeys(of: project)
+            case .keys: tokens.takeKeys()
             case .census(let slip): count(on: slip)
             }
         }
@@ -109,8 +105,8 @@ final class ProjectLoop {
 
     private func catalogMoved() {
         guard let snapshot = project.catalog.snapshot else { return }
-        expelRefusedRoles(snapshot)
-        reviewRights(snapshot)
+        tokens.expelRefusedRoles(snapshot)
+        rights.reviewRights(snapshot)
         for follower in followers { follower.take(snapshot) }
         // Channels are bound anew before the loop reads on. Either version may judge changes that were read before and
         // wait for answers.
@@ -138,12 +134,13 @@ final class ProjectLoop {
 
     func turn() -> Bool {
         noteNewerCatalog()
-        closeExpired()
-        continueReview()
+        tokens.closeExpired()
+        rights.continueReview()
         defer {
-            tellOfPresence()
-            passOn()
-            recordSent()
+            presence.tellDifferences()
+            talk.passOn()
+            presence.passOn()
+            ledger.recordSent()
         }
         let more = live.turn()
         defer { finishFeeds() }

@@ -9,21 +9,21 @@ import Positions
 import Protocol
 
 /// Replay of past database messages to joining channels, and the notice that new ones arrive.
-extension ProjectLoop {
+extension LoopTalk {
     private static let failed = "UnableToReplayMessages: Realtime was unable to replay messages"
 
     // MARK: Replay
 
     func askReplay(_ channel: Channel) {
-        guard let start = start(of: channel) else { return join(.refused(Self.failed), channel) }
-        let ticket = nextTicket()
-        talk.replaysWaiting[ticket] = channel
+        guard let start = start(of: channel) else { return home.join(.refused(Self.failed), channel) }
+        let ticket = home.nextTicket()
+        replaysWaiting[ticket] = channel
         // Messages from now on may be missing in the answer, so the channel collects them.
-        wait(channel)
+        home.wait(channel)
         let query = ReplayQuery(
             topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, since: start.since,
             limit: start.limit)
-        project.archive.replay(query) { [mailbox] answer in mailbox.post(.replayed(ticket: ticket, answer)) }
+        project.archive.replay(query) { [mailbox = home.mailbox] answer in mailbox.post(.replayed(ticket: ticket, answer)) }
     }
 
     private func start(of channel: Channel) -> (since: Int64, limit: Int)? {
@@ -32,19 +32,19 @@ extension ProjectLoop {
     }
 
     func replayed(_ ticket: UInt64, _ answer: ReplayAnswer) {
-        guard let channel = talk.replaysWaiting.removeValue(forKey: ticket), channels[channel.place] === channel else {
+        guard let channel = replaysWaiting.removeValue(forKey: ticket), home.channels[channel.place] === channel else {
             return
         }
         assert(channel.join.stage == .readingPast, "a join waits for its past messages")
         channel.joining.replay = .none
         switch answer {
-        case .failed: join(.refused(Self.failed), channel)
+        case .failed: home.join(.refused(Self.failed), channel)
         case .messages(let messages, let upTo, _):
             let details = channel.conversation.detailed()
-            guard !details.hasLostMessages else { return join(.refused(Self.failed), channel) }
+            guard !details.hasLostMessages else { return home.join(.refused(Self.failed), channel) }
             details.takeReplay(messages)
-            take(.messagesPassed(upTo.offset), channel)
-            join(.pastRead, channel)
+            home.take(.messagesPassed(upTo.offset), channel)
+            home.join(.pastRead, channel)
         }
     }
 
@@ -55,10 +55,10 @@ extension ProjectLoop {
             details.readsBroadcasts
         else { return }
         let (topic, joinRef) = (channel.topic, channel.joinRef)
-        for message in details.pastMessages { send(message, isReplayed: true, to: talk.topics[place], topic, joinRef) }
+        for message in details.pastMessages { send(message, isReplayed: true, to: topics[place], topic, joinRef) }
         details.pastMessages = []
         for message in details.takeMeanwhile(from: channel.position.messagesSince) {
-            send(message, isReplayed: false, to: talk.topics[place], topic, [])
+            send(message, isReplayed: false, to: topics[place], topic, [])
         }
     }
 
@@ -67,11 +67,11 @@ extension ProjectLoop {
     ) {
         var isSent = false
         message.read(isReplayed: isReplayed) {
-            isSent = talk.frames.deliver($0, to: hearer, of: topic.rawBytes, joinRef: joinRef.rawBytes, on: loop)
+            isSent = frames.deliver($0, to: hearer, of: topic.rawBytes, joinRef: joinRef.rawBytes, on: loop)
         }
         guard isSent else { return }
         metrics.broadcastDeliveries.add()
-        if let offset = message.offset { recordSent(message: offset, to: CollectionOfOne(hearer.channel)) }
+        if let offset = message.offset { home.ledger.recordSent(message: offset, to: CollectionOfOne(hearer.channel)) }
     }
 
     // MARK: Readiness
@@ -83,18 +83,18 @@ extension ProjectLoop {
         let deadline = details.readyDeadline ?? loop.now + Limits.readinessPatience.wholeNanoseconds
         details.readyDeadline = deadline
         if project.stream.hearsDatabase() {
-            tell(channel, ChannelNotice(.ok, "Replication connection established", from: .system))
+            home.tell(channel, ChannelNotice(.ok, "Replication connection established", from: .system))
         } else if loop.now >= deadline {
-            expel(channel, ClientText(.notReady, "Replication connection was not established in time"))
+            home.expel(channel, ClientText(.notReady, "Replication connection was not established in time"))
         } else {
             channel.timers.ready = loop.after(
                 nanoseconds: Limits.readinessInterval.wholeNanoseconds,
-                token: token(channel) { .ready(channel: $0, generation: $1) })
+                token: home.token(channel) { .ready(channel: $0, generation: $1) })
         }
     }
 
     func readinessIsDue(_ place: UInt32, _ generation: UInt32) {
-        guard let channel = channel(place, generation) else { return }
+        guard let channel = home.channel(place, generation) else { return }
         channel.timers.ready = nil
         sayWhetherReplicationIsReady(channel)
     }

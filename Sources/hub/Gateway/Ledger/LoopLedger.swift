@@ -11,14 +11,22 @@ import Positions
 import Protocol
 import System
 
-/// Notes about channels for the ledger.
-extension ProjectLoop {
+/// Notes about the channels of one project on one loop, for the ledger.
+final class LoopLedger: LoopPart {
+    unowned let home: ProjectLoop
+    private(set) var recorder: LedgerRecorder
+
+    init(of home: ProjectLoop) {
+        self.home = home
+        recorder = LedgerRecorder(loop: home.clients.number)
+    }
+
     // MARK: Notes
 
     func noteJoin(_ channel: Channel) {
         guard project.ledger?.keeps(.joined) == true else { return }
         // The offset keeps its value, even if the channel listens to nothing or moves to another follower.
-        let since = channel.position.since ?? channel.position.resumedFrom ?? live.pipeline.frontier
+        let since = channel.position.since ?? channel.position.resumedFrom ?? home.live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
             note.isRecorded = recordsEach
@@ -31,23 +39,23 @@ extension ProjectLoop {
         }
         channel.ledger.since = since
         channel.ledger.noted = isNoted ? notedNow : nil
-        watchStandings()
+        home.watchStandings()
     }
 
     /// Notes that all channels were sent everything before the offset. `began` is the time at which the check of the
     /// channels started.
     func noteReach(_ offset: UInt64, from began: Int64) {
-        guard let ledger = project.ledger, ledger.keeps(.reached), ledgerRecorder.isNews(reach: offset) else {
+        guard let ledger = project.ledger, ledger.keeps(.reached), recorder.isNews(reach: offset) else {
             return
         }
         recordSent()
-        ledgerRecorder.noteReach(offset, from: began, in: ledger, at: loop.time.unixMicroseconds())
+        recorder.noteReach(offset, from: began, in: ledger, at: loop.time.unixMicroseconds())
     }
 
     /// Offset before which a channel's note is repeated. The repeat keeps joined channels known when retention removes
     /// the older notes.
     var restatedBefore: UInt64? {
-        guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = oldestOffset(),
+        guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = home.oldestOffset(),
             let end = project.delivery.log.end()?.state.position.offset, end > oldest + Limits.restatedAfterChanges
         else { return nil }
         return oldest + (end - oldest) / 4
@@ -57,17 +65,23 @@ extension ProjectLoop {
     /// since.
     func mustBeRestated(_ channel: Channel, before oldest: UInt64) -> Bool {
         guard let noted = channel.ledger.noted else { return true }
-        return noted.at < oldest || noted.behindMisses != ledgerRecorder.missed.times
+        return noted.at < oldest || noted.behindMisses != recorder.missed.times
+    }
+
+    /// Records that notes are missing, if any are.
+    func sayWhatIsMissing() {
+        guard let ledger = project.ledger else { return }
+        _ = recorder.saysWhatIsMissing(in: ledger, at: loop.time.unixMicroseconds())
     }
 
     private var notedNow: ChannelLedgerEntry.Noted {
-        ChannelLedgerEntry.Noted(at: live.pipeline.frontier, behindMisses: ledgerRecorder.missed.times)
+        ChannelLedgerEntry.Noted(at: home.live.pipeline.frontier, behindMisses: recorder.missed.times)
     }
 
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
             note.isRecorded = recordsEach
-            note.offset = channel.ledger.since ?? live.pipeline.frontier
+            note.offset = channel.ledger.since ?? home.live.pipeline.frontier
             addHearing(of: channel, to: &note)
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
@@ -85,22 +99,22 @@ extension ProjectLoop {
 
     func noteRenewal(_ channel: Channel) {
         let isNoted = note(.renewed, channel) { note in
-            note.offset = live.pipeline.frontier
+            note.offset = home.live.pipeline.frontier
             addHolder(of: channel, to: &note)
         }
         // A channel without any note yet will be noted with its new claims.
-        if !isNoted, channel.ledger.noted != nil { ledgerRecorder.missKnown() }
+        if !isNoted, channel.ledger.noted != nil { recorder.missKnown() }
     }
 
     /// Notes a reported loss. The note names the holder, so that readers do not need the note about the join.
     func noteLoss(_ channel: Channel, _ text: String) {
         let isNoted = note(.told, channel) { note in
-            note.offset = live.pipeline.frontier
+            note.offset = home.live.pipeline.frontier
             note.role = channel.claims.role.copied()
             note.subject = channel.claims.subject.copied()
             note.reason = Array("\(TextCode.changesMissing.rawValue): \(text)".utf8)
         }
-        if !isNoted { ledgerRecorder.missKnown() }
+        if !isNoted { recorder.missKnown() }
     }
 
     func noteEnd(_ channel: Channel, _ reason: ChannelStop) {
@@ -110,7 +124,7 @@ extension ProjectLoop {
         guard channel.ledger.isListed else { return }
         if channel.ledger.noted == nil { restate(channel) }
         if channel.ledger.noted == nil {
-            ledgerRecorder.missStranger()
+            recorder.missStranger()
         } else {
             noteKnownEnd(channel, reason)
         }
@@ -121,11 +135,11 @@ extension ProjectLoop {
         let isNoted = note(.left, channel) { note in
             note.offset = sentForLedger(channel) ?? channel.position.since ?? 0
             // A client that the hub could not recognize is not asked what it has received.
-            note.received = channel.position.receipt == nil ? 0 : acknowledgedOffset(of: channel) ?? 0
+            note.received = channel.position.receipt == nil ? 0 : home.acknowledgedOffset(of: channel) ?? 0
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.sentence(reason, channel).utf8)
         }
-        if !isNoted { ledgerRecorder.missKnown() }
+        if !isNoted { recorder.missKnown() }
     }
 
     /// Returns the reason as people read it. It contains no row data.
@@ -146,8 +160,8 @@ extension ProjectLoop {
     /// Notes the end of a page, if it had begun. An empty page is not noted, because a client may ask once a second.
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
-        let begin = channel.position.resumedFrom ?? channel.position.since ?? live.pipeline.frontier
-        let end = max(begin, feedOffset(of: channel))
+        let begin = channel.position.resumedFrom ?? channel.position.since ?? home.live.pipeline.frontier
+        let end = max(begin, home.feedOffset(of: channel))
         guard end > begin || feed.share.told > 0 else { return }
         let isNoted = note(.answered, channel) { note in
             (note.offset, note.received) = (begin, end)
@@ -158,7 +172,7 @@ extension ProjectLoop {
             note.reason = Array("a page with \(feed.changesSaid)\(more)\(lost)".utf8)
             addHolder(of: channel, to: &note)
         }
-        if !isNoted { ledgerRecorder.missStranger() }
+        if !isNoted { recorder.missStranger() }
     }
 
     /// Notes a refused socket, join or request, if a signed token names its holder. The same refusal is not noted again
@@ -168,10 +182,10 @@ extension ProjectLoop {
         _ fill: (inout LedgerNote) -> Void = { _ in }
     ) {
         guard let ledger = project.ledger, ledger.keeps(.refused), let holder = holder() else { return }
-        let verdict = ledgerRecorder.refusals.note(of: holder.subject, topic, reason, at: loop.now)
+        let verdict = recorder.refusals.note(of: holder.subject, topic, reason, at: loop.now)
         if verdict == .known { return }
         var note = LedgerNote(
-            .refused, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: session), channel: 0)
+            .refused, time: loop.time.unixMicroseconds(), session: number(of: session), channel: 0)
         add(holder, ledger, to: &note)
         if verdict == .news {
             note.topic = topic
@@ -180,19 +194,14 @@ extension ProjectLoop {
         } else {
             note.reason = Array("more refusals of this user within a minute are not recorded".utf8)
         }
-        if !record(note, ledger) { ledgerRecorder.missStranger() }
-    }
-
-    /// Returns the holder whom a refused token names; nil if the token is not signed.
-    func holder(ofRefused token: some StringProtocol) -> TokenHolder? {
-        rights.tokens.holder(ofRefused: Array(token.utf8).rawBytes)
+        if !record(note, ledger) { recorder.missStranger() }
     }
 
     /// Returns the offset up to which everything was sent to the channel.
     func sentForLedger(_ channel: Channel) -> UInt64? {
         switch channel.recipient {
-        case .client: sentOffset(of: channel)
-        case .feed: feedOffset(of: channel)
+        case .client: home.sentOffset(of: channel)
+        case .feed: home.feedOffset(of: channel)
         }
     }
 
@@ -200,7 +209,7 @@ extension ProjectLoop {
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
         guard let ledger = project.ledger, ledger.keeps(event) else { return true }
         var note = LedgerNote(
-            event, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: channel.session),
+            event, time: loop.time.unixMicroseconds(), session: number(of: channel.session),
             channel: channel.id.incarnation)
         note.topic = channel.ledgerTopic
         fill(&note)
@@ -208,13 +217,13 @@ extension ProjectLoop {
     }
 
     private func record(_ note: LedgerNote, _ ledger: ChannelLedger) -> Bool {
-        ledgerRecorder.record(note, in: ledger, at: loop.time.unixMicroseconds())
+        recorder.record(note, in: ledger, at: loop.time.unixMicroseconds())
     }
 
-    func ledgerNumber(of session: Session) -> UInt64 {
-        if session.ledgerNumber == 0 { session.ledgerNumber = ledgerRecorder.number(at: loop.time.unixMicroseconds()) }
+    func number(of session: Session) -> UInt64 {
+        if session.ledgerNumber == 0 { session.ledgerNumber = recorder.number(at: loop.time.unixMicroseconds()) }
         assert(
-            session.ledgerNumber & LedgerNote.loopBits == ledgerRecorder.loop, "a session's number names its own loop")
+            session.ledgerNumber & LedgerNote.loopBits == recorder.loop, "a session's number names its own loop")
         return session.ledgerNumber
     }
 
@@ -234,6 +243,73 @@ extension ProjectLoop {
         let (kept, others) = ledger.kept(of: holder.json.rawBytes)
         note.claims = kept
         note.otherClaims = Array(others.joined(separator: ",").utf8)
+    }
+}
+
+/// Record of each delivery, for ledgers that keep them all (`ledger = full`). The followers note the receivers of each
+/// change by seat. The loop writes these down at a turn's end, and hands them to the log in blocks.
+extension LoopLedger {
+    /// Returns the number under which deliveries to the channel are recorded. No other channel gets it before this one
+    /// has ended.
+    func seat(of channel: Channel) -> UInt32 {
+        guard recordsEach else { return Recipient.unrecorded }
+        if let known = channel.ledger.seat { return known }
+        let seat = recorder.seat(session: number(of: channel.session), channel: channel.id.incarnation)
+        channel.ledger.seat = seat
+        return seat
+    }
+
+    /// True if the ledger records each delivery.
+    var recordsEach: Bool { project.ledger?.keeps(.delivered) == true }
+
+    /// Records that a database message was sent to these home.channels.
+    func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
+        guard recordsEach else { return }
+        let seats = members.compactMap { home.channels[$0].map(seat(of:)) }
+        guard !seats.isEmpty else { return }
+        recorder.beginTurn(at: loop.time.unixMicroseconds(), changes: 1)
+        recorder.deliver(offset, to: seats.span)
+        timeSentRecord()
+    }
+
+    /// Hands the channel's deliveries over and frees its seat. The caller does this before it notes the channel's end:
+    /// readers of that note may assume that no delivery is missing.
+    func leaveSeat(of channel: Channel) {
+        guard let seat = channel.ledger.seat else { return }
+        recordSent()
+        handSentRecordOver()
+        recorder.leave(seat)
+        channel.ledger.seat = nil
+    }
+
+    /// Records the deliveries since the last call.
+    func recordSent() {
+        var now: Int64?
+        for follower in home.followers where follower.pipeline.sentCount > 0 {
+            let time = now ?? loop.time.unixMicroseconds()
+            now = time
+            recorder.beginTurn(at: time, changes: follower.pipeline.sentCount)
+            follower.pipeline.router.takeSent { recorder.deliver($0, to: $1) }
+        }
+        guard now != nil else { return }
+        timeSentRecord()
+    }
+
+    private func timeSentRecord() {
+        if recorder.isFull { handSentRecordOver() }
+        guard recorder.beginWait() else { return }
+        loop.after(
+            nanoseconds: Limits.deliveryBlockInterval.wholeNanoseconds, token: TimerToken.sentRecord(home.place).rawValue)
+    }
+
+    func sentRecordIsDue() {
+        recorder.waitIsOver()
+        handSentRecordOver()
+    }
+
+    private func handSentRecordOver() {
+        guard let ledger = project.ledger else { return }
+        recorder.handOver(to: ledger, at: loop.time.unixMicroseconds())
     }
 }
 

@@ -1,0 +1,190 @@
+import Auth
+import Bytes
+import Catalog
+import Channels
+import Diagnostics
+import Net
+import Positions
+import Protocol
+import Settings
+import Snapshots
+import Synchronization
+
+/// Tokens of one project's clients on one loop: what is remembered of them, whose they are, and when they expire.
+final class LoopTokens: LoopPart {
+    unowned let home: ProjectLoop
+    private var cache: TokenCache
+    /// Roles that clients may not have, as of the last check of all channels.
+    private var privilegedRoles: PrivilegedRoles?
+    /// Lower bound of the next token expiry among the channels, in Unix seconds.
+    private(set) var nextExpiry = Int64.max
+
+    init(of home: ProjectLoop) {
+        self.home = home
+        cache = Self.cache(home.project)
+    }
+
+    private var now: Int64 { home.now }
+
+    /// Forgets remembered tokens, because the project's keys have changed.
+    func takeKeys() { cache = Self.cache(project) }
+
+    private static func cache(_ project: Project) -> TokenCache {
+        TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+    }
+
+    /// Returns whose a refused token is, if its signature is valid.
+    func holder(ofRefused token: some StringProtocol) -> TokenHolder? {
+        cache.holder(ofRefused: Array(token.utf8).rawBytes)
+    }
+
+    /// Notes that a channel's token expires at `expiry`, or has to be looked at then.
+    private func noteExpiry(_ expiry: Int64) { nextExpiry = min(nextExpiry, expiry) }
+
+    /// Returns true if a token may have expired. The caller then looks at all channels, and notes each expiry anew.
+    private func beginExpiryCheck(at now: Int64) -> Bool {
+        guard now >= nextExpiry else { return false }
+        nextExpiry = .max
+        return true
+    }
+
+    /// Verifies a token. A refusal is counted and logged.
+    func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
+        do throws(TokenError) {
+            let claims = try cache.verify(token.rawBytes, at: now)
+            try checkRole(of: claims)
+            return claims
+        } catch {
+            project.refused(error.refusal, at: loop.now)
+            throw error
+        }
+    }
+
+    /// Checks claims again that were verified before, for expiry and role.
+    func stillGood(_ claims: Claims) throws(TokenError) -> Claims {
+        do throws(TokenError) {
+            try claims.check(at: now)
+            try checkRole(of: claims)
+            return claims
+        } catch {
+            project.refused(error.refusal, at: loop.now)
+            throw error
+        }
+    }
+
+    private func checkRole(of claims: Claims) throws(TokenError) {
+        guard project.permits(claims.role.text) else { throw .roleRefused }
+    }
+
+    /// Closes channels whose role clients may not use any more. The loop calls this after the list of privileged roles
+    /// has changed.
+    func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
+        guard snapshot.privilegedRoles != privilegedRoles else { return }
+        privilegedRoles = snapshot.privilegedRoles
+        for place in home.channels.indices {
+            guard let channel = home.channels[place] else { continue }
+            guard !project.settings.roles.permits(channel.claims.role.text, privilegedRoles) else { continue }
+            if channel.join.isAnswered {
+                home.expel(channel, TokenError.roleRefused.clientText)
+            } else {
+                home.join(.refused(TokenError.roleRefused.joinReason), channel)
+            }
+        }
+    }
+
+    func refresh(_ id: ChannelID, _ number: UInt16, _ token: [UInt8], _ session: Session) {
+        var actions: [ChannelAction] = []
+        do throws(TokenError) {
+            let claims = try verify(token)
+            guard session.machine?.refreshSucceeded(id, number: number) == true,
+                let place = session.channel(id), let channel = home.channels[place]
+            else { return }
+            if channel.claims.areFrom(token.rawBytes) { return }
+            if channel.conversation.isPrivate {
+                home.rights.askReadRights(channel, .refresh(claims))
+            } else {
+                take(claims, channel)
+            }
+        } catch {
+            session.machine?.refreshFailed(id, number: number, error.clientText.ending, into: &actions)
+        }
+        clients.perform(actions, for: session)
+    }
+
+    /// Makes the claims of a new token the channel's claims.
+    func take(_ claims: Claims, _ channel: Channel) {
+        let isSameRole = channel.claims.role.equals(claims.role)
+        let isSame = isSameRole && channel.claims.json.equals(claims.json)
+        let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
+        channel.claims = claims
+        if !isSame { home.ledger.noteRenewal(channel) }
+        home.knowAgain(channel)
+        watchExpiry(channel)
+        if isSomebodyElse { channel.delivery.follower?.dropWaiting(channel) }
+        if isSomebodyElse { home.failSnapshot(of: channel, .tokenChanged) }
+        // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
+        if isSomebodyElse { home.take(.holderReplaced, channel) }
+        // Answers prepared for the former claims do not apply to the new ones.
+        home.letGoOfNextHolder(channel)
+        // Policies may read any claim, so all claims must be equal where policies apply.
+        let isJudgedAsBefore = isSame || isSameRole && channel.delivery.holder == nil
+        if isJudgedAsBefore {
+            home.sayAgain(channel)
+        } else {
+            channel.delivery.follower?.resubscribe(channel.place, channel)
+        }
+    }
+
+    func watchExpiry(_ channel: Channel) {
+        noteExpiry(channel.claims.expiry)
+        if let timer = channel.timers.expiry { loop.cancel(timer) }
+        let left = max(0, channel.claims.expiry - now)
+        let wait = min(left, Limits.tokenCheckInterval.components.seconds)
+        channel.timers.expiry = loop.after(
+            nanoseconds: UInt64(wait) * 1_000_000_000, token: home.token(channel) { .expiry(channel: $0, generation: $1) })
+    }
+
+    /// Closes channels with expired tokens before anything is delivered to them. Tokens expire at whole seconds, so the
+    /// loop checks all channels at most once a second.
+    func closeExpired() {
+        let now = now
+        guard beginExpiryCheck(at: now) else { return }
+        for place in home.channels.indices {
+            guard let channel = home.channels[place], channel.isOpen else { continue }
+            if channel.claims.expiry > now {
+                noteExpiry(channel.claims.expiry)
+            } else {
+                tokenIsDue(place, TimerToken.cut(channel.id.incarnation))
+            }
+        }
+    }
+
+    /// True if a newer token of the same user has arrived in time, and PostgreSQL is still being asked for its rights.
+    private func isBeingRenewed(_ channel: Channel) -> Bool {
+        guard let newer = home.rights.claimsAskedAbout(for: channel), newer.role.equals(channel.claims.role),
+            newer.subject.equals(channel.claims.subject)
+        else { return false }
+        return newer.expiry > now
+    }
+
+    private func watchRenewal(_ channel: Channel) {
+        noteExpiry(now + 1)
+        channel.timers.expiry = loop.after(
+            nanoseconds: 1_000_000_000, token: home.token(channel) { .expiry(channel: $0, generation: $1) })
+    }
+
+    func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = home.channel(place, generation) else { return }
+        if let timer = channel.timers.expiry { loop.cancel(timer) }
+        channel.timers.expiry = nil
+        do throws(TokenError) {
+            try channel.claims.check(at: now)
+            watchExpiry(channel)
+        } catch {
+            if isBeingRenewed(channel) { return watchRenewal(channel) }
+            var actions: [ChannelAction] = []
+            channel.session.machine?.expel(channel.id, error.clientText.ending, into: &actions)
+            clients.perform(actions, for: channel.session)
+        }
+    }
+}

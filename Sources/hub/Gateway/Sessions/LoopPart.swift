@@ -1,0 +1,17 @@
+import Delivery
+import Diagnostics
+import Net
+import Settings
+
+/// Part of a project on one loop, with a subject and state of its own. Only the loop's own thread may use it.
+protocol LoopPart: AnyObject {
+    var home: ProjectLoop { get }
+}
+
+extension LoopPart {
+    var project: Project { home.project }
+    var clients: ClientLoop { home.clients }
+    var loop: SocketLoop { home.loop }
+    var metrics: ProjectMetrics { home.metrics }
+    var limits: ProjectLimits { home.limits }
+}
