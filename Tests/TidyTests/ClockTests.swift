@@ -17,11 +17,10 @@ import Testing
         "Sources/postgres/Replication/ReplicationSession.swift": "the replication protocol's own field",
         "Sources/postgres/Replication/Replicator.swift":
             "how long the process before this one has been gone, for a metric",
-        "Sources/hub/Gateway/Resume/ProjectLoop+CatchUp.swift": "the moment that a message names",
-        "Sources/hub/Gateway/Ledger/ProjectLoop+Ledger.swift": "stamps notes in the log",
-        "Sources/hub/Gateway/Ledger/ProjectLoop+Sent.swift": "stamps deliveries in the log",
-        "Sources/hub/Gateway/Resume/ProjectLoop+Standing.swift": "stamps a note in the log",
-        "Sources/hub/Gateway/Talk/ProjectLoop+Presence.swift":
+        "Sources/hub/Gateway/Resume/LoopCatchUps.swift": "the moment that a message names",
+        "Sources/hub/Gateway/Ledger/LoopLedger.swift": "stamps notes and deliveries in the log",
+        "Sources/hub/Gateway/Resume/LoopStandings.swift": "stamps a note in the log",
+        "Sources/hub/Gateway/Talk/LoopPresence.swift":
             "references hold the time, and only grow; stamps the log",
         "Sources/hub/Gateway/Requests/ChannelCensus.swift": "the age of commits, for people",
         "Sources/evidence/History/Bundle/BundleMaker.swift": "the time of files in a bundle",

@@ -29,7 +29,7 @@ extension ClientLoop {
             session.terms.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
             session.machine = ChannelMachine(project.limits.channelLimits, closesReplaced: false)
             do throws(FeedRefusal) {
-                try project.begin(feed, session)
+                try project.feeds.begin(feed, session)
             } catch {
                 refuse(session, error)
             }
@@ -77,7 +77,8 @@ extension ClientLoop {
             return try project.tokens.verify(Array(token.utf8))
         } catch {
             let refusal = FeedRefusal.token(error)
-            project.ledger.noteRefusal(of: session, project.tokens.holder(ofRefused: token), Feed.ledgerTopic, refusal.said)
+            project.ledger.noteRefusal(
+                of: session, project.tokens.holder(ofRefused: token), Feed.ledgerTopic, refusal.said)
             throw refusal
         }
     }
@@ -106,8 +107,8 @@ extension ClientLoop {
     func perform(_ action: ChannelAction, _ feed: Feed, _ session: Session) {
         switch action {
         case .stop(let id, let reason):
-            if let project = session.project, let channel = project.channel(of: feed, session) {
-                feed.stood = project.feedStanding(channel)
+            if let project = session.project, let channel = project.feeds.channel(of: feed, session) {
+                feed.stood = project.feeds.feedStanding(channel)
             }
             session.project?.stop(id, session, reason)
         case .systemError(_, let ending):
@@ -126,11 +127,11 @@ extension ClientLoop {
     func begin(_ feed: Feed, _ channel: Channel) -> Bool {
         let session = channel.session
         guard let project = session.project else { return false }
-        if let refusal = project.refusal(of: channel) {
+        if let refusal = project.feeds.refusal(of: channel) {
             refuse(session, refusal)
             return false
         }
-        guard let standing = project.feedStanding(channel) else {
+        guard let standing = project.feeds.feedStanding(channel) else {
             refuse(session, .unavailable("The event log has not begun: try again later"))
             return false
         }
@@ -219,8 +220,8 @@ extension ClientLoop {
     func feedIsDue(_ feed: Feed, _ session: Session) {
         guard case .telling = feed.stage, !feed.isPage else { return finish(feed, session) }
         watch(feed, session)
-        guard !session.isSlow, let project = session.project, let channel = project.channel(of: feed, session),
-            let standing = project.feedStanding(channel)
+        guard !session.isSlow, let project = session.project, let channel = project.feeds.channel(of: feed, session),
+            let standing = project.feeds.feedStanding(channel)
         else { return }
         write(to: session, feed) { encoder, writer in encoder.appendPosition(standing.position, to: &writer) }
     }
@@ -228,8 +229,8 @@ extension ClientLoop {
     // MARK: End of the answer
 
     func finish(_ feed: Feed, _ session: Session) {
-        guard let project = session.project, let channel = project.channel(of: feed, session),
-            let ending = project.ending(of: feed, channel)
+        guard let project = session.project, let channel = project.feeds.channel(of: feed, session),
+            let ending = project.feeds.ending(of: feed, channel)
         else { return cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again")) }
         end(feed, session, ending)
     }
@@ -237,9 +238,9 @@ extension ClientLoop {
     /// Ends the feed early, for example when its token expires or the hub stops.
     func cut(_ feed: Feed, _ session: Session, _ reason: FeedEnding.Reason) {
         if case .joining = feed.stage { return refuse(session, .unavailable(reason.text)) }
-        let channel = session.project?.channel(of: feed, session)
-        if let channel { session.project?.tellWhatIsUntold(channel) }
-        guard let standing = channel.flatMap({ session.project?.feedStanding($0) }) ?? feed.stood else {
+        let channel = session.project?.feeds.channel(of: feed, session)
+        if let channel { session.project?.reports.tellWhatIsUntold(channel) }
+        guard let standing = channel.flatMap({ session.project?.feeds.feedStanding($0) }) ?? feed.stood else {
             return abandon(session)
         }
         end(feed, session, FeedEnding(at: standing.position, hasMore: true, because: reason))

@@ -39,7 +39,7 @@ final class LoopLedger: LoopPart {
         }
         channel.ledger.since = since
         channel.ledger.noted = isNoted ? notedNow : nil
-        home.watchStandings()
+        home.standings.watchStandings()
     }
 
     /// Notes that all channels were sent everything before the offset. `began` is the time at which the check of the
@@ -55,7 +55,7 @@ final class LoopLedger: LoopPart {
     /// Offset before which a channel's note is repeated. The repeat keeps joined channels known when retention removes
     /// the older notes.
     var restatedBefore: UInt64? {
-        guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = home.oldestOffset(),
+        guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = home.catchUps.oldestOffset(),
             let end = project.delivery.log.end()?.state.position.offset, end > oldest + Limits.restatedAfterChanges
         else { return nil }
         return oldest + (end - oldest) / 4
@@ -135,7 +135,7 @@ final class LoopLedger: LoopPart {
         let isNoted = note(.left, channel) { note in
             note.offset = sentForLedger(channel) ?? channel.position.since ?? 0
             // A client that the hub could not recognize is not asked what it has received.
-            note.received = channel.position.receipt == nil ? 0 : home.acknowledgedOffset(of: channel) ?? 0
+            note.received = channel.position.receipt == nil ? 0 : home.returns.acknowledgedOffset(of: channel) ?? 0
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.sentence(reason, channel).utf8)
         }
@@ -161,7 +161,7 @@ final class LoopLedger: LoopPart {
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
         let begin = channel.position.resumedFrom ?? channel.position.since ?? home.live.pipeline.frontier
-        let end = max(begin, home.feedOffset(of: channel))
+        let end = max(begin, home.feeds.feedOffset(of: channel))
         guard end > begin || feed.share.told > 0 else { return }
         let isNoted = note(.answered, channel) { note in
             (note.offset, note.received) = (begin, end)
@@ -200,8 +200,8 @@ final class LoopLedger: LoopPart {
     /// Returns the offset up to which everything was sent to the channel.
     func sentForLedger(_ channel: Channel) -> UInt64? {
         switch channel.recipient {
-        case .client: home.sentOffset(of: channel)
-        case .feed: home.feedOffset(of: channel)
+        case .client: home.returns.sentOffset(of: channel)
+        case .feed: home.feeds.feedOffset(of: channel)
         }
     }
 
@@ -299,7 +299,8 @@ extension LoopLedger {
         if recorder.isFull { handSentRecordOver() }
         guard recorder.beginWait() else { return }
         loop.after(
-            nanoseconds: Limits.deliveryBlockInterval.wholeNanoseconds, token: TimerToken.sentRecord(home.place).rawValue)
+            nanoseconds: Limits.deliveryBlockInterval.wholeNanoseconds,
+            token: TimerToken.sentRecord(home.place).rawValue)
     }
 
     func sentRecordIsDue() {

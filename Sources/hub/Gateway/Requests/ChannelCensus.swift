@@ -163,7 +163,7 @@ extension ProjectLoop {
                     topic: channel.topic, session: channel.session.ledgerNumber, number: channel.id.incarnation,
                     role: channel.claims.role.copied(), subject: channel.claims.subject.copied(),
                     isPrivate: channel.conversation.isPrivate, bindings: channel.bindingsForCensus,
-                    sent: sentOffset(of: channel),
+                    sent: returns.sentOffset(of: channel),
                     queuedBytes: loop.queuedBytes(of: channel.session.connection), isSlow: channel.session.isSlow))
         }
         slip.put(entries, of: clients.number)

@@ -38,7 +38,8 @@ extension ClientLoop {
             return try project.tokens.verify(Array(token.utf8))
         } catch {
             project.ledger.noteRefusal(
-                of: session, project.tokens.holder(ofRefused: token), LedgerNote.topicOfPosts, "401: \(error.upgradeText)")
+                of: session, project.tokens.holder(ofRefused: token), LedgerNote.topicOfPosts,
+                "401: \(error.upgradeText)")
             return nil
         }
     }

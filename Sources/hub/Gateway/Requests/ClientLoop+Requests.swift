@@ -351,7 +351,8 @@ extension ClientLoop {
             return refuse(session, .error(.unauthorized, "API key is missing"))
         }
         func refuseKnown(_ status: HTTPStatus, _ sentence: String) {
-            project.ledger.noteRefusal(of: session, project.tokens.holder(ofRefused: key), [], "\(status.rawValue): \(sentence)")
+            project.ledger.noteRefusal(
+                of: session, project.tokens.holder(ofRefused: key), [], "\(status.rawValue): \(sentence)")
             refuse(session, .error(status, sentence))
         }
         do throws(TokenError) {

@@ -19,14 +19,14 @@ extension ClientLoop {
     }
 
     func receiptsAreDue() {
-        for case let project? in projects { project.trackWaitingChannels() }
+        for case let project? in projects { project.returns.trackWaitingChannels() }
         for connection in loop.takeSent() + receiptWatch.takePingsDue() {
             guard let session = session(connection), case .client = session.stage else { continue }
-            session.project?.ping(session)
+            session.project?.returns.ping(session)
         }
         // The pings themselves need no acknowledgement.
         _ = loop.takeSent()
-        for case let project? in projects { project.writeReceipts() }
+        for case let project? in projects { project.returns.writeReceipts() }
         awaitReceipts()
     }
 
@@ -39,7 +39,7 @@ extension ClientLoop {
 
     func ponged(_ payload: RawSpan, _ session: Session) {
         guard session.receipt.awaitsPong else { return }
-        session.project?.ponged(payload.text, session)
+        session.project?.returns.ponged(payload.text, session)
     }
 }
 

@@ -27,14 +27,14 @@ extension ProjectLoop {
         case .park(let position): park(channel, at: position)
         case .leaveReader: leaveReader(channel)
         case .handOver: moveToLive(channel)
-        case .tellCaughtUp: sayCaughtUp(channel)
-        case .sendRows: goOnTelling(channel)
-        case .leaveOutSeen: snapshotExclusions.insert(channel.place)
+        case .tellCaughtUp: catchUps.sayCaughtUp(channel)
+        case .sendRows: snapshots.goOnTelling(channel)
+        case .leaveOutSeen: snapshots.leaveOutSeen(channel)
         case .cutFeed(let refusal):
             guard let feed = channel.feed else { return }
-            cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
+            feeds.cut(feed, channel, "MustFetchAgain", "\(refusal.rawValue): fetch again what is shown")
         case .countLoss: metrics.drops[.unanswered].add()
-        case .tellLoss(let reason): tellLoss(reason, channel)
+        case .tellLoss(let reason): reports.tellLoss(reason, channel)
         }
     }
 
@@ -63,7 +63,7 @@ extension ProjectLoop {
     func placeInReader(_ channel: Channel) {
         let end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
         // The log's beginning is not looked for while there is no log.
-        let beginning = end == nil ? nil : logBeginning()
+        let beginning = end == nil ? nil : catchUps.logBeginning()
         let log = LogExtent(
             end: end, oldest: beginning?.offset, isBehindDamage: beginning?.isBehindDamage ?? false)
         take(.due(log: log), channel)
@@ -84,7 +84,7 @@ extension ProjectLoop {
     }
 
     private func board(_ channel: Channel, at position: EventLogPosition) {
-        guard let pass = pass(from: position) else { return take(.passesFull, channel) }
+        guard let pass = catchUps.pass(from: position) else { return take(.passesFull, channel) }
         guard !pass.isLost else {
             catchUps.remove(pass)
             return take(.startUnreadable(end: project.logEnd), channel)
@@ -121,7 +121,7 @@ extension ProjectLoop {
             // The channel reads the waiting changes from the log again, and the truncations behind them.
             if progress?.firstHeld != nil { channel.told.truncationsDue = [] }
             assert(channel.told.truncationsDue.isEmpty, "a truncation with no change before it is told")
-            trackIndividually(channel)
+            returns.trackIndividually(channel)
             reason.add()
         }
         take(event(progress), channel)
@@ -132,7 +132,7 @@ extension ProjectLoop {
         leaveReader(channel)
         assert(
             channel.delivery.listener == nil && channel.delivery.nextHolder == nil, "a parked channel is bound nowhere")
-        watchStandings()
+        standings.watchStandings()
         if isTooFarBehind(position) { sendAway(channel, at: position) }
     }
 

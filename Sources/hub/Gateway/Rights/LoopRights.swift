@@ -114,16 +114,18 @@ final class LoopRights: LoopPart {
         assert(channel.join.stage == .askingRights, "rights come first in a join")
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
         switch answer {
-        case .failed(let error): home.join(.refused(error.joinReason(topic: topic)), channel)
+        case .failed(let error): home.joins.take(.refused(error.joinReason(topic: topic)), channel)
         case .rights(let broadcast, let presence):
             guard broadcast || presence == true else {
-                return home.join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
+                return home.joins.take(
+                    .refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
             guard broadcast || channel.joining.replay == .none else {
-                return home.join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
+                return home.joins.take(
+                    .refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
             setReads(channel, broadcast: broadcast, presence: presence)
-            home.join(.allowed, channel)
+            home.joins.take(.allowed, channel)
         }
     }
 

@@ -87,7 +87,7 @@ final class LoopTokens: LoopPart {
             if channel.join.isAnswered {
                 home.expel(channel, TokenError.roleRefused.clientText)
             } else {
-                home.join(.refused(TokenError.roleRefused.joinReason), channel)
+                home.joins.take(.refused(TokenError.roleRefused.joinReason), channel)
             }
         }
     }
@@ -118,10 +118,10 @@ final class LoopTokens: LoopPart {
         let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
         channel.claims = claims
         if !isSame { home.ledger.noteRenewal(channel) }
-        home.knowAgain(channel)
+        home.returns.knowAgain(channel)
         watchExpiry(channel)
         if isSomebodyElse { channel.delivery.follower?.dropWaiting(channel) }
-        if isSomebodyElse { home.failSnapshot(of: channel, .tokenChanged) }
+        if isSomebodyElse { home.snapshots.failSnapshot(of: channel, .tokenChanged) }
         // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
         if isSomebodyElse { home.take(.holderReplaced, channel) }
         // Answers prepared for the former claims do not apply to the new ones.
@@ -129,7 +129,7 @@ final class LoopTokens: LoopPart {
         // Policies may read any claim, so all claims must be equal where policies apply.
         let isJudgedAsBefore = isSame || isSameRole && channel.delivery.holder == nil
         if isJudgedAsBefore {
-            home.sayAgain(channel)
+            home.reports.sayAgain(channel)
         } else {
             channel.delivery.follower?.resubscribe(channel.place, channel)
         }
@@ -141,7 +141,8 @@ final class LoopTokens: LoopPart {
         let left = max(0, channel.claims.expiry - now)
         let wait = min(left, Limits.tokenCheckInterval.components.seconds)
         channel.timers.expiry = loop.after(
-            nanoseconds: UInt64(wait) * 1_000_000_000, token: home.token(channel) { .expiry(channel: $0, generation: $1) })
+            nanoseconds: UInt64(wait) * 1_000_000_000,
+            token: home.token(channel) { .expiry(channel: $0, generation: $1) })
     }
 
     /// Closes channels with expired tokens before anything is delivered to them. Tokens expire at whole seconds, so the

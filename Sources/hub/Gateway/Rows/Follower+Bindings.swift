@@ -69,12 +69,12 @@ extension Follower {
     private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
         guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
         apply(outcomes, policies, to: channel)
-        home.heldTables.hasNewListeners = true
+        home.held.noteNewListeners()
         // The hub does not know who was a member at the time of the next changes. Channels bound earlier were told so.
         if !isAtEnd, policies.values.contains(where: { $0.sets.contains(where: \.isTooNew) }) {
-            home.missed(channel, .undecided)
+            home.reports.missed(channel, .undecided)
         }
-        home.tellWhatWasUnpublished(channel)
+        home.reports.tellWhatWasUnpublished(channel)
         rebinding?.finished(place)
         return true
     }
@@ -86,10 +86,10 @@ extension Follower {
             // Changes since the last such message are missing, too.
             if channel.position.owedLoss != nil {
                 home.take(.owedLossDue, channel)
-                home.sayCaughtUp(channel)
+                home.catchUps.sayCaughtUp(channel)
             }
         }
-        home.join(.bound, channel)
+        home.joins.take(.bound, channel)
     }
 
     /// Resolves the bindings again later, because the database is unavailable. This repeats for as long as the channel
@@ -154,7 +154,7 @@ extension Follower {
             // The former binding does not show whether the channel may see the changes that follow.
             clearBindings(of: channel)
             channel.position.owe(.lateBindings)
-            if channel.join.isAnswered { home.missed(channel, .lateBindings) }
+            if channel.join.isAnswered { home.reports.missed(channel, .lateBindings) }
         }
     }
 
@@ -360,24 +360,26 @@ extension Follower {
 
     /// Tells channels about changes that could not be delivered to them.
     func tell(of losses: DeliveryLosses) {
-        for listener in losses.lacking { if let channel = channel(ofListener: listener) { home.lacksValues(channel) } }
-        for listener in losses.unanswered {
-            if let channel = channel(ofListener: listener) { home.missed(channel, .undecided) }
+        for listener in losses.lacking {
+            if let channel = channel(ofListener: listener) { home.reports.lacksValues(channel) }
         }
-        let inDoubt = losses.unknownRows.filter { $0.value.contains(where: home.mayHaveRowsInDoubt) }.keys.sorted()
-        for listener in inDoubt + losses.incompleteRows {
-            if let channel = channel(ofListener: listener) { home.missed(channel, .deletedRowInDoubt) }
+        for listener in losses.unanswered {
+            if let channel = channel(ofListener: listener) { home.reports.missed(channel, .undecided) }
+        }
+        let inDoubt = losses.unknownRows.filter { $0.value.contains(where: home.reports.mayHaveRowsInDoubt) }
+        for listener in inDoubt.keys.sorted() + losses.incompleteRows {
+            if let channel = channel(ofListener: listener) { home.reports.missed(channel, .deletedRowInDoubt) }
         }
         for account in losses.stopped {
             guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
                 session.project === home
             else { continue }
-            home.rest(session)
+            home.reports.rest(session)
         }
         // These channels share a filter with a stopped session.
         for listener in losses.skipped {
             if let channel = channel(ofListener: listener), !channel.delivery.isResting {
-                home.missed(channel, .undecided)
+                home.reports.missed(channel, .undecided)
             }
         }
         // Last, because a channel that goes back has no listener here any more, by which its losses are told.
@@ -468,7 +470,7 @@ extension Follower {
     /// is told that changes may be missing.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.delivery.listener, pipeline.router.dropWaiting(listener) else { return }
-        home.missed(channel, .tokenChanged)
+        home.reports.missed(channel, .tokenChanged)
     }
 
     func channel(ofListener listener: UInt32) -> Channel? {
@@ -491,13 +493,13 @@ extension Follower {
             channel.told.truncationsDue = []
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
             if let feed = channel.feed {
-                home.cut(feed, channel, TextCode.changesMissing.rawValue, text)
+                home.feeds.cut(feed, channel, TextCode.changesMissing.rawValue, text)
                 continue
             }
             let isUnlikely = isAtEnd && channel.bindings.isEmpty && reason == Pipeline.logHasBegun
             home.tell(channel, isUnlikely ? .ok : .error, ClientText(.changesMissing, text))
             // The channel's former position is of no use any more.
-            home.sayCaughtUp(channel)
+            home.catchUps.sayCaughtUp(channel)
         }
     }
 }

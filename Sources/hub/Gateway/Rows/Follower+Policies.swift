@@ -267,7 +267,7 @@ extension Follower {
         let owed = bound.filter { place in
             !isAtEnd || set.isOwed(place) || channel(at: place)?.position.isResumed == true
         }
-        for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel, .undecided) } }
+        for place in owed.sorted() { if let channel = channel(at: place) { home.reports.missed(channel, .undecided) } }
         set.owedAreTold()
     }
 

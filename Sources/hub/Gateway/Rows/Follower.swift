@@ -104,12 +104,12 @@ final class Follower: LoopPart {
         fill(report.unfilledSets)
         demote(report.contradicted)
         tellOfUncomputed(report.uncomputed)
-        for listener in report.fed { if let channel = channel(ofListener: listener) { home.isFed(channel) } }
+        for listener in report.fed { if let channel = channel(ofListener: listener) { home.feeds.isFed(channel) } }
         tell(of: report.losses)
         noteForgotten(report.findings.forgotten, messages: report.findings.hasForgottenMessages)
         tellOfTruncations(report.findings.truncated)
         for gap in report.findings.gaps { tellOfGap(gap) }
-        home.hold(report.held)
+        home.held.hold(report.held)
         if report.isTiredOfWaiting { sendAway() }
     }
 
@@ -131,7 +131,7 @@ final class Follower: LoopPart {
         holdUp(rebound)
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
-        guard home.holdsAllConcerned() else { return false }
+        guard home.held.holdsAllConcerned() else { return false }
         let more = pipeline.run(
             on: loop, until: home.tokens.nextExpiry, hears: { home.talk.topics.find($0, isPrivate: $1) != nil },
             tell: { hear($0) })

@@ -147,7 +147,7 @@ extension ClientLoop {
                 token: text.rawBytes, whole: whole, isBinary: isBinary), into: &actions)
         for action in actions {
             switch action {
-            case .startJoin(let id): session.project?.startJoin(id, message.payload, session)
+            case .startJoin(let id): session.project?.joins.startJoin(id, message.payload, session)
             case .startRefresh(let id, let number): session.project?.tokens.refresh(id, number, text, session)
             case .push(let id): session.project?.push(id, message, whole, isBinary: isBinary, session)
             default: perform(action, for: session)

@@ -129,7 +129,7 @@ final class ClientLoop: SocketApplication {
 
     func stopsTaking(_ connection: ConnectionID) {
         guard let session = session(connection) else { return }
-        session.project?.keepWhereItStands(session)
+        session.project?.returns.keepWhereItStands(session)
     }
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
@@ -327,10 +327,10 @@ final class ClientLoop: SocketApplication {
         case .request(let connection): requestTookTooLong(connection)
         case .refusal(let place): refusalIsDue(place)
         case .expiry(let place, let generation): project(place)?.tokens.tokenIsDue(place.channel, generation)
-        case .join(let place, let generation): project(place)?.joinTookTooLong(place.channel, generation)
+        case .join(let place, let generation): project(place)?.joins.joinTookTooLong(place.channel, generation)
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
-        case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
-        case .lack(let place, let generation): project(place)?.lackIsDue(place.channel, generation)
+        case .loss(let place, let generation): project(place)?.reports.lossIsDue(place.channel, generation)
+        case .lack(let place, let generation): project(place)?.reports.lackIsDue(place.channel, generation)
         case .space(let place): project(place)?.follower(place.channel)?.thereMayBeSpace()
         case .unwind(let place): project(place)?.follower(place.channel)?.unwindingIsDue()
         case .ready(let place, let generation): project(place)?.talk.readinessIsDue(place.channel, generation)
@@ -338,7 +338,7 @@ final class ClientLoop: SocketApplication {
         case .largeInput: largeInput.restIsOver()
         case .receipts: receiptsAreDue()
         case .farewells: farewellsAreDue()
-        case .standings(let place): project(place)?.standingsAreDue()
+        case .standings(let place): project(place)?.standings.standingsAreDue()
         case .sentRecord(let place): project(place)?.ledger.sentRecordIsDue()
         case nil: break
         }

@@ -22,28 +22,22 @@ final class ProjectLoop {
     let mailbox: Mailbox<Mail>
     /// Follower at the log's end.
     private(set) lazy var live = Follower(of: self, number: 0)
-    /// Followers of channels that catch up.
-    var catchUps = CatchUpPasses()
-    /// First offset in the log, with the time of that look-up.
-    var oldestKnown: (beginning: EventLogBeginning, at: UInt64)?
-    /// Feed requests that may have ended.
-    var feedsDue: Set<UInt32> = []
-    /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk again.
-    var receipts = ReceiptTracker()
-    /// Tables with a commit in the log that PostgreSQL does not show yet.
-    var heldTables = HeldTables()
-    /// Channels that began with a snapshot, while the log may still contain transactions that the snapshot includes.
-    var snapshotExclusions: Set<UInt32> = []
     /// Channels of this loop, by place.
     var channels = Slots<Channel>()
     private var isLookingAgain = false
     /// Reason last reported why the log does not read at its end.
     private var unreadable: String?
-    /// Sweep over the channels' positions; nil until the first channel needs one.
-    var standingSweep: StandingSweep?
     /// Last ticket issued. Answers of other threads carry the ticket of their question.
     private var lastTicket: UInt64 = 0
     var limits: ProjectLimits
+    private(set) lazy var joins = LoopJoins(of: self)
+    private(set) lazy var catchUps = LoopCatchUps(of: self)
+    private(set) lazy var returns = LoopReturns(of: self)
+    private(set) lazy var snapshots = LoopSnapshots(of: self)
+    private(set) lazy var standings = LoopStandings(of: self)
+    private(set) lazy var feeds = LoopFeeds(of: self)
+    private(set) lazy var held = LoopHeldTables(of: self)
+    private(set) lazy var reports = LoopReports(of: self)
     private(set) lazy var tokens = LoopTokens(of: self)
     private(set) lazy var rights = LoopRights(of: self)
     private(set) lazy var talk = LoopTalk(of: self)
@@ -83,7 +77,7 @@ final class ProjectLoop {
             case .authorized(let ticket, let answer): rights.authorized(ticket, answer)
             case .replayed(let ticket, let answer): talk.replayed(ticket, answer)
             case .revised(let number, let revisions): follower(number)?.take(revisions)
-            case .snapshot(let channel, let ticket, let event): heard(event, ticket, at: channel)
+            case .snapshot(let channel, let ticket, let event): snapshots.heard(event, ticket, at: channel)
             case .limits: takeLimits()
             case .keys: tokens.takeKeys()
             case .census(let slip): count(on: slip)
@@ -143,8 +137,8 @@ final class ProjectLoop {
             ledger.recordSent()
         }
         let more = live.turn()
-        defer { finishFeeds() }
-        let isBehind = catchUp()
+        defer { feeds.finishFeeds() }
+        let isBehind = catchUps.turn()
         // Channels that moved here, or are about to, may need answers that nobody has asked for. No event wakes the
         // loop for that.
         live.askForWhatIsWanted()
@@ -164,7 +158,7 @@ final class ProjectLoop {
 
     func looksAgain() {
         isLookingAgain = false
-        releaseHeldTables()
+        held.releaseHeldTables()
         for follower in followers { follower.looksAgain() }
     }
 

@@ -140,7 +140,8 @@ final class LoopPresence: LoopPart {
     /// Returns true if the message must wait until the channel may see presence. A channel that tracks is shown the
     /// others and itself, as far as its rights allow. If these rights were never asked for, they are asked for first.
     private func learnsFirst(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Bool {
-        guard channel.conversation.isPrivate, let place = channel.conversation.place, !home.talk.topics[place].hearsPresence
+        guard channel.conversation.isPrivate, let place = channel.conversation.place,
+            !home.talk.topics[place].hearsPresence
         else { return false }
         let details = channel.conversation.detailed()
         guard details.readsPresence == nil, !details.saysWhatWasBefore else { return false }
@@ -235,7 +236,7 @@ final class LoopPresence: LoopPart {
     private func tell(_ difference: RawSpan, _ topic: TopicID, _ name: TopicName) {
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
-        let count = home.talk.frames.deliver(difference: difference, to: home.talk.topics.members(of: topic), of: full, on: loop)
+        let count = home.talk.deliver(difference: difference, to: topic, of: full)
         project.rates.presence.take(count, at: loop.now)
         metrics.presenceDeliveries.add(count)
     }

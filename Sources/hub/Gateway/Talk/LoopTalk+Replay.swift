@@ -15,7 +15,7 @@ extension LoopTalk {
     // MARK: Replay
 
     func askReplay(_ channel: Channel) {
-        guard let start = start(of: channel) else { return home.join(.refused(Self.failed), channel) }
+        guard let start = start(of: channel) else { return home.joins.take(.refused(Self.failed), channel) }
         let ticket = home.nextTicket()
         replaysWaiting[ticket] = channel
         // Messages from now on may be missing in the answer, so the channel collects them.
@@ -23,7 +23,9 @@ extension LoopTalk {
         let query = ReplayQuery(
             topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, since: start.since,
             limit: start.limit)
-        project.archive.replay(query) { [mailbox = home.mailbox] answer in mailbox.post(.replayed(ticket: ticket, answer)) }
+        project.archive.replay(query) { [mailbox = home.mailbox] answer in
+            mailbox.post(.replayed(ticket: ticket, answer))
+        }
     }
 
     private func start(of channel: Channel) -> (since: Int64, limit: Int)? {
@@ -38,13 +40,13 @@ extension LoopTalk {
         assert(channel.join.stage == .readingPast, "a join waits for its past messages")
         channel.joining.replay = .none
         switch answer {
-        case .failed: home.join(.refused(Self.failed), channel)
+        case .failed: home.joins.take(.refused(Self.failed), channel)
         case .messages(let messages, let upTo, _):
             let details = channel.conversation.detailed()
-            guard !details.hasLostMessages else { return home.join(.refused(Self.failed), channel) }
+            guard !details.hasLostMessages else { return home.joins.take(.refused(Self.failed), channel) }
             details.takeReplay(messages)
             home.take(.messagesPassed(upTo.offset), channel)
-            home.join(.pastRead, channel)
+            home.joins.take(.pastRead, channel)
         }
     }
 

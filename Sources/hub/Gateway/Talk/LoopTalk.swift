@@ -90,6 +90,11 @@ final class LoopTalk: LoopPart {
         passOnLater(broadcast, topic, isPrivate: isPrivate)
     }
 
+    /// Sends a difference in presence to the topic's members that may see presence. Returns the number of receivers.
+    func deliver(difference: RawSpan, to topic: TopicID, of name: RawSpan) -> Int {
+        frames.deliver(difference: difference, to: topics.members(of: topic), of: name, on: loop)
+    }
+
     private func countSaying() {
         metrics.broadcasts.add()
         project.reference.events.add()
@@ -215,7 +220,9 @@ final class LoopTalk: LoopPart {
         batch.read(entry) { name, _ in
             guard let topic = topics.find(name, isPrivate: entry.isPrivate) else { return }
             for member in topics.members(of: topic) where member.member.hearsBroadcasts {
-                guard let channel = home.channels[member.member.channel], channel.isServed(by: follower) else { continue }
+                guard let channel = home.channels[member.member.channel], channel.isServed(by: follower) else {
+                    continue
+                }
                 channelsWithDroppedMessages.insert(channel.place)
             }
         }
@@ -223,7 +230,7 @@ final class LoopTalk: LoopPart {
 
     func tellOfDroppedMessages() {
         for place in channelsWithDroppedMessages.sorted() {
-            if let channel = home.channels[place] { home.missed(channel, .messageDropped) }
+            if let channel = home.channels[place] { home.reports.missed(channel, .messageDropped) }
         }
         channelsWithDroppedMessages = []
     }

@@ -16,7 +16,11 @@ import System
 import WebSocket
 
 /// Messages to channels about their bindings and about lost changes.
-extension ProjectLoop {
+final class LoopReports: LoopPart {
+    unowned let home: ProjectLoop
+
+    init(of home: ProjectLoop) { self.home = home }
+
     // MARK: Saying
 
     /// Sends the outcome of all bindings again, because the channel has another token.
@@ -39,12 +43,12 @@ extension ProjectLoop {
             case .subscribed(let more):
                 isNewlySubscribed = true
                 warnings += more.filter { !warnings.contains($0) }
-            case .failed(let messages): for message in messages { tell(channel, .error, message) }
+            case .failed(let messages): for message in messages { home.tell(channel, .error, message) }
             }
         }
-        if isNewlySubscribed { tellOfSubscription(channel) }
+        if isNewlySubscribed { home.tellOfSubscription(channel) }
         // Warnings are not sent as errors: some clients join again at each error, for as long as the cause lasts.
-        for warning in warnings { tell(channel, .ok, warning) }
+        for warning in warnings { home.tell(channel, .ok, warning) }
     }
 
     // MARK: Losses
@@ -53,13 +57,13 @@ extension ProjectLoop {
     /// filters receive no changes for a while.
     func rest(_ session: Session) {
         let places = session.channels.compactMap(\.self)
-        let resting = places.compactMap { channels[$0] }.filter(\.hasFilters)
+        let resting = places.compactMap { home.channels[$0] }.filter(\.hasFilters)
         guard !resting.isEmpty, session.use.rest.secondsLeft(loop.now) == nil else { return }
         let time = session.use.rest.begin(loop.now)
         metrics.filtersRested.add()
         for channel in resting {
             channel.delivery.follower?.rest(channel, for: time)
-            tell(channel, .error, ClientText(.filtersRest, FilterRest.message(Int(time.components.seconds))))
+            home.tell(channel, .error, ClientText(.filtersRest, FilterRest.message(Int(time.components.seconds))))
         }
     }
 
@@ -76,24 +80,26 @@ extension ProjectLoop {
         metrics.drops[.unanswered].add()
         // The message follows the join's reply, if that is still to come.
         guard channel.isOpen else { return channel.position.owe(.unpublished) }
-        tell(channel, .error, BindingMessages.wasUnpublished(table))
+        home.tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
     /// True if the log may have rows of the table that do not count, because the table was out of the publication, or
     /// the log has a gap, after they were written. The client cannot know this: its join only said that the log must
     /// have a deleted row.
     func mayHaveRowsInDoubt(_ table: UInt32) -> Bool {
-        guard let beginning = logBeginning(), let end = project.delivery.log.end()?.state.position else { return true }
+        guard let beginning = home.catchUps.logBeginning(), let end = project.delivery.log.end()?.state.position else {
+            return true
+        }
         return beginning.epoch != end.epoch || project.wholeFrom(table) > beginning.offset
     }
 
     /// Notes that changes were not delivered to the channel, or may not have been. Its client is told when it knows that
     /// it has joined.
-    func missed(_ channel: Channel, _ reason: LossReason) { take(.lossNoticed(reason), channel) }
+    func missed(_ channel: Channel, _ reason: LossReason) { home.take(.lossNoticed(reason), channel) }
 
     /// Reports pending losses now, because the channel is about to hear that everything before this point was sent.
     func tellWhatIsUntold(_ channel: Channel) {
-        take(.reportsDue, channel)
+        home.take(.reportsDue, channel)
         if channel.told.lacks.tellNow() != nil { tellOfLackingValues(channel) }
     }
 
@@ -102,7 +108,7 @@ extension ProjectLoop {
     func lacksValues(_ channel: Channel) { if channel.told.lacks.take(()) != nil { tellOfLackingValues(channel) } }
 
     private func tellOfLackingValues(_ channel: Channel) {
-        tell(
+        home.tell(
             channel, .ok,
             ClientText(
                 .valuesMissing,
@@ -112,11 +118,11 @@ extension ProjectLoop {
         if let timer = channel.timers.lack { loop.cancel(timer) }
         channel.timers.lack = loop.after(
             nanoseconds: Limits.lackingValuesInterval.wholeNanoseconds,
-            token: token(channel) { .lack(channel: $0, generation: $1) })
+            token: home.token(channel) { .lack(channel: $0, generation: $1) })
     }
 
     func lackIsDue(_ place: UInt32, _ generation: UInt32) {
-        guard let channel = channel(place, generation) else { return }
+        guard let channel = home.channel(place, generation) else { return }
         channel.timers.lack = nil
         if channel.told.lacks.pauseHasEnded() != nil { tellOfLackingValues(channel) }
     }
@@ -127,16 +133,16 @@ extension ProjectLoop {
         // The cause may last. A client that joins again at each error would then do so without end, so the report is no
         // error.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
-        tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
+        home.tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
         if let timer = channel.timers.loss { loop.cancel(timer) }
         channel.timers.loss = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
-            token: token(channel) { .loss(channel: $0, generation: $1) })
+            token: home.token(channel) { .loss(channel: $0, generation: $1) })
     }
 
     func lossIsDue(_ place: UInt32, _ generation: UInt32) {
-        guard let channel = channel(place, generation) else { return }
+        guard let channel = home.channel(place, generation) else { return }
         channel.timers.loss = nil
-        take(.lossPauseEnded, channel)
+        home.take(.lossPauseEnded, channel)
     }
 }

@@ -23,39 +23,50 @@ struct HeldTables {
 
 /// Parking for waiting commits. Only listeners of the commit's own tables are parked, at that place of the log. These
 /// channels continue from there when PostgreSQL shows the commits. All other channels go on.
-extension ProjectLoop {
+final class LoopHeldTables: LoopPart {
+    unowned let home: ProjectLoop
+    private var tables = HeldTables()
+
+    init(of home: ProjectLoop) { self.home = home }
+
+    /// Tables to which no channel of the loop listens.
+    var unheard: Set<UInt32> { tables.unheard }
+
+    /// Notes that channels were bound.
+    func noteNewListeners() { tables.hasNewListeners = true }
+
     func hold(_ found: [HeldTable]) {
         if found.isEmpty { return }
-        for held in found { heldTables.transactions[held.table, default: []].insert(held.xid) }
+        for held in found { tables.transactions[held.table, default: []].insert(held.xid) }
         parkListenersOfHeldTables()
-        lookAgainLater()
+        home.lookAgainLater()
     }
 
     /// True if the log may be read on: all channels that listen to held tables are parked.
     func holdsAllConcerned() -> Bool {
-        defer { heldTables.hasNewListeners = false }
-        guard !heldTables.isEmpty else { return true }
-        if heldTables.hasNewListeners || !heldTables.isComplete { parkListenersOfHeldTables() }
-        if !heldTables.isComplete { lookAgainLater() }
-        return heldTables.isComplete
+        defer { tables.hasNewListeners = false }
+        guard !tables.isEmpty else { return true }
+        if tables.hasNewListeners || !tables.isComplete { parkListenersOfHeldTables() }
+        if !tables.isComplete { home.lookAgainLater() }
+        return tables.isComplete
     }
 
     private func parkListenersOfHeldTables() {
-        let tables = Set(heldTables.transactions.keys)
-        heldTables.isComplete = true
-        for place in channels.indices {
-            guard let channel = channels[place] else { continue }
-            let concerned = channel.tablesJudgedBy.intersection(tables)
+        let hidden = Set(tables.transactions.keys)
+        tables.isComplete = true
+        for place in home.channels.indices {
+            guard let channel = home.channels[place] else { continue }
+            let concerned = channel.tablesJudgedBy.intersection(hidden)
             guard !concerned.isEmpty else { continue }
-            park(channel, metrics.parked[.standby]) { .commitHidden($0) }
+            home.park(channel, metrics.parked[.standby]) { .commitHidden($0) }
             if channel.position.isServed {
-                heldTables.isComplete = false
+                tables.isComplete = false
             } else {
                 channel.delivery.heldBy = concerned
             }
         }
-        for follower in followers {
-            follower.pipeline.wait.passOver(unheard: heldTables.unheard)
+        for follower in home.followers {
+            follower.pipeline.wait.passOver(unheard: tables.unheard)
             follower.pipeline.wait.readOnUnheard()
         }
         loop.turnAgain()
@@ -63,28 +74,28 @@ extension ProjectLoop {
 
     /// Continues the channels whose tables' transactions are all visible now.
     func releaseHeldTables() {
-        guard !heldTables.isEmpty else { return }
+        guard !tables.isEmpty else { return }
         // Behind a gap, the database may be another one that does not know the transactions.
-        let isBehindGap = live.pipeline.epoch != project.delivery.log.end()?.state.position.epoch
-        for (table, transactions) in heldTables.transactions {
-            let hidden: Set<UInt32> = isBehindGap ? [] : transactions.filter { !live.pipeline.hasSeen($0) }
-            heldTables.transactions[table] = hidden.isEmpty ? nil : hidden
+        let isBehindGap = home.live.pipeline.epoch != project.delivery.log.end()?.state.position.epoch
+        for (table, transactions) in tables.transactions {
+            let hidden: Set<UInt32> = isBehindGap ? [] : transactions.filter { !home.live.pipeline.hasSeen($0) }
+            tables.transactions[table] = hidden.isEmpty ? nil : hidden
         }
-        for follower in followers { follower.pipeline.wait.passOver(unheard: heldTables.unheard) }
-        let tables = Set(heldTables.transactions.keys)
-        for place in channels.indices {
-            guard let channel = channels[place], !channel.delivery.heldBy.isEmpty,
-                channel.delivery.heldBy.isDisjoint(with: tables)
+        for follower in home.followers { follower.pipeline.wait.passOver(unheard: tables.unheard) }
+        let hidden = Set(tables.transactions.keys)
+        for place in home.channels.indices {
+            guard let channel = home.channels[place], !channel.delivery.heldBy.isEmpty,
+                channel.delivery.heldBy.isDisjoint(with: hidden)
             else {
                 continue
             }
             channel.delivery.heldBy = []
-            take(.commitShown, channel)
+            home.take(.commitShown, channel)
         }
-        guard !heldTables.isEmpty else { return }
+        guard !tables.isEmpty else { return }
         // If every bound channel is parked, nothing else makes the catalog be checked often.
         project.catalog.refresh(seeing: nil) { _ in }
-        lookAgainLater()
+        home.lookAgainLater()
     }
 }
 

@@ -14,7 +14,29 @@ import System
 ///
 /// Channels that come back at about the same time share one pass over the log. A channel too late for the current pass
 /// waits for the next one.
-extension ProjectLoop {
+final class LoopCatchUps: LoopPart {
+    unowned let home: ProjectLoop
+    /// Followers of channels that catch up, and the channels that wait for one.
+    private var passes = CatchUpPasses()
+    /// The log's beginning, with the time of that look-up.
+    private var oldestKnown: (beginning: EventLogBeginning, at: UInt64)?
+
+    init(of home: ProjectLoop) { self.home = home }
+
+    var followers: [Follower] { passes.followers }
+
+    func follower(_ number: UInt32) -> Follower? { passes.follower(number) }
+
+    /// Notes a channel that waits for a pass.
+    func await(_ place: UInt32) { passes.await(place) }
+
+    /// Notes that the channel does not wait for a pass any more.
+    func cancel(_ place: UInt32) { passes.cancel(place) }
+
+    func remove(_ follower: Follower) { passes.remove(follower) }
+
+    // MARK: The log's beginning
+
     /// Returns the log's first offset; see `logBeginning`.
     func oldestOffset() -> UInt64? { logBeginning()?.offset }
 
@@ -38,33 +60,33 @@ extension ProjectLoop {
 
     /// Returns a follower that has not passed the position; nil if none may begin now.
     func pass(from position: EventLogPosition) -> Follower? {
-        if let known = catchUps.followers.first(where: { $0.isOpenFor(position) }) { return known }
-        return catchUps.hasRoom ? startPass(from: position) : nil
+        if let known = passes.followers.first(where: { $0.isOpenFor(position) }) { return known }
+        return passes.hasRoom ? startPass(from: position) : nil
     }
 
     private func startPass(from position: EventLogPosition) -> Follower {
-        let follower = Follower(of: self, number: catchUps.nextNumber(), from: position)
-        follower.pipeline.wait.passOver(unheard: heldTables.unheard)
+        let follower = Follower(of: home, number: passes.nextNumber(), from: position)
+        follower.pipeline.wait.passOver(unheard: home.held.unheard)
         follower.pipeline.openIfBegun(ringing: loop.bell)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
-        catchUps.add(follower)
-        watchStandings()
+        passes.add(follower)
+        home.standings.watchStandings()
         metrics.catchUpPasses.add()
         return follower
     }
 
     /// Runs a turn of the catch-up followers. Returns true if there is more to do at once.
-    func catchUp() -> Bool {
+    func turn() -> Bool {
         var more = false
-        for follower in catchUps.followers {
+        for follower in passes.followers {
             more = follower.turn() || more
             if follower.isLost { giveUp(follower) } else { handOver(follower) }
         }
         // Deliveries of a finished follower are recorded before it is removed.
-        if !catchUps.isEmpty { ledger.recordSent() }
-        catchUps.removeFinished()
-        if catchUps.hasRoom, catchUps.hasWaiting, live.pipeline.isOpen {
-            more = board(catchUps.takeWaiting().compactMap { channels[$0] }) || more
+        if !passes.isEmpty { home.ledger.recordSent() }
+        passes.removeFinished()
+        if passes.hasRoom, passes.hasWaiting, home.live.pipeline.isOpen {
+            more = board(passes.takeWaiting().compactMap { home.channels[$0] }) || more
         }
         return more
     }
@@ -73,21 +95,21 @@ extension ProjectLoop {
     /// keep waiting.
     private func board(_ waiting: [Channel]) -> Bool {
         var hasBoarded = false
-        defer { if catchUps.hasWaiting { lookAgainLater() } }
+        defer { if passes.hasWaiting { home.lookAgainLater() } }
         guard let oldest = oldestOffset() else {
-            for channel in waiting { catchUps.await(channel.place) }
+            for channel in waiting { passes.await(channel.place) }
             return false
         }
         // Channels board in the order of their positions. The first position begins the pass, so the pass has skipped
         // none of the others.
         for channel in waiting.sorted(by: { ($0.position.since ?? 0, $0.place) < ($1.position.since ?? 0, $1.place) }) {
             // Answering an earlier one may have closed the socket that this one is on.
-            guard channels[channel.place] === channel else { continue }
+            guard home.channels[channel.place] === channel else { continue }
             if let position = channel.position.parkedAt, position.offset < oldest {
-                take(.retentionPassed(end: project.logEnd), channel)
+                home.take(.retentionPassed(end: project.logEnd), channel)
             }
             if let feed = channel.feed, case .cut = feed.stage { continue }
-            placeInReader(channel)
+            home.placeInReader(channel)
             guard let follower = channel.delivery.follower else { continue }
             hasBoarded = true
             if follower.take(aboard: channel) { follower.tellThatBound(channel) }
@@ -98,55 +120,58 @@ extension ProjectLoop {
     /// Ends a follower whose past does not read. Its channels continue at the log's end, and no other client is told.
     private func giveUp(_ follower: Follower) {
         for place in follower.catchUpChannels.sorted() {
-            guard let channel = channels[place] else { continue }
+            guard let channel = home.channels[place] else { continue }
             channel.told.truncationsDue = []
-            take(.pastUnreadable(end: project.logEnd), channel)
+            home.take(.pastUnreadable(end: project.logEnd), channel)
         }
         assert(follower.catchUpChannels.isEmpty, "nobody stays where nothing is told")
     }
 
     // MARK: At the seam
 
-    /// Moves channels that have reached the live follower's position over to that follower. At this seam, the live
+    /// Moves channels that have reached the home.live follower's position over to that follower. At this seam, the home.live
     /// follower has delivered no change that the channels lack. It will deliver no change that they have, except for
     /// changes that `since` excludes.
     private func handOver(_ follower: Follower) {
         // A gap takes no offset, so equal offsets do not prove that both followers have passed the same gap.
         guard follower.pipeline.isBetweenEntries, follower.rebinding == nil,
-            follower.pipeline.frontier >= live.pipeline.frontier, follower.pipeline.epoch == live.pipeline.epoch,
-            live.takesOver
+            follower.pipeline.frontier >= home.live.pipeline.frontier,
+            follower.pipeline.epoch == home.live.pipeline.epoch,
+            home.live.takesOver
         else { return }
         // All channels move at once, so that the questions about their bindings run in parallel.
         for place in follower.catchUpChannels.sorted() {
-            guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.delivery.isResting else {
+            guard let channel = home.channels[place], channel.isOpen, channel.ticket == 0, !channel.delivery.isResting
+            else {
                 continue
             }
             if follower.holds(channel) { continue }
             if let feed = channel.feed, feed.isOver || feed.endsAtSeam {
-                isAtSeam(feed, channel, follower)
+                home.feeds.isAtSeam(feed, channel, follower)
                 continue
             }
-            if live.prepare(channel) { take(.reachedSeam(follower.pipeline.frontier), channel) }
+            if home.live.prepare(channel) { home.take(.reachedSeam(follower.pipeline.frontier), channel) }
         }
     }
 
     /// Tells the client that everything before its position has been sent. A pending loss is reported first.
     func sayCaughtUp(_ channel: Channel) {
         if let feed = channel.feed {
-            if channel.isOpen, channel.delivery.follower === live, !channel.position.awaitsRows {
-                hasCaughtUp(feed, channel)
+            if channel.isOpen, channel.delivery.follower === home.live, !channel.position.awaitsRows {
+                home.feeds.hasCaughtUp(feed, channel)
             }
             return
         }
-        guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.delivery.follower === live,
+        guard channel.conversation.options.contains(.hearsPosition), channel.isOpen,
+            channel.delivery.follower === home.live,
             channel.position.owedLoss == nil, !channel.position.awaitsRows, let position = position(of: channel)
         else { return }
-        tellWhatIsUntold(channel)
-        take(.marked(position.offset), channel)
-        watchStandings()
+        home.reports.tellWhatIsUntold(channel)
+        home.take(.marked(position.offset), channel)
+        home.standings.watchStandings()
         var notice = ChannelNotice(.ok, caughtUpText("\(position)"), .caughtUp, from: .system)
         notice.position = "\(position)"
-        tell(channel, notice)
+        home.tell(channel, notice)
     }
 
     func caughtUpText(_ position: String) -> String {
@@ -154,12 +179,12 @@ extension ProjectLoop {
     }
 
     /// Returns the position from which the channel would resume now; nil while the log has not begun.
-    func position(of channel: Channel) -> EventLogPosition? { channel.position.position(view(of: channel)) }
+    func position(of channel: Channel) -> EventLogPosition? { channel.position.position(home.view(of: channel)) }
 
     func standing(of channel: Channel) -> LogStanding? {
         let hasAsked = channel.position.resumption != .none && !channel.position.isReturning
         guard channel.conversation.options.contains(.hearsPosition) || hasAsked else { return nil }
-        return channel.position.standing(view(of: channel))
+        return channel.position.standing(home.view(of: channel))
     }
 }
 

@@ -7,8 +7,14 @@ import Net
 import Positions
 import Protocol
 
-/// Feed requests. Each feed has its own channel, which no client joined.
-extension ProjectLoop {
+/// Requests for changes to one project on one loop. Each has its own channel, which no client joined.
+final class LoopFeeds: LoopPart {
+    unowned let home: ProjectLoop
+    /// Places of the channels of requests that may have ended.
+    private var due: Set<UInt32> = []
+
+    init(of home: ProjectLoop) { self.home = home }
+
     /// Begins a feed request. The hub finds the start in the log as for a channel that resumes.
     func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
         guard let claims = session.terms.claims else { preconditionFailure("a feed of nobody") }
@@ -16,28 +22,30 @@ extension ProjectLoop {
         assert(!request.bindings.isEmpty, "a request for changes names a table")
         guard project.users.reserve(for: session) else { throw .tooMany("Too many connected users") }
         guard project.rates.joins.take(at: loop.now) else { throw .tooMany("Too many joins per second") }
-        guard channels.count < Limits.maximumChannelsPerLoop else { throw .tooMany("Too many channels") }
+        guard home.channels.count < Limits.maximumChannelsPerLoop else { throw .tooMany("Too many channels") }
         guard let id = session.joinOnly(Self.topicOfFeeds) else { throw .tooMany("Too many channels") }
         let feed = Feed(request, id, reach: project.delivery.log.end()?.state.position.offset ?? 0)
         session.stage = .feed(feed)
         let channel = Channel(
             id, session, topic: Self.topicOfFeeds, joinRef: [], claims: claims, JoinRequest(request), at: loop.now)
-        if let after = request.after { take(.asked(after), channel) }
-        do throws(JoinRefusal) {
-            try takeFilterParts(of: channel)
+        if let after = request.after { home.take(.asked(after), channel) }
+        do throws(LoopJoins.JoinRefusal) {
+            try home.joins.takeFilterParts(of: channel)
         } catch {
             switch error {
             case .reason(let text): throw .tooMany(text)
             case .tooManyJoins: throw .tooMany("Too many joins per second")
             }
         }
-        begin(channel)
+        home.joins.begin(channel)
     }
 
-    /// Topic of feed channels. Only the channel machine of the request knows it.
+    /// Topic of feed home.channels. Only the channel machine of the request knows it.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
 
-    func channel(of feed: Feed, _ session: Session) -> Channel? { session.channel(feed.id).flatMap { channels[$0] } }
+    func channel(of feed: Feed, _ session: Session) -> Channel? {
+        session.channel(feed.id).flatMap { home.channels[$0] }
+    }
 
     // MARK: The answer's beginning
 
@@ -63,15 +71,15 @@ extension ProjectLoop {
 
     /// Opens the feed's channel after the answer has begun.
     func open(_ feed: Feed, _ channel: Channel) {
-        join(.replied, channel)
+        home.joins.take(.replied, channel)
         assert(channel.isOpen, "a channel opens after the answer has begun")
         // A page is noted at its end, with its result.
-        if !feed.isPage { ledger.noteJoin(channel) }
-        tokens.watchExpiry(channel)
-        for advice in channel.joining.advice { tell(channel, .ok, advice) }
+        if !feed.isPage { home.ledger.noteJoin(channel) }
+        home.tokens.watchExpiry(channel)
+        for advice in channel.joining.advice { home.tell(channel, .ok, advice) }
         channel.joining.advice = []
-        sayWhatBindingsCameTo(channel)
-        beginSnapshot(channel)
+        home.reports.sayWhatBindingsCameTo(channel)
+        home.snapshots.beginSnapshot(channel)
         if !channel.position.isResumed, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
     }
 
@@ -79,7 +87,7 @@ extension ProjectLoop {
 
     /// Returns the position up to which the feed's client has everything; nil while the log has not begun.
     func feedStanding(_ channel: Channel) -> Feed.Standing? {
-        guard let epoch = channel.position.epoch(view(of: channel)) else { return nil }
+        guard let epoch = channel.position.epoch(home.view(of: channel)) else { return nil }
         return channel.position.awaitsRows
             ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: feedOffset(of: channel)))")
     }
@@ -129,8 +137,8 @@ extension ProjectLoop {
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
         guard !feed.isPage, let position = feedStanding(channel)?.position else { return }
-        tellWhatIsUntold(channel)
-        tell(channel, .ok, ClientText(.caughtUp, caughtUpText(position)))
+        home.reports.tellWhatIsUntold(channel)
+        home.tell(channel, .ok, ClientText(.caughtUp, home.catchUps.caughtUpText(position)))
     }
 
     private func isFinished(_ feed: Feed, _ channel: Channel) {
@@ -150,7 +158,7 @@ extension ProjectLoop {
     }
 
     private func isDue(_ channel: Channel) {
-        feedsDue.insert(channel.place)
+        due.insert(channel.place)
         loop.turnAgain()
     }
 
@@ -158,13 +166,13 @@ extension ProjectLoop {
 
     /// Ends the feeds that are due, after a turn's deliveries.
     func finishFeeds() {
-        guard !feedsDue.isEmpty else { return }
-        let due = feedsDue.sorted()
-        feedsDue = []
-        for place in due {
-            guard let channel = channels[place], channel.isOpen, let feed = channel.feed else { continue }
+        guard !due.isEmpty else { return }
+        let places = due.sorted()
+        due = []
+        for place in places {
+            guard let channel = home.channels[place], channel.isOpen, let feed = channel.feed else { continue }
             // A page that waited at the log's end has received changes now.
-            if channel.delivery.follower === live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
+            if channel.delivery.follower === home.live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
             guard feed.isOver else { continue }
             clients.finish(feed, channel.session)
         }
@@ -172,11 +180,11 @@ extension ProjectLoop {
 
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
         // The log was read on without the channel's bindings.
-        take(.owedLossDue, channel)
-        tellWhatIsUntold(channel)
+        home.take(.owedLossDue, channel)
+        home.reports.tellWhatIsUntold(channel)
         guard let position = feedStanding(channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
-        let isAtEnd = if case .finished = feed.stage { true } else { channel.delivery.follower === live }
+        let isAtEnd = if case .finished = feed.stage { true } else { channel.delivery.follower === home.live }
         return FeedEnding(at: position, hasMore: feed.share.isFull || !isAtEnd)
     }
 }

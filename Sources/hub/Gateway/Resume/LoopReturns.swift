@@ -36,9 +36,14 @@ extension Channel {
     }
 }
 
-/// Automatic resume. The hub recognizes a client that returns after its socket was cut, and continues where the client
-/// was.
-extension ProjectLoop {
+/// Returns of clients whose socket was cut. The hub recognizes such a client, and continues where the client was.
+final class LoopReturns: LoopPart {
+    unowned let home: ProjectLoop
+    /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk again.
+    private var receipts = ReceiptTracker()
+
+    init(of home: ProjectLoop) { self.home = home }
+
     // MARK: Arrival
 
     /// Decides which part of the time before its join a joining channel receives. The loop calls this before the
@@ -67,7 +72,7 @@ extension ProjectLoop {
             session.past.joinedTopics.remember((), for: channel.topic)
             channel.resumeEntry?.place = claim.place
             channel.told.republishedUpTo = 0
-            take(.recognised(claim.mark, owesLoss: claim.owesLoss), channel)
+            home.take(.recognised(claim.mark, owesLoss: claim.owesLoss), channel)
         case .unknown:
             // A client that left the topic on this socket begins anew when it joins again.
             if case .kept = session.past.joinedTopics[channel.topic] { return }
@@ -83,7 +88,7 @@ extension ProjectLoop {
         case .kept, .mayBeForgotten: isRepeated = true
         }
         channel.session.past.joinedTopics.remember((), for: channel.topic)
-        take(.pastUnknown(isRepeated: isRepeated), channel)
+        home.take(.pastUnknown(isRepeated: isRepeated), channel)
     }
 
     /// Returns the address and socket against which the entries of a channel's client count.
@@ -107,13 +112,13 @@ extension ProjectLoop {
                 ChannelReceipt(own: ended.got.offset, lossReport: ended.lossReport))
         }
         channel.told.republishedUpTo = ended.knowsRepublishedUpTo
-        take(.recognised(ended.sent, owesLoss: ended.owesLoss), channel)
+        home.take(.recognised(ended.sent, owesLoss: ended.owesLoss), channel)
     }
 
     /// Starts tracking the acknowledged offset of a channel that has just been joined.
     func expectBack(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
-        let begins = channel.position.since ?? live.pipeline.frontier
+        let begins = channel.position.since ?? home.live.pipeline.frontier
         channel.position.note { $0.begin(at: begins) }
         receipts.begin(channel.place, at: begins)
         enter(channel)
@@ -149,13 +154,13 @@ extension ProjectLoop {
     }
 
     private func logMark(_ offset: UInt64, _ channel: Channel) -> EventLogPosition? {
-        channel.position.epoch(view(of: channel)).map { EventLogPosition(epoch: $0, offset: offset) }
+        channel.position.epoch(home.view(of: channel)).map { EventLogPosition(epoch: $0, offset: offset) }
     }
 
     // MARK: Leaving
 
     func hasEnded(_ channel: Channel, comesBack: Bool) {
-        assert(channels[channel.place] == nil, "a channel departs after it was removed")
+        assert(home.channels[channel.place] == nil, "a channel departs after it was removed")
         receipts.forget(channel.place)
         // The client was not told of the loss yet. The hub reports the loss when the client joins again.
         if comesBack, channel.position.owedLoss != nil { channel.session.past.joinedTopics.take(channel.topic) }
@@ -175,7 +180,7 @@ extension ProjectLoop {
     private func depart(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard let resumeEntry = channel.resumeEntry else { return }
         let session = channel.session
-        guard let kept = channel.position.kept(view(of: channel), acknowledged: acknowledgedOffset(of: channel)),
+        guard let kept = channel.position.kept(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel)),
             let place = resumeEntry.place
                 ?? resumeStore.arrive(
                     resumeEntry.key, of: taker(channel), on: clients.number, lastRef: session.refs.last, at: kept,
@@ -193,7 +198,8 @@ extension ProjectLoop {
     /// Remembers the channel on its session: its client may join again on the same socket.
     private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard channel.feed == nil else { return }
-        guard let left = channel.position.left(view(of: channel), acknowledged: acknowledgedOffset(of: channel)) else {
+        guard let left = channel.position.left(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel))
+        else {
             return
         }
         channel.session.past.ended.remember(
@@ -206,14 +212,14 @@ extension ProjectLoop {
 
     /// Returns the offset up to which everything was sent to the client; nil if nothing was sent yet.
     func sentOffset(of channel: Channel) -> UInt64? {
-        channel.position.sent(view(of: channel), acknowledged: acknowledgedOffset(of: channel))
+        channel.position.sent(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel))
     }
 
     /// Freezes the sent offsets of a socket that takes no more data and closes later. Changes found until then count as
     /// not sent.
     func keepWhereItStands(_ session: Session) {
-        for channel in session.channels.compactMap({ $0.flatMap { channels[$0] } }) {
-            take(.socketEnds(view(of: channel), acknowledged: acknowledgedOffset(of: channel)), channel)
+        for channel in session.channels.compactMap({ $0.flatMap { home.channels[$0] } }) {
+            home.take(.socketEnds(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel)), channel)
         }
     }
 
@@ -221,7 +227,7 @@ extension ProjectLoop {
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
         let acknowledged = channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
         assert(
-            channel.position.wasSent(upTo: acknowledged, view(of: channel)),
+            channel.position.wasSent(upTo: acknowledged, home.view(of: channel)),
             "a client acknowledges no more than it was sent")
         return acknowledged
     }
@@ -238,9 +244,9 @@ extension ProjectLoop {
     /// Begins to track the positions of channels that wait for PostgreSQL individually, before clients are asked: such
     /// channels have received less than the others.
     func trackWaitingChannels() {
-        guard project.settings.resumeStore != nil, live.pipeline.holdsAnybody else { return }
-        for place in channels.indices {
-            guard let channel = channels[place], channel.isOpen, live.holds(channel) else { continue }
+        guard project.settings.resumeStore != nil, home.live.pipeline.holdsAnybody else { return }
+        for place in home.channels.indices {
+            guard let channel = home.channels[place], channel.isOpen, home.live.holds(channel) else { continue }
             trackIndividually(channel)
         }
     }
@@ -257,17 +263,17 @@ extension ProjectLoop {
 
     /// Asks a client to acknowledge what it was sent. At most one ping is under way.
     func ping(_ session: Session) {
-        let places = session.channels.compactMap(\.self).filter { channels[$0]?.resumeEntry != nil }
+        let places = session.channels.compactMap(\.self).filter { home.channels[$0]?.resumeEntry != nil }
         guard !places.isEmpty else { return }
-        guard let mark = receipts.mark, let epoch = live.pipeline.epoch else {
-            // Readers of the past may serve the client before the live one has begun.
+        guard let mark = receipts.mark, let epoch = home.live.pipeline.epoch else {
+            // Readers of the past may serve the client before the home.live one has begun.
             return clients.receiptWatch.pingNext(session.connection)
         }
-        guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
+        guard let offset = session.receipt.sent(after: mark, upTo: home.live.pipeline.frontier) else { return }
         for place in places {
-            guard let channel = channels[place] else { continue }
+            guard let channel = home.channels[place] else { continue }
             let hasItAll = !channel.position.awaitsRows && channel.position.seen == nil
-            let reached = channel.position.reach(view(of: channel))
+            let reached = channel.position.reach(home.view(of: channel))
             channel.position.note { $0.notePing(about: reached, hasItAll: hasItAll) }
             receipts.noteChange(place)
         }
@@ -283,7 +289,7 @@ extension ProjectLoop {
         case .more: clients.receiptWatch.pingNext(session.connection)
         }
         for case let place? in session.channels {
-            guard let channel = channels[place], channel.position.receipt != nil else { continue }
+            guard let channel = home.channels[place], channel.position.receipt != nil else { continue }
             settle(channel) { $0.noteAnswer() }
         }
     }
@@ -297,20 +303,21 @@ extension ProjectLoop {
 
     /// Writes the acknowledged offsets down, after clients were asked.
     func writeReceipts() {
-        forgetSnapshots()
-        guard let resumeStore = project.settings.resumeStore, live.pipeline.isOpen, let epoch = live.pipeline.epoch
+        home.snapshots.forgetSnapshots()
+        guard let resumeStore = project.settings.resumeStore, home.live.pipeline.isOpen,
+            let epoch = home.live.pipeline.epoch
         else { return }
-        let now = EventLogPosition(epoch: epoch, offset: live.pipeline.frontier)
+        let now = EventLogPosition(epoch: epoch, offset: home.live.pipeline.frontier)
         for place in receipts.separated {
-            guard let channel = channels[place] else { continue }
+            guard let channel = home.channels[place] else { continue }
             // The client has received everything that it was sent.
-            if channel.session.receipt.since == nil, let reach = channel.position.reach(view(of: channel)) {
+            if channel.session.receipt.since == nil, let reach = channel.position.reach(home.view(of: channel)) {
                 settle(channel) { $0.settle(reach) }
             }
             enter(channel)
         }
         var stands: [ResumeStore.Stand] = []
-        for channel in receipts.takeChanged(allReached: now.offset).compactMap({ channels[$0] }) {
+        for channel in receipts.takeChanged(allReached: now.offset).compactMap({ home.channels[$0] }) {
             // A returning channel keeps its former mark until it is joined.
             guard channel.isOpen, let resumeEntry = channel.resumeEntry, let place = resumeEntry.place else { continue }
             let own = channel.position.receipt?.own ?? channel.session.receipt.since
@@ -327,8 +334,9 @@ extension ProjectLoop {
     /// Asks clients whether they are still connected, because another client has arrived that the hub took for one of
     /// them.
     private func ask(_ doubted: Set<ResumeRegistry.Place>) {
-        for place in channels.indices {
-            guard let channel = channels[place], let entered = channel.resumeEntry?.place, doubted.contains(entered)
+        for place in home.channels.indices {
+            guard let channel = home.channels[place], let entered = channel.resumeEntry?.place,
+                doubted.contains(entered)
             else {
                 continue
             }

@@ -42,7 +42,13 @@ struct SnapshotTelling {
 
 /// Snapshots of channels that begin with the existing rows. Rows are sent page by page, as fast as the socket takes
 /// them, while changes wait in the log. Then the channel catches up from the snapshot's position.
-extension ProjectLoop {
+final class LoopSnapshots: LoopPart {
+    unowned let home: ProjectLoop
+    /// Channels that began with a snapshot, while the log may still contain transactions that the snapshot includes.
+    private var exclusions: Set<UInt32> = []
+
+    init(of home: ProjectLoop) { self.home = home }
+
     // MARK: Beginning
 
     /// Starts the channel's snapshot, once the channel is open and its bindings are in place.
@@ -51,10 +57,10 @@ extension ProjectLoop {
             !channel.delivery.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
         else { return }
-        isToldOfLoss(channel)
+        home.returns.isToldOfLoss(channel)
         do throws(SnapshotRefusal) {
             let parts = try parts(of: channel)
-            park(channel, metrics.parked[.snapshot]) { .rowsDue($0) }
+            home.park(channel, metrics.parked[.snapshot]) { .rowsDue($0) }
             guard channel.position.snapshot == .running else { throw .logNotBegun }
             channel.snapshot = .waiting(parts)
             assert(!channel.session.snapshots.contains(channel.place), "a channel waits once for its snapshot")
@@ -97,8 +103,8 @@ extension ProjectLoop {
         let request = SnapshotRequest(
             role: channel.claims.role.text, claims: channel.claims.json.text, parts.map(\.selection),
             maximumBodyBytes: project.settings.maximumBodyBytes, maximumRows: Limits.maximumSnapshotRows)
-        let (place, number) = (channel.place, nextTicket())
-        let ticket = snapshots.take(request) { [mailbox] event in
+        let (place, number) = (channel.place, home.nextTicket())
+        let ticket = snapshots.take(request) { [mailbox = home.mailbox] event in
             mailbox.post(.snapshot(channel: place, ticket: number, event))
         }
         channel.snapshot = .told(
@@ -115,7 +121,7 @@ extension ProjectLoop {
     // MARK: Telling
 
     func heard(_ event: SnapshotEvent, _ number: UInt64, at place: UInt32) {
-        guard let channel = channels[place], case .told(var telling)? = channel.snapshot, telling.number == number
+        guard let channel = home.channels[place], case .told(var telling)? = channel.snapshot, telling.number == number
         else {
             return
         }
@@ -152,6 +158,9 @@ extension ProjectLoop {
 
     // MARK: Ending
 
+    /// Leaves out of the log's next transactions those that the channel's snapshot includes.
+    func leaveOutSeen(_ channel: Channel) { exclusions.insert(channel.place) }
+
     private func completeSnapshot(of channel: Channel, _ telling: SnapshotTelling) {
         guard let start = telling.start else { return failSnapshot(of: channel, .databaseAway) }
         assert(telling.rowCount == start.rowCount, "all rows that were counted are told")
@@ -160,7 +169,7 @@ extension ProjectLoop {
         leave(channel, behind: start)
         var notice = ChannelNotice(.ok, text, .snapshotComplete, from: .system)
         (notice.position, notice.rows) = ("\(start.position)", telling.rowCount)
-        tell(channel, notice)
+        home.tell(channel, notice)
     }
 
     /// Ends a snapshot with an error. The client is told, and receives changes from its join on, or from the position
@@ -178,10 +187,10 @@ extension ProjectLoop {
 
     private func refuseSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
         metrics.snapshots[.failed].add()
-        take(.rowsRefused(isPassing: refusal.isPassing), channel)
+        home.take(.rowsRefused(isPassing: refusal.isPassing), channel)
         // Some clients join again at each error, so the message is an error only if joining again may help.
         let text = "No snapshot: \(refusal.text); changes are told from here on"
-        tell(channel, ChannelNotice(refusal.isPassing ? .error : .ok, text, .snapshotFailed, from: .system))
+        home.tell(channel, ChannelNotice(refusal.isPassing ? .error : .ok, text, .snapshotFailed, from: .system))
     }
 
     /// Unparks the channel. The channel continues from the snapshot's position, or from where it was parked if no
@@ -190,12 +199,12 @@ extension ProjectLoop {
         assert(channel.delivery.follower == nil, "a channel is parked while it gets its rows")
         channel.snapshot = nil
         hasLeftLine(channel)
-        take(.rowsEnded(at: start?.position, seen: start?.seen), channel)
+        home.take(.rowsEnded(at: start?.position, seen: start?.seen), channel)
     }
 
     /// Cancels the snapshot of a channel that has ended.
     func giveUpSnapshot(of channel: Channel) {
-        snapshotExclusions.remove(channel.place)
+        exclusions.remove(channel.place)
         guard let snapshot = channel.snapshot else { return }
         metrics.snapshots[.cancelled].add()
         if case .told(let telling) = snapshot { telling.ticket.cancel() }
@@ -206,23 +215,26 @@ extension ProjectLoop {
     private func hasLeftLine(_ channel: Channel) {
         let wasFirst = channel.session.snapshots.first == channel.place
         channel.session.snapshots.removeAll { $0 == channel.place }
-        guard wasFirst, let next = channel.session.snapshots.first, let following = channels[next] else { return }
+        guard wasFirst, let next = channel.session.snapshots.first, let following = home.channels[next] else { return }
         startSnapshot(of: following)
     }
 
     /// Stops excluding transactions for channels whose snapshots the log has passed completely.
     func forgetSnapshots() {
-        if snapshotExclusions.isEmpty { return }
+        if exclusions.isEmpty { return }
         // The order matters: everything covered must be in the log that is checked next.
         let covered = project.delivery.log.covered().rawValue
-        guard let end = project.delivery.log.end()?.state.position.offset, live.pipeline.frontier >= end else { return }
-        for place in snapshotExclusions.sorted() {
+        guard let end = project.delivery.log.end()?.state.position.offset, home.live.pipeline.frontier >= end else {
+            return
+        }
+        for place in exclusions.sorted() {
             // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
-            guard let channel = channels[place], channel.delivery.follower === live, let seen = channel.position.seen,
-                seen.isBehind(covered), live.pipeline.frontier >= channel.position.floor, !live.holds(channel)
+            guard let channel = home.channels[place], channel.delivery.follower === home.live,
+                let seen = channel.position.seen,
+                seen.isBehind(covered), home.live.pipeline.frontier >= channel.position.floor, !home.live.holds(channel)
             else { continue }
-            take(.rowsPassed, channel)
-            snapshotExclusions.remove(place)
+            home.take(.rowsPassed, channel)
+            exclusions.remove(place)
             // From now on the client's acknowledgements apply to this channel.
             if channel.resumeEntry != nil { clients.receiptWatch.pingNext(channel.session.connection) }
         }

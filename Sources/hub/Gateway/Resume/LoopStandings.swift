@@ -11,42 +11,48 @@ import System
 /// Regular sweep over the channels' positions in the log, with three purposes. A quiet client that asked for positions
 /// is told its current one, so that it resumes from a position that the log still has. The channel furthest behind is
 /// compared with retention. Ledger notes that retention is about to remove are repeated.
-extension ProjectLoop {
+final class LoopStandings: LoopPart {
+    unowned let home: ProjectLoop
+    /// Progress of the sweep; nil until the first channel needs one.
+    private var sweep: StandingSweep?
+
+    init(of home: ProjectLoop) { self.home = home }
+
     /// Starts the sweep with the first channel that needs it.
     func watchStandings() {
-        guard standingSweep == nil else { return }
-        standingSweep = StandingSweep()
+        guard sweep == nil else { return }
+        sweep = StandingSweep()
         lookAtStandings(after: project.settings.positionInterval)
     }
 
     private func lookAtStandings(after time: Duration) {
-        loop.after(nanoseconds: time.wholeNanoseconds, token: TimerToken.standings(place).rawValue)
+        loop.after(nanoseconds: time.wholeNanoseconds, token: TimerToken.standings(home.place).rawValue)
     }
 
     /// Runs one step of a sweep. All channels in one step would delay their events.
     func standingsAreDue() {
-        guard var sweep = standingSweep else { return }
+        guard var sweep else { return }
         if sweep.next == 0 { sweep.began = loop.time.unixMicroseconds() }
-        let all = channels.indices
+        let all = home.channels.indices
         let last = min(all.upperBound, sweep.next + Limits.standingsPerStep)
-        let restatedBefore = ledger.restatedBefore ?? 0
+        let restatedBefore = home.ledger.restatedBefore ?? 0
         for place in sweep.next..<max(last, sweep.next) {
-            guard let channel = channels[place], channel.isOpen else { continue }
-            sweep.found(channel.position.needed(view(of: channel)))
+            guard let channel = home.channels[place], channel.isOpen else { continue }
+            sweep.found(channel.position.needed(home.view(of: channel)))
             sayWhereQuietChannelStands(channel)
             guard channel.ledger.isListed else { continue }
-            sweep.sent(ledger.sentForLedger(channel) ?? 0)
+            sweep.sent(home.ledger.sentForLedger(channel) ?? 0)
             // Only some are noted in each sweep: a hundred thousand notes at once would be more than the log takes.
-            guard ledger.mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
-            ledger.restate(channel)
+            guard home.ledger.mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
+            home.ledger.restate(channel)
         }
         sweep.next = last
         guard last >= all.upperBound else {
-            standingSweep = sweep
+            self.sweep = sweep
             return lookAtStandings(after: Limits.standingStepInterval)
         }
         ended(sweep)
-        standingSweep = StandingSweep()
+        self.sweep = StandingSweep()
         lookAtStandings(after: project.settings.positionInterval)
     }
 
@@ -55,26 +61,27 @@ extension ProjectLoop {
     private func sayWhereQuietChannelStands(_ channel: Channel) {
         // Feeds send their positions themselves.
         guard channel.feed == nil, channel.conversation.options.contains(.hearsPosition),
-            channel.delivery.follower === live, !live.holds(channel), let position = position(of: channel)
+            channel.delivery.follower === home.live, !home.live.holds(channel),
+            let position = home.catchUps.position(of: channel)
         else { return }
         // A position that came with a change counts as a marker.
-        let heard = channel.delivery.listener.flatMap { live.pipeline.toldAt($0) } ?? 0
-        guard heard <= channel.position.markedAt else { return take(.marked(heard), channel) }
-        if position.offset > channel.position.markedAt { sayCaughtUp(channel) }
+        let heard = channel.delivery.listener.flatMap { home.live.pipeline.toldAt($0) } ?? 0
+        guard heard <= channel.position.markedAt else { return home.take(.marked(heard), channel) }
+        if position.offset > channel.position.markedAt { home.catchUps.sayCaughtUp(channel) }
     }
 
     // MARK: Channels that are behind
 
     private func ended(_ sweep: StandingSweep) {
-        ledger.sayWhatIsMissing()
-        if let sent = sweep.sent { ledger.noteReach(sent, from: sweep.began) }
+        home.ledger.sayWhatIsMissing()
+        if let sent = sweep.sent { home.ledger.noteReach(sent, from: sweep.began) }
         project.slowest.set(sweep.needed, of: clients.number)
         guard let end = project.delivery.log.end()?.state.position.offset else { return }
         metrics.slowestReaderOffset.set(min(project.slowest.offset ?? end, end))
-        guard let needed = sweep.needed, let oldest = oldestOffset(),
+        guard let needed = sweep.needed, let oldest = home.catchUps.oldestOffset(),
             Retention.isNear(needed, oldest: oldest, end: end)
         else { return }
-        warnSometimes(
+        home.warnSometimes(
             """
             a channel that catches up is about to be overtaken by the event log's retention: raise retention_size or \
             retention_age, or it will have to fetch again
