@@ -108,7 +108,7 @@ extension ClientLoop {
         switch action {
         case .stop(let id, let reason):
             if let project = session.project, let channel = project.feeds.channel(of: feed, session) {
-                feed.stood = project.feeds.feedStanding(channel)
+                feed.stood = project.feeds.standing(of: channel)
             }
             session.project?.stop(id, session, reason)
         case .systemError(_, let ending):
@@ -131,7 +131,7 @@ extension ClientLoop {
             refuse(session, refusal)
             return false
         }
-        guard let standing = project.feeds.feedStanding(channel) else {
+        guard let standing = project.feeds.standing(of: channel) else {
             refuse(session, .unavailable("The event log has not begun: try again later"))
             return false
         }
@@ -221,7 +221,7 @@ extension ClientLoop {
         guard case .telling = feed.stage, !feed.isPage else { return finish(feed, session) }
         watch(feed, session)
         guard !session.isSlow, let project = session.project, let channel = project.feeds.channel(of: feed, session),
-            let standing = project.feeds.feedStanding(channel)
+            let standing = project.feeds.standing(of: channel)
         else { return }
         write(to: session, feed) { encoder, writer in encoder.appendPosition(standing.position, to: &writer) }
     }
@@ -240,7 +240,7 @@ extension ClientLoop {
         if case .joining = feed.stage { return refuse(session, .unavailable(reason.text)) }
         let channel = session.project?.feeds.channel(of: feed, session)
         if let channel { session.project?.reports.tellWhatIsUntold(channel) }
-        guard let standing = channel.flatMap({ session.project?.feeds.feedStanding($0) }) ?? feed.stood else {
+        guard let standing = channel.flatMap({ session.project?.feeds.standing(of: $0) }) ?? feed.stood else {
             return abandon(session)
         }
         end(feed, session, FeedEnding(at: standing.position, hasMore: true, because: reason))

@@ -53,7 +53,7 @@ final class LoopFeeds: LoopPart {
     func refusal(of channel: Channel) -> FeedRefusal? {
         // A client that receives all existing rows has nothing to fetch.
         if case .refused(let refusal) = channel.position.resumption, !channel.wantsSnapshot,
-            let position = feedStanding(channel)?.position
+            let position = standing(of: channel)?.position
         {
             return .mustFetchAgain(refusal, from: position)
         }
@@ -79,21 +79,21 @@ final class LoopFeeds: LoopPart {
         for advice in channel.joining.advice { home.tell(channel, .ok, advice) }
         channel.joining.advice = []
         home.reports.sayWhatBindingsCameTo(channel)
-        home.snapshots.beginSnapshot(channel)
+        home.snapshots.begin(channel)
         if !channel.position.isResumed, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
     }
 
     // MARK: What is told
 
     /// Returns the position up to which the feed's client has everything; nil while the log has not begun.
-    func feedStanding(_ channel: Channel) -> Feed.Standing? {
+    func standing(of channel: Channel) -> Feed.Standing? {
         guard let epoch = channel.position.epoch(home.view(of: channel)) else { return nil }
         return channel.position.awaitsRows
-            ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: feedOffset(of: channel)))")
+            ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: offset(of: channel)))")
     }
 
     /// Returns the offset before which everything was sent, or is not for the feed.
-    func feedOffset(of channel: Channel) -> UInt64 {
+    func offset(of channel: Channel) -> UInt64 {
         guard let follower = channel.delivery.follower else { return offset(parked: channel) }
         let begins = channel.position.since ?? 0
         guard let listener = channel.delivery.listener else { return max(begins, follower.pipeline.frontier) }
@@ -111,7 +111,7 @@ final class LoopFeeds: LoopPart {
     }
 
     func tell(_ feed: Feed, _ channel: Channel, _ notice: ChannelNotice) {
-        guard let standing = feedStanding(channel), let code = notice.code else { return }
+        guard let standing = standing(of: channel), let code = notice.code else { return }
         var record = SystemRecord(notice.status, code: code.rawValue, notice.text, at: standing.position)
         record.rows = notice.rows
         if case .joining = feed.stage { return feed.notes.append(record) }
@@ -136,7 +136,7 @@ final class LoopFeeds: LoopPart {
     /// Tells the feed that its channel has reached the log's end, and now waits for new changes.
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
-        guard !feed.isPage, let position = feedStanding(channel)?.position else { return }
+        guard !feed.isPage, let position = standing(of: channel)?.position else { return }
         home.reports.tellWhatIsUntold(channel)
         home.tell(channel, .ok, ClientText(.caughtUp, home.catchUps.caughtUpText(position)))
     }
@@ -165,7 +165,7 @@ final class LoopFeeds: LoopPart {
     // MARK: The answer's end
 
     /// Ends the feeds that are due, after a turn's deliveries.
-    func finishFeeds() {
+    func finishDue() {
         guard !due.isEmpty else { return }
         let places = due.sorted()
         due = []
@@ -182,7 +182,7 @@ final class LoopFeeds: LoopPart {
         // The log was read on without the channel's bindings.
         home.take(.owedLossDue, channel)
         home.reports.tellWhatIsUntold(channel)
-        guard let position = feedStanding(channel)?.position else { return nil }
+        guard let position = standing(of: channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
         let isAtEnd = if case .finished = feed.stage { true } else { channel.delivery.follower === home.live }
         return FeedEnding(at: position, hasMore: feed.share.isFull || !isAtEnd)

@@ -39,7 +39,7 @@ final class LoopLedger: LoopPart {
         }
         channel.ledger.since = since
         channel.ledger.noted = isNoted ? notedNow : nil
-        home.standings.watchStandings()
+        home.standings.watch()
     }
 
     /// Notes that all channels were sent everything before the offset. `began` is the time at which the check of the
@@ -161,7 +161,7 @@ final class LoopLedger: LoopPart {
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
         let begin = channel.position.resumedFrom ?? channel.position.since ?? home.live.pipeline.frontier
-        let end = max(begin, home.feeds.feedOffset(of: channel))
+        let end = max(begin, home.feeds.offset(of: channel))
         guard end > begin || feed.share.told > 0 else { return }
         let isNoted = note(.answered, channel) { note in
             (note.offset, note.received) = (begin, end)
@@ -201,7 +201,7 @@ final class LoopLedger: LoopPart {
     func sentForLedger(_ channel: Channel) -> UInt64? {
         switch channel.recipient {
         case .client: home.returns.sentOffset(of: channel)
-        case .feed: home.feeds.feedOffset(of: channel)
+        case .feed: home.feeds.offset(of: channel)
         }
     }
 

@@ -70,7 +70,7 @@ final class LoopCatchUps: LoopPart {
         follower.pipeline.openIfBegun(ringing: loop.bell)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         passes.add(follower)
-        home.standings.watchStandings()
+        home.standings.watch()
         metrics.catchUpPasses.add()
         return follower
     }
@@ -168,7 +168,7 @@ final class LoopCatchUps: LoopPart {
         else { return }
         home.reports.tellWhatIsUntold(channel)
         home.take(.marked(position.offset), channel)
-        home.standings.watchStandings()
+        home.standings.watch()
         var notice = ChannelNotice(.ok, caughtUpText("\(position)"), .caughtUp, from: .system)
         notice.position = "\(position)"
         home.tell(channel, notice)

@@ -49,7 +49,7 @@ final class LoopReturns: LoopPart {
     /// Decides which part of the time before its join a joining channel receives. The loop calls this before the
     /// bindings are placed, when nothing can refuse the join any more. A client object that was connected before
     /// receives everything since then, or is told that changes may be missing.
-    func resumeFromKnownPosition(_ channel: Channel) {
+    func recognize(_ channel: Channel) {
         let session = channel.session
         guard channel.feed == nil else { return }
         let resumeStore = project.settings.resumeStore
@@ -303,7 +303,7 @@ final class LoopReturns: LoopPart {
 
     /// Writes the acknowledged offsets down, after clients were asked.
     func writeReceipts() {
-        home.snapshots.forgetSnapshots()
+        home.snapshots.forgetPassed()
         guard let resumeStore = project.settings.resumeStore, home.live.pipeline.isOpen,
             let epoch = home.live.pipeline.epoch
         else { return }

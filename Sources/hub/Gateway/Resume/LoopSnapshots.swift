@@ -52,7 +52,7 @@ final class LoopSnapshots: LoopPart {
     // MARK: Beginning
 
     /// Starts the channel's snapshot, once the channel is open and its bindings are in place.
-    func beginSnapshot(_ channel: Channel) {
+    func begin(_ channel: Channel) {
         guard channel.position.snapshot == .wanted, channel.isOpen, channel.delivery.follower != nil,
             !channel.delivery.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
@@ -99,7 +99,7 @@ final class LoopSnapshots: LoopPart {
     private func startSnapshot(of channel: Channel) {
         guard case .waiting(let parts)? = channel.snapshot else { return }
         assert(channel.session.snapshots.first == channel.place, "a session takes one snapshot at a time")
-        guard let snapshots = project.services.snapshots else { return failSnapshot(of: channel, .databaseAway) }
+        guard let snapshots = project.services.snapshots else { return fail(channel, .databaseAway) }
         let request = SnapshotRequest(
             role: channel.claims.role.text, claims: channel.claims.json.text, parts.map(\.selection),
             maximumBodyBytes: project.settings.maximumBodyBytes, maximumRows: Limits.maximumSnapshotRows)
@@ -130,21 +130,21 @@ final class LoopSnapshots: LoopPart {
             assert(telling.start == nil, "a snapshot begins once")
             telling.start = start
             channel.snapshot = .told(telling)
-            goOnTelling(channel)
+            goOn(channel)
         case .page(let page):
             send(page, telling, to: channel)
             telling.rowCount += page.rows.count
             let counted = telling.start?.rowCount ?? 0
             assert(telling.rowCount <= counted, "no more rows are sent than were counted")
             channel.snapshot = .told(telling)
-            goOnTelling(channel)
+            goOn(channel)
         case .complete: completeSnapshot(of: channel, telling)
-        case .failed(let refusal): failSnapshot(of: channel, refusal)
+        case .failed(let refusal): fail(channel, refusal)
         }
     }
 
     /// Requests the next page, unless the socket is slow.
-    func goOnTelling(_ channel: Channel) {
+    func goOn(_ channel: Channel) {
         guard case .told(let telling)? = channel.snapshot, telling.start != nil else { return }
         if !channel.session.isSlow { telling.ticket.next() }
     }
@@ -162,7 +162,7 @@ final class LoopSnapshots: LoopPart {
     func leaveOutSeen(_ channel: Channel) { exclusions.insert(channel.place) }
 
     private func completeSnapshot(of channel: Channel, _ telling: SnapshotTelling) {
-        guard let start = telling.start else { return failSnapshot(of: channel, .databaseAway) }
+        guard let start = telling.start else { return fail(channel, .databaseAway) }
         assert(telling.rowCount == start.rowCount, "all rows that were counted are told")
         metrics.snapshots[.complete].add()
         let text = "Snapshot complete: \(telling.rowCount) rows at \(start.position)"
@@ -174,7 +174,7 @@ final class LoopSnapshots: LoopPart {
 
     /// Ends a snapshot with an error. The client is told, and receives changes from its join on, or from the position
     /// of the rows that it has.
-    func failSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
+    func fail(_ channel: Channel, _ refusal: SnapshotRefusal) {
         var start: SnapshotStart?
         guard let snapshot = channel.snapshot else { return }
         if case .told(let telling) = snapshot {
@@ -203,7 +203,7 @@ final class LoopSnapshots: LoopPart {
     }
 
     /// Cancels the snapshot of a channel that has ended.
-    func giveUpSnapshot(of channel: Channel) {
+    func giveUp(_ channel: Channel) {
         exclusions.remove(channel.place)
         guard let snapshot = channel.snapshot else { return }
         metrics.snapshots[.cancelled].add()
@@ -220,7 +220,7 @@ final class LoopSnapshots: LoopPart {
     }
 
     /// Stops excluding transactions for channels whose snapshots the log has passed completely.
-    func forgetSnapshots() {
+    func forgetPassed() {
         if exclusions.isEmpty { return }
         // The order matters: everything covered must be in the log that is checked next.
         let covered = project.delivery.log.covered().rawValue

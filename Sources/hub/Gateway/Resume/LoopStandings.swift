@@ -19,7 +19,7 @@ final class LoopStandings: LoopPart {
     init(of home: ProjectLoop) { self.home = home }
 
     /// Starts the sweep with the first channel that needs it.
-    func watchStandings() {
+    func watch() {
         guard sweep == nil else { return }
         sweep = StandingSweep()
         lookAtStandings(after: project.settings.positionInterval)
@@ -30,7 +30,7 @@ final class LoopStandings: LoopPart {
     }
 
     /// Runs one step of a sweep. All channels in one step would delay their events.
-    func standingsAreDue() {
+    func areDue() {
         guard var sweep else { return }
         if sweep.next == 0 { sweep.began = loop.time.unixMicroseconds() }
         let all = home.channels.indices

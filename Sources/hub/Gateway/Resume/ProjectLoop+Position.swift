@@ -28,7 +28,7 @@ extension ProjectLoop {
         case .leaveReader: leaveReader(channel)
         case .handOver: moveToLive(channel)
         case .tellCaughtUp: catchUps.sayCaughtUp(channel)
-        case .sendRows: snapshots.goOnTelling(channel)
+        case .sendRows: snapshots.goOn(channel)
         case .leaveOutSeen: snapshots.leaveOutSeen(channel)
         case .cutFeed(let refusal):
             guard let feed = channel.feed else { return }
@@ -132,7 +132,7 @@ extension ProjectLoop {
         leaveReader(channel)
         assert(
             channel.delivery.listener == nil && channel.delivery.nextHolder == nil, "a parked channel is bound nowhere")
-        standings.watchStandings()
+        standings.watch()
         if isTooFarBehind(position) { sendAway(channel, at: position) }
     }
 

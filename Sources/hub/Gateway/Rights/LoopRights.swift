@@ -62,7 +62,7 @@ final class LoopRights: LoopPart {
 
     // MARK: Reading
 
-    func askReadRights(_ channel: Channel, _ occasion: ReadOccasion) {
+    func askWhatItReads(_ channel: Channel, _ occasion: ReadOccasion) {
         let ticket = home.nextTicket()
         let details = channel.conversation.detailed()
         details.readTicket = ticket
@@ -319,7 +319,7 @@ final class LoopRights: LoopPart {
 extension LoopRights {
     /// Starts a review of all private channels if a new snapshot has other rules. The channels are asked about a few at
     /// a time.
-    func reviewRights(_ snapshot: CatalogSnapshot) {
+    func takeRules(of snapshot: CatalogSnapshot) {
         review.take(snapshot.messageRules)
     }
 
@@ -336,10 +336,10 @@ extension LoopRights {
     private func review(_ channel: Channel) {
         let ticket = channel.conversation.detailed().readTicket
         if case .read(_, let occasion)? = waiting[ticket], !occasion.isReview {
-            return askReadRights(channel, occasion)
+            return askWhatItReads(channel, occasion)
         }
         review.isAsked()
-        askReadRights(channel, .review)
+        askWhatItReads(channel, .review)
     }
 
     /// Applies the answer of a review. A lost right closes the channel, as it does with a token that has fewer rights.

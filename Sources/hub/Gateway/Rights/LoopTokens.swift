@@ -101,7 +101,7 @@ final class LoopTokens: LoopPart {
             else { return }
             if channel.claims.areFrom(token.rawBytes) { return }
             if channel.conversation.isPrivate {
-                home.rights.askReadRights(channel, .refresh(claims))
+                home.rights.askWhatItReads(channel, .refresh(claims))
             } else {
                 take(claims, channel)
             }
@@ -121,7 +121,7 @@ final class LoopTokens: LoopPart {
         home.returns.knowAgain(channel)
         watchExpiry(channel)
         if isSomebodyElse { channel.delivery.follower?.dropWaiting(channel) }
-        if isSomebodyElse { home.snapshots.failSnapshot(of: channel, .tokenChanged) }
+        if isSomebodyElse { home.snapshots.fail(channel, .tokenChanged) }
         // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
         if isSomebodyElse { home.take(.holderReplaced, channel) }
         // Answers prepared for the former claims do not apply to the new ones.

@@ -73,7 +73,7 @@ final class LoopHeldTables: LoopPart {
     }
 
     /// Continues the channels whose tables' transactions are all visible now.
-    func releaseHeldTables() {
+    func release() {
         guard !tables.isEmpty else { return }
         // Behind a gap, the database may be another one that does not know the transactions.
         let isBehindGap = home.live.pipeline.epoch != project.delivery.log.end()?.state.position.epoch

@@ -327,7 +327,7 @@ final class ClientLoop: SocketApplication {
         case .request(let connection): requestTookTooLong(connection)
         case .refusal(let place): refusalIsDue(place)
         case .expiry(let place, let generation): project(place)?.tokens.tokenIsDue(place.channel, generation)
-        case .join(let place, let generation): project(place)?.joins.joinTookTooLong(place.channel, generation)
+        case .join(let place, let generation): project(place)?.joins.tookTooLong(place.channel, generation)
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
         case .loss(let place, let generation): project(place)?.reports.lossIsDue(place.channel, generation)
         case .lack(let place, let generation): project(place)?.reports.lackIsDue(place.channel, generation)
@@ -338,7 +338,7 @@ final class ClientLoop: SocketApplication {
         case .largeInput: largeInput.restIsOver()
         case .receipts: receiptsAreDue()
         case .farewells: farewellsAreDue()
-        case .standings(let place): project(place)?.standings.standingsAreDue()
+        case .standings(let place): project(place)?.standings.areDue()
         case .sentRecord(let place): project(place)?.ledger.sentRecordIsDue()
         case nil: break
         }

@@ -172,7 +172,7 @@ final class LoopJoins: LoopPart {
 
     private func perform(_ action: Join.Action, _ channel: Channel) {
         switch action {
-        case .askRights: home.rights.askReadRights(channel, .join)
+        case .askRights: home.rights.askWhatItReads(channel, .join)
         case .readPast: home.talk.askReplay(channel)
         case .bind: startBinding(channel)
         case .bePatient:
@@ -183,7 +183,7 @@ final class LoopJoins: LoopPart {
         case .reply: reply(to: channel)
         case .sayWhatBindingsCameTo:
             home.reports.sayWhatBindingsCameTo(channel)
-            home.snapshots.beginSnapshot(channel)
+            home.snapshots.begin(channel)
         case .refuse(let reason): refuseJoin(channel, reason)
         }
     }
@@ -204,7 +204,7 @@ final class LoopJoins: LoopPart {
         }
     }
 
-    func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
+    func tookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = home.channel(place, generation) else { return }
         channel.timers.join = nil
         if channel.position.isUndecided, !channel.position.isReturning {
@@ -217,7 +217,7 @@ final class LoopJoins: LoopPart {
 
     private func startBinding(_ channel: Channel) {
         if channel.position.isResumed { channel.told.republishedUpTo = 0 }
-        home.returns.resumeFromKnownPosition(channel)
+        home.returns.recognize(channel)
         home.placeInReader(channel)
         guard let follower = channel.delivery.follower, follower.take(aboard: channel) else {
             return take(.bindingsAwaited, channel)
@@ -276,7 +276,7 @@ final class LoopJoins: LoopPart {
         {
             home.presence.sendState(to: channel)
         }
-        home.snapshots.beginSnapshot(channel)
+        home.snapshots.begin(channel)
     }
 
     /// Lets the channel receive its topic's messages from here on.

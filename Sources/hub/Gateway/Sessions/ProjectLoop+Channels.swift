@@ -55,7 +55,7 @@ extension ProjectLoop {
         assert(channel.id == id && channel.session === session, "a session stops its own channels")
         ledger.noteEnd(channel, reason)
         returns.hasEnded(channel, comesBack: reason != .left)
-        snapshots.giveUpSnapshot(of: channel)
+        snapshots.giveUp(channel)
         count(channel, -1)
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         for timer in channel.timers.running { loop.cancel(timer) }

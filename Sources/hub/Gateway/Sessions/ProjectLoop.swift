@@ -100,7 +100,7 @@ final class ProjectLoop {
     private func catalogMoved() {
         guard let snapshot = project.catalog.snapshot else { return }
         tokens.expelRefusedRoles(snapshot)
-        rights.reviewRights(snapshot)
+        rights.takeRules(of: snapshot)
         for follower in followers { follower.take(snapshot) }
         // Channels are bound anew before the loop reads on. Either version may judge changes that were read before and
         // wait for answers.
@@ -137,7 +137,7 @@ final class ProjectLoop {
             ledger.recordSent()
         }
         let more = live.turn()
-        defer { feeds.finishFeeds() }
+        defer { feeds.finishDue() }
         let isBehind = catchUps.turn()
         // Channels that moved here, or are about to, may need answers that nobody has asked for. No event wakes the
         // loop for that.
@@ -158,7 +158,7 @@ final class ProjectLoop {
 
     func looksAgain() {
         isLookingAgain = false
-        held.releaseHeldTables()
+        held.release()
         for follower in followers { follower.looksAgain() }
     }
 
