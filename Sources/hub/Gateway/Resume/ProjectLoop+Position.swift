@@ -117,7 +117,7 @@ extension ProjectLoop {
     func park(_ channel: Channel, _ reason: Counter, _ event: (ReaderProgress?) -> ChannelPosition.Event) {
         let progress = parkingProgress(of: channel)
         if progress?.epoch != nil, channel.isOpen {
-            channel.delivery.follower?.tellOfTruncations(channel)
+            channel.delivery.follower?.reports.tellOfTruncations(channel)
             // The channel reads the waiting changes from the log again, and the truncations behind them.
             if progress?.firstHeld != nil { channel.told.truncationsDue = [] }
             assert(channel.told.truncationsDue.isEmpty, "a truncation with no change before it is told")

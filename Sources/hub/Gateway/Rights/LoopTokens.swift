@@ -120,7 +120,7 @@ final class LoopTokens: LoopPart {
         if !isSame { home.ledger.noteRenewal(channel) }
         home.returns.knowAgain(channel)
         watchExpiry(channel)
-        if isSomebodyElse { channel.delivery.follower?.dropWaiting(channel) }
+        if isSomebodyElse { channel.delivery.follower?.reports.dropWaiting(channel) }
         if isSomebodyElse { home.snapshots.fail(channel, .tokenChanged) }
         // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
         if isSomebodyElse { home.take(.holderReplaced, channel) }

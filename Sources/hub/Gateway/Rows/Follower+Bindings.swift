@@ -67,7 +67,7 @@ extension Follower {
 
     /// Places resolved bindings. Returns false if the policies' meaning for the holder has to be found out first.
     private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
-        guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
+        guard case .ready(let policies) = policies.hold(outcomes, place, channel) else { return false }
         apply(outcomes, policies, to: channel)
         home.held.noteNewListeners()
         // The hub does not know who was a member at the time of the next changes. Channels bound earlier were told so.
@@ -171,7 +171,7 @@ extension Follower {
         // Answers for claims that both holders share are found once.
         let former = channel.delivery.holder
         channel.delivery.holder = nil
-        defer { if let former { release(former, of: channel) } }
+        defer { if let former { policies.release(former, of: channel) } }
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         if bind(place, channel) { return tellThatBound(channel) }
         clearBindings(of: channel)
@@ -253,7 +253,7 @@ extension Follower {
         pipeline.remove(placement)
         if let policy = placement.policy {
             policy.remove(channel.place)
-            dropIfUnused(policy)
+            policies.dropIfUnused(policy)
         }
         project.catalog.addBindings(-1)
         metrics.subscriptions.add(-1)
@@ -291,7 +291,7 @@ extension Follower {
             pipeline.router.forget(listener)
         }
         channel.delivery.listener = nil
-        if let holder = channel.delivery.holder { release(holder, of: channel) }
+        if let holder = channel.delivery.holder { policies.release(holder, of: channel) }
         channel.delivery.holder = nil
         catchUpChannels.remove(channel.place)
     }
@@ -311,7 +311,7 @@ extension Follower {
             channel.delivery.nextHolder = channel.delivery.holder
             channel.delivery.holder = former
         }
-        if case .waiting = hold(outcomes.compactMap(\.self), channel.place, channel) { return false }
+        if case .waiting = policies.hold(outcomes.compactMap(\.self), channel.place, channel) { return false }
         return true
     }
 
@@ -321,7 +321,7 @@ extension Follower {
     /// is not read before that, so no change is missed.
     func take(_ snapshot: CatalogSnapshot) {
         pipeline.take(snapshot)
-        forgetAnswers()
+        policies.forgetAnswers()
         rebinding = Rebinding()
     }
 
@@ -352,155 +352,12 @@ extension Follower {
         if pipeline.takeReplacement() { work = Rebinding() }
         let progress = work.progress(of: places.upperBound)
         rebinding = progress == .done ? nil : work
-        if progress == .done { forgetUnusedPolicies() }
+        if progress == .done { policies.forgetUnusedPolicies() }
         return progress
-    }
-
-    // MARK: Losses
-
-    /// Tells channels about changes that could not be delivered to them.
-    func tell(of losses: DeliveryLosses) {
-        for listener in losses.lacking {
-            if let channel = channel(ofListener: listener) { home.reports.lacksValues(channel) }
-        }
-        for listener in losses.unanswered {
-            if let channel = channel(ofListener: listener) { home.reports.missed(channel, .undecided) }
-        }
-        let inDoubt = losses.unknownRows.filter { $0.value.contains(where: home.reports.mayHaveRowsInDoubt) }
-        for listener in inDoubt.keys.sorted() + losses.incompleteRows {
-            if let channel = channel(ofListener: listener) { home.reports.missed(channel, .deletedRowInDoubt) }
-        }
-        for account in losses.stopped {
-            guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
-                session.project === home
-            else { continue }
-            home.reports.rest(session)
-        }
-        // These channels share a filter with a stopped session.
-        for listener in losses.skipped {
-            if let channel = channel(ofListener: listener), !channel.delivery.isResting {
-                home.reports.missed(channel, .undecided)
-            }
-        }
-        // Last, because a channel that goes back has no listener here any more, by which its losses are told.
-        for listener in losses.overfull {
-            if let channel = channel(ofListener: listener) { home.goBack(channel) }
-        }
-    }
-
-    /// Tells each channel once about columns that are missing from the rows it receives.
-    func tellOfUncomputed(_ missed: [UInt32: Set<String>]) {
-        if missed.isEmpty { return }
-        for place in places {
-            guard let channel = channel(at: place), channel.isOpen else { continue }
-            for binding in channel.bindings.flatMap({ $0.tables }).map(\.binding) {
-                for column in (missed[binding.table.oid] ?? []).sorted() { tellOfUncomputed(column, binding, channel) }
-            }
-        }
-    }
-
-    private func tellOfUncomputed(_ column: String, _ binding: TableBinding, _ channel: Channel) {
-        guard let slot = binding.table.slot(named: column) else { return }
-        let isTold = binding.delivered.contains(slot)
-        guard isTold || binding.isJudged(by: slot) else { return }
-        let message = BindingMessages.couldNotCompute(isTold ? column : nil, of: binding.table)
-        if channel.told.uncomputed.insert(message).inserted { home.tell(channel, .ok, message) }
-    }
-
-    /// Tells channels about truncations in a message, if they listen to deletes. Truncations have no event of their
-    /// own.
-    func tellOfTruncations(_ truncated: [UInt32: UInt64]) {
-        if !truncated.isEmpty {
-            for place in places { if let channel = channel(at: place) { noteTruncations(truncated, channel) } }
-        }
-        for place in truncationsUntold.sorted() { if let channel = channel(at: place) { tellOfTruncations(channel) } }
-        truncationsUntold = truncationsUntold.filter { channel(at: $0)?.told.truncationsDue.isEmpty == false }
-    }
-
-    /// Tells channels that read this part of the log about entries removed from it on demand. The hub cannot know any
-    /// more which channels were allowed to see the removed entries.
-    func noteForgotten(_ forgotten: [UInt32: UInt64], messages: Bool) {
-        if forgotten.isEmpty, !messages { return }
-        for place in places {
-            guard let channel = channel(at: place) else { continue }
-            guard channel.isOpen else {
-                if !isAtEnd { channel.position.owe(.removed) }
-                continue
-            }
-            if messages, !isAtEnd { tellLater(BindingMessages.hasForgottenMessages, at: 0, channel) }
-            if let listener = channel.delivery.listener, pipeline.hasMissedNothing(listener) { continue }
-            for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.mayHearOfRows {
-                guard let offset = forgotten[binding.table.oid] else { continue }
-                tellLater(BindingMessages.hasForgotten(binding.table), at: offset, channel)
-            }
-        }
-    }
-
-    private func tellLater(_ message: ClientText, at offset: UInt64, _ channel: Channel) {
-        // Several bindings may share a table, and a table may be truncated again before the message is sent.
-        channel.told.truncationsDue.removeAll { $0.text == message }
-        channel.told.truncationsDue.append((offset, message))
-        truncationsUntold.insert(channel.place)
-    }
-
-    private func noteTruncations(_ truncated: [UInt32: UInt64], _ channel: Channel) {
-        // The table was truncated before the channel's changes begin.
-        if let listener = channel.delivery.listener, pipeline.hasMissedNothing(listener) { return }
-        for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.hearsOfTruncation {
-            guard let offset = truncated[binding.table.oid] else { continue }
-            tellLater(BindingMessages.isTruncated(binding.table), at: offset, channel)
-        }
-    }
-
-    /// Sends pending messages about truncations. A message waits for the changes before it: rows fetched again must not
-    /// be followed by older changes.
-    func tellOfTruncations(_ channel: Channel) {
-        guard channel.isOpen, !channel.told.truncationsDue.isEmpty else { return }
-        var reached = UInt64.max
-        if let listener = channel.delivery.listener, pipeline.isHeld(listener) {
-            reached = pipeline.firstHeld(listener) ?? 0
-        }
-        for truncation in channel.told.truncationsDue where truncation.at < reached {
-            home.tell(channel, .ok, truncation.text)
-        }
-        channel.told.truncationsDue.removeAll { $0.at < reached }
-    }
-
-    /// Discards the changes that wait for the former holder, because the channel now has another holder. The new holder
-    /// is told that changes may be missing.
-    func dropWaiting(_ channel: Channel) {
-        guard let listener = channel.delivery.listener, pipeline.router.dropWaiting(listener) else { return }
-        home.reports.missed(channel, .tokenChanged)
     }
 
     func channel(ofListener listener: UInt32) -> Channel? {
         pipeline.channel(of: listener).flatMap { channel(at: $0) }
-    }
-
-    /// Tells every channel that history has a gap or begins anew, for rows and for the database's messages to its
-    /// topic. Channels that catch up were promised the time before their join, too. If the log only begins here, a channel
-    /// without bindings can have missed messages only, and for most of these channels the database has none: its report is
-    /// no error.
-    func tellOfGap(_ reason: String) {
-        for place in places {
-            guard let channel = channel(at: place) else { continue }
-            guard channel.isOpen else {
-                if !isAtEnd { channel.position.owe(.gap) }
-                continue
-            }
-            // Waiting changes are older than the gap. Clients must not receive them after a fetch.
-            if let listener = channel.delivery.listener { _ = pipeline.router.dropWaiting(listener) }
-            channel.told.truncationsDue = []
-            let text = "Changes may be missing (\(reason)): fetch again what is shown"
-            if let feed = channel.feed {
-                home.feeds.cut(feed, channel, TextCode.changesMissing.rawValue, text)
-                continue
-            }
-            let isUnlikely = isAtEnd && channel.bindings.isEmpty && reason == Pipeline.logHasBegun
-            home.tell(channel, isUnlikely ? .ok : .error, ClientText(.changesMissing, text))
-            // The channel's former position is of no use any more.
-            home.catchUps.sayCaughtUp(channel)
-        }
     }
 }
 

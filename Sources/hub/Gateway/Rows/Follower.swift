@@ -21,13 +21,10 @@ final class Follower: LoopPart {
     var pipeline: Pipeline
     /// Channels of a follower that catches up; empty for the live follower.
     var catchUpChannels: Set<UInt32> = []
-    /// Holders whose policies apply to the channels.
-    var holders = HolderTable()
+    private(set) lazy var policies = HolderPolicies(of: self)
+    private(set) lazy var reports = FollowerReports(of: self)
     /// Progress of binding the channels again; nil if no binding is due.
     var rebinding: Rebinding?
-    /// Channels with messages about truncations that wait for earlier changes.
-    var truncationsUntold: Set<UInt32> = []
-    var isUnwindTimed = false
     /// Wait of the log for bindings; nil if the log does not wait for any.
     private var heldUp: BindingStall?
     private(set) var pastMessages = PastMessages()
@@ -100,15 +97,15 @@ final class Follower: LoopPart {
     }
 
     private func act(on report: DeliveryReport) {
-        follow(report.changedSets)
-        fill(report.unfilledSets)
-        demote(report.contradicted)
-        tellOfUncomputed(report.uncomputed)
+        policies.follow(report.changedSets)
+        policies.fill(report.unfilledSets)
+        policies.demote(report.contradicted)
+        reports.tellOfUncomputed(report.uncomputed)
         for listener in report.fed { if let channel = channel(ofListener: listener) { home.feeds.isFed(channel) } }
-        tell(of: report.losses)
-        noteForgotten(report.findings.forgotten, messages: report.findings.hasForgottenMessages)
-        tellOfTruncations(report.findings.truncated)
-        for gap in report.findings.gaps { tellOfGap(gap) }
+        reports.tell(of: report.losses)
+        reports.noteForgotten(report.findings.forgotten, messages: report.findings.hasForgottenMessages)
+        reports.tellOfTruncations(report.findings.truncated)
+        for gap in report.findings.gaps { reports.tellOfGap(gap) }
         home.held.hold(report.held)
         if report.isTiredOfWaiting { sendAway() }
     }

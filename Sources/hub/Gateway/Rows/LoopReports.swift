@@ -1,5 +1,4 @@
 import Asking
-import Auth
 import Bytes
 import Catalog
 import Channels
@@ -7,13 +6,10 @@ import Delivery
 import Diagnostics
 import EventLog
 import Judging
-import Matching
 import Net
 import Policy
 import Positions
 import Protocol
-import System
-import WebSocket
 
 /// Messages to channels about their bindings and about lost changes.
 final class LoopReports: LoopPart {

@@ -332,7 +332,7 @@ final class ClientLoop: SocketApplication {
         case .loss(let place, let generation): project(place)?.reports.lossIsDue(place.channel, generation)
         case .lack(let place, let generation): project(place)?.reports.lackIsDue(place.channel, generation)
         case .space(let place): project(place)?.follower(place.channel)?.thereMayBeSpace()
-        case .unwind(let place): project(place)?.follower(place.channel)?.unwindingIsDue()
+        case .unwind(let place): project(place)?.follower(place.channel)?.policies.unwindingIsDue()
         case .ready(let place, let generation): project(place)?.talk.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
         case .largeInput: largeInput.restIsOver()

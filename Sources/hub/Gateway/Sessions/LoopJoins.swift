@@ -5,11 +5,11 @@ import Channels
 import Delivery
 import Diagnostics
 import EventLog
+import Matching
 import Net
 import Positions
 import Protocol
 import Settings
-import Snapshots
 import System
 import WebSocket
 

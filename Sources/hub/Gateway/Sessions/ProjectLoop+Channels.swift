@@ -1,17 +1,12 @@
-import Auth
 import Bytes
 import Catalog
 import Channels
 import Delivery
 import Diagnostics
-import EventLog
 import Net
 import Positions
 import Protocol
-import Settings
-import Snapshots
 import System
-import WebSocket
 
 /// Channels of the loop: their ends, and messages to and from them.
 extension ProjectLoop {
@@ -24,7 +19,7 @@ extension ProjectLoop {
     }
 
     func letGoOfNextHolder(_ channel: Channel) {
-        if let holder = channel.delivery.nextHolder { live.release(holder, of: channel) }
+        if let holder = channel.delivery.nextHolder { live.policies.release(holder, of: channel) }
         channel.delivery.nextHolder = nil
     }
 

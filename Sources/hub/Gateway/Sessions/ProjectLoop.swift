@@ -68,9 +68,9 @@ final class ProjectLoop {
             case .catalogMoved: catalogMoved()
             case .delivery(let number, let event): follower(number)?.take(event)
             case .evaluated(let number, let holder, let ticket, let answers):
-                follower(number)?.evaluated(holder, ticket, answers)
-            case .filled(let number, let answers): follower(number)?.filled(answers)
-            case .demoted: for follower in followers { follower.demotePolicies() }
+                follower(number)?.policies.evaluated(holder, ticket, answers)
+            case .filled(let number, let answers): follower(number)?.policies.filled(answers)
+            case .demoted: for follower in followers { follower.policies.demotePolicies() }
             case .broadcasts(let batch): talk.hear(batch)
             case .broadcastsLost: talk.hasLostBroadcasts()
             case .presence(let changes): presence.hear(changes)

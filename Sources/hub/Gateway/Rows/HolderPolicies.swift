@@ -13,7 +13,18 @@ import System
 
 /// Policies applied to the holders of tokens. The hub evaluates a policy as far as claims allow, with the memberships
 /// that the policy reads, and again when these memberships change.
-extension Follower {
+final class HolderPolicies {
+    unowned let follower: Follower
+    /// Holders whose policies apply to the channels.
+    private var holders = HolderTable()
+    private var isUnwindTimed = false
+
+    init(of follower: Follower) { self.follower = follower }
+
+    private var home: ProjectLoop { follower.home }
+    private var project: Project { home.project }
+    private var loop: SocketLoop { home.loop }
+
     enum Holding {
         /// Policies by identity of their `PolicyBinding`.
         case ready([ObjectIdentifier: ActivePolicy])
@@ -35,7 +46,7 @@ extension Follower {
                 switch held(policy, holder) {
                 case .needs(let terms): needed.formUnion(terms)
                 case .outdated:
-                    bindLater(channel)
+                    follower.bindLater(channel)
                     isWaiting = true
                 case .held(let held):
                     ready[ObjectIdentifier(policy)] = held
@@ -88,12 +99,12 @@ extension Follower {
         guard tables.allSatisfy({ $0 != nil }) else { return nil }
         let sets = zip(residual.memberships, tables).compactMap { membership, table in
             table.map {
-                pipeline.memberships.take(
+                follower.pipeline.memberships.take(
                     membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero,
                     unknownPast: snapshot.unknownPasts.of($0.oid))
             }
         }
-        let held = pipeline.router.hold(policy, residual, of: table, holder, sets)
+        let held = follower.pipeline.router.hold(policy, residual, of: table, holder, sets)
         assert(holder.policies[ObjectIdentifier(policy)] == nil, "a policy is let go before another replaces it")
         holder.policies[ObjectIdentifier(policy)] = held
         return held
@@ -113,7 +124,7 @@ extension Follower {
         if channel.position.isResumed { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
         for set in held.sets where !set.isSettled {
             set.await(by: place)
-            pipeline.memberships.want(set)
+            follower.pipeline.memberships.want(set)
         }
         guard held.isSettled else { return true }
         if held.predicate == nil { refresh(held) }
@@ -123,7 +134,7 @@ extension Follower {
     /// Reopens a membership set that holds only for later changes, because a channel now needs the set for earlier
     /// changes.
     private func reopen(_ set: MembershipSet, for place: UInt32) {
-        pipeline.memberships.reopen(set, for: place, at: loop.now)
+        follower.pipeline.memberships.reopen(set, for: place, at: loop.now)
         for held in set.usersInOrder where !held.isSettled { hold(back: held, set) }
         lookForWhatIsAheadLater()
     }
@@ -135,7 +146,7 @@ extension Follower {
         holder.ticket = ticket
         project.policyEvaluator.evaluate(
             terms.sorted { $0.sql < $1.sql }, as: holder.claimant, checkedBy: project.catalog
-        ) { [mailbox, follower = self.number] answers in
+        ) { [mailbox = follower.mailbox, follower = follower.number] answers in
             mailbox.post(.evaluated(follower: follower, holder: number, ticket: ticket, answers))
         }
     }
@@ -147,8 +158,8 @@ extension Follower {
         holder.waiters = []
         holder.answers.merge(answers ?? [:]) { _, newest in newest }
         for place in waiters.sorted() {
-            guard let channel = channel(at: place) else { continue }
-            if answers == nil { bindLater(channel) } else { bindAgain(place, channel) }
+            guard let channel = follower.channel(at: place) else { continue }
+            if answers == nil { follower.bindLater(channel) } else { follower.bindAgain(place, channel) }
         }
     }
 
@@ -181,7 +192,7 @@ extension Follower {
 
     func dropIfUnused(_ held: ActivePolicy) {
         guard held.isRetired, held.places.isEmpty else { return }
-        pipeline.letGo(of: held)
+        follower.pipeline.letGo(of: held)
     }
 
     /// Discards policies of former catalogs that no binding uses and no channel waits for.
@@ -203,7 +214,7 @@ extension Follower {
         assert(asked.count == unfilled.count, "who is to be filled waits for an answer")
         project.policyEvaluator.fill(
             unfilled.map { ($0.held.membership, $0.claimant) }, checkedBy: project.catalog
-        ) { [mailbox, number] answers in
+        ) { [mailbox = follower.mailbox, number = follower.number] answers in
             mailbox.post(.filled(follower: number, zip(asked, answers).map { ($0, $1) }))
         }
     }
@@ -212,16 +223,20 @@ extension Follower {
         for (filling, _) in answers {
             // A new channel is promised nothing committed before. A channel that was promised it, but is not bound yet,
             // may wait for the set only after the set was filled for others.
-            guard let set = pipeline.memberships.set(awaiting: filling) else { continue }
+            guard let set = follower.pipeline.memberships.set(awaiting: filling) else { continue }
             set.owe(
-                { channel(at: $0).map { $0.position.since != nil || $0.position.isResumed } ?? false },
-                and: rebinding?.missing ?? [])
+                { follower.channel(at: $0).map { $0.position.since != nil || $0.position.isResumed } ?? false },
+                and: follower.rebinding?.missing ?? [])
         }
-        for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
+        for set in follower.pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
         for (filling, answer) in answers {
-            guard case .unavailable = answer, let set = pipeline.memberships.unanswered(filling) else { continue }
-            for place in set.waitersInOrder { if let channel = channel(at: place) { bindLater(channel) } }
+            guard case .unavailable = answer, let set = follower.pipeline.memberships.unanswered(filling) else {
+                continue
+            }
+            for place in set.waitersInOrder {
+                if let channel = follower.channel(at: place) { follower.bindLater(channel) }
+            }
         }
     }
 
@@ -232,21 +247,22 @@ extension Follower {
 
     /// Settles membership sets whose answers were ahead of the log, once the log has reached them.
     func settleFills() {
-        for set in pipeline.settleFills(loop.now) { settled(set) }
+        for set in follower.pipeline.settleFills(loop.now) { settled(set) }
         lookForWhatIsAheadLater()
     }
 
     private func lookForWhatIsAheadLater() {
-        guard pipeline.memberships.isUnwinding, !isUnwindTimed else { return }
+        guard follower.pipeline.memberships.isUnwinding, !isUnwindTimed else { return }
         isUnwindTimed = true
         loop.after(
-            nanoseconds: Limits.membershipUnwindInterval.wholeNanoseconds, token: TimerToken.unwind(place).rawValue)
+            nanoseconds: Limits.membershipUnwindInterval.wholeNanoseconds,
+            token: TimerToken.unwind(follower.place).rawValue)
     }
 
     private func settled(_ set: MembershipSet) {
         let waiters = set.takeWaiters()
         for held in set.usersInOrder where held.isSettled { refresh(held) }
-        for place in waiters { if let channel = channel(at: place) { bindAgain(place, channel) } }
+        for place in waiters { if let channel = follower.channel(at: place) { follower.bindAgain(place, channel) } }
     }
 
     /// Applies the membership changes of the last transaction. The next row is judged by the new memberships.
@@ -265,21 +281,23 @@ extension Follower {
         let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waitersInOrder)
         // A channel from a follower behind joined the set after it was filled, and was promised every change.
         let owed = bound.filter { place in
-            !isAtEnd || set.isOwed(place) || channel(at: place)?.position.isResumed == true
+            !follower.isAtEnd || set.isOwed(place) || follower.channel(at: place)?.position.isResumed == true
         }
-        for place in owed.sorted() { if let channel = channel(at: place) { home.reports.missed(channel, .undecided) } }
+        for place in owed.sorted() {
+            if let channel = follower.channel(at: place) { home.reports.missed(channel, .undecided) }
+        }
         set.owedAreTold()
     }
 
     /// Makes the log wait until the membership is known again.
     private func hold(back held: ActivePolicy, _ set: MembershipSet) {
         withhold(held)
-        var work = rebinding ?? Rebinding(from: places.upperBound)
+        var work = follower.rebinding ?? Rebinding(from: follower.places.upperBound)
         for place in held.places.keys.sorted() {
             work.await(place)
             set.await(by: place)
         }
-        rebinding = work
+        follower.rebinding = work
     }
 
     /// Hides all rows from the policy's holders until the memberships are known again. If the log stops waiting, the
@@ -287,9 +305,9 @@ extension Follower {
     private func withhold(_ held: ActivePolicy) {
         guard held.predicate != nil else { return }
         held.predicate = nil
-        pipeline.router.replace(.never, of: held)
+        follower.pipeline.router.replace(.never, of: held)
         for place in held.places.keys.sorted() {
-            if let channel = channel(at: place) { judgeAnew(by: held, channel) }
+            if let channel = follower.channel(at: place) { follower.judgeAnew(by: held, channel) }
         }
     }
 
@@ -298,9 +316,9 @@ extension Follower {
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
         guard predicate != held.predicate else { return }
         held.predicate = predicate
-        pipeline.router.replace(predicate, of: held)
+        follower.pipeline.router.replace(predicate, of: held)
         for place in held.places.keys.sorted() {
-            if let channel = channel(at: place) { judgeAnew(by: held, channel) }
+            if let channel = follower.channel(at: place) { follower.judgeAnew(by: held, channel) }
         }
     }
 
@@ -308,7 +326,7 @@ extension Follower {
 
     func demote(_ contradicted: [PolicyBinding]) {
         for policy in contradicted {
-            metrics.shadowContradictions.add()
+            home.metrics.shadowContradictions.add()
             Log.shared.error(
                 "PostgreSQL contradicts the hub's decision by a policy: PostgreSQL alone decides this policy from now on",
                 [.relation(policy.row.relation), .policy(policy.parts.map(\.name).joined(separator: ", "))])
