@@ -67,6 +67,12 @@ extension GatewayHistories {
             "DELETE FROM members; INSERT INTO members VALUES (\(team), '\(GatewayStage.user(user))');"
         }
 
+        /// Waits until the hub does not read the catalog again by itself.
+        private func awaitSettledCatalog() {
+            let settled = Clock.monotonicNanoseconds() + 10 * Limits.catalogSettlingDelay.wholeNanoseconds
+            #expect(eventually { Clock.monotonicNanoseconds() > settled })
+        }
+
         /// Runs the body while the hub stands still: an entry in the log needs the catalog, which a lock makes
         /// unreadable.
         private func whileBehind(_ stage: GatewayStage, _ round: Int, _ body: () throws -> Void) throws {
@@ -174,8 +180,7 @@ extension GatewayHistories {
             // The hub has inspected the stage's own definitions.
             try stage.run("INSERT INTO fences VALUES (0)")
             #expect(try other.change().id == 0)
-            let settled = Clock.monotonicNanoseconds() + 10 * Limits.catalogSettlingDelay.wholeNanoseconds
-            #expect(eventually { Clock.monotonicNanoseconds() > settled })
+            awaitSettledCatalog()
             let holding = try stage.database.cluster.connect(database: stage.database.name)
             try holding.execute("BEGIN; LOCK TABLE members IN ACCESS EXCLUSIVE MODE")
             let late = try stage.caller()
@@ -189,59 +194,6 @@ extension GatewayHistories {
             _ = try late.first { $0.isTrouble }
             try stage.run("INSERT INTO notes VALUES (1, 1); INSERT INTO fences VALUES (2)")
             #expect(try heard(late, 2) == [1])
-        }
-
-        /// Returns a client that joined while the members' table had another name. The catalog cannot be read for as
-        /// long, so that only the question about the client's memberships meets the name.
-        private func joined(_ number: Int, whileRenamedIn stage: GatewayStage) throws -> Caller {
-            let renaming = try stage.database.cluster.connect(database: stage.database.name)
-            let holding = try stage.database.cluster.connect(database: stage.database.name)
-            try renaming.execute("BEGIN; ALTER TABLE members RENAME TO crew")
-            let late = try stage.caller()
-            try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: number))
-            let waits = """
-                SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
-                    AND application_name IN ('tidewire memberships', 'tidewire policies')
-                """
-            #expect(try eventually { try stage.database.value(waits) != "0" })
-            let asked = stage.metrics.membershipFills.value
-            try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
-            try renaming.execute("COMMIT")
-            #expect(eventually { stage.metrics.membershipFills.value > asked })
-            try renaming.execute("ALTER TABLE crew RENAME TO members")
-            try holding.execute("COMMIT")
-            _ = try late.first { $0.isSubscription }
-            return late
-        }
-
-        /// Checks that a name of a moment does not decide for as long as a client stays.
-        @Test(arguments: [true, false])
-        func `memberships whose table had another name for a moment are followed`(isOfDefiner: Bool) throws {
-            let stage = try stage()
-            if isOfDefiner {
-                try stage.run(
-                    """
-                    CREATE FUNCTION in_team(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
-                        SET search_path = '' AS
-                        'SELECT EXISTS (SELECT FROM public.members m WHERE m.team = wanted AND m.person = auth.uid())';
-                    ALTER POLICY team ON notes USING (in_team(team));
-                    GRANT SELECT ON members TO HUB;
-                    """)
-            }
-            try stage.run(make(1) + "INSERT INTO fences VALUES (0)")
-            try stage.awaitCatalog()
-            let one = try joined(1, whileRenamedIn: stage)
-            try stage.awaitCatalog()
-            for round in 1...3 {
-                try stage.run(make(1) + "INSERT INTO fences VALUES (\(2 * round))")
-                _ = try heard(one, 2 * round)
-                try whileBehind(stage, round) {
-                    try stage.run("INSERT INTO notes VALUES (\(round), 1)")
-                    try stage.run(make(2))
-                }
-                try stage.run("INSERT INTO fences VALUES (\(2 * round + 1))")
-                #expect(try heard(one, 2 * round + 1) == [round])
-            }
         }
 
         /// Checks that a client whose role may not read the memberships sees rows as soon as it may.
@@ -279,6 +231,63 @@ extension GatewayHistories {
             }
             try stage.run("INSERT INTO fences VALUES (2)")
             #expect(try heard(one, 2) == [2])
+        }
+
+        /// Returns a client that joined while the members' table had another name. The catalog cannot be read for as
+        /// long, so that only the question about the client's memberships meets the name.
+        private func joined(_ number: Int, whileRenamedIn stage: GatewayStage) throws -> Caller {
+            let renaming = try stage.database.cluster.connect(database: stage.database.name)
+            let holding = try stage.database.cluster.connect(database: stage.database.name)
+            try renaming.execute("BEGIN; ALTER TABLE members RENAME TO crew")
+            let late = try stage.caller()
+            try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: number))
+            let waits = """
+                SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
+                    AND application_name IN ('tidewire memberships', 'tidewire policies')
+                """
+            #expect(try eventually { try stage.database.value(waits) != "0" })
+            let asked = stage.metrics.membershipFills.value
+            try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
+            try renaming.execute("COMMIT")
+            #expect(eventually { stage.metrics.membershipFills.value > asked })
+            try renaming.execute("ALTER TABLE crew RENAME TO members")
+            try holding.execute("COMMIT")
+            _ = try late.first { $0.isSubscription }
+            return late
+        }
+
+        /// Checks that a name of a moment does not decide for as long as a client stays.
+        @Test(arguments: [true, false])
+        func `memberships whose table had another name for a moment are followed`(isOfDefiner: Bool) throws {
+            // The test uses its own cluster, for the same reason as the one above.
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let stage = try stage(on: cluster)
+            if isOfDefiner {
+                try stage.run(
+                    """
+                    CREATE FUNCTION in_team(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
+                        SET search_path = '' AS
+                        'SELECT EXISTS (SELECT FROM public.members m WHERE m.team = wanted AND m.person = auth.uid())';
+                    ALTER POLICY team ON notes USING (in_team(team));
+                    GRANT SELECT ON members TO HUB;
+                    """)
+            }
+            try stage.run(make(1))
+            try stage.awaitCatalog()
+            awaitSettledCatalog()
+            let one = try joined(1, whileRenamedIn: stage)
+            try stage.awaitCatalog()
+            for round in 1...3 {
+                try stage.run(make(1) + "INSERT INTO fences VALUES (\(2 * round))")
+                _ = try heard(one, 2 * round)
+                try whileBehind(stage, round) {
+                    try stage.run("INSERT INTO notes VALUES (\(round), 1)")
+                    try stage.run(make(2))
+                }
+                try stage.run("INSERT INTO fences VALUES (\(2 * round + 1))")
+                #expect(try heard(one, 2 * round + 1) == [round])
+            }
         }
 
         /// Checks that a late joiner misses nothing: it was no member when the rows were written, or it had not joined.
