@@ -394,7 +394,8 @@ public final class ProjectMetrics: Sendable {
         "Membership sets of subscribers that the hub keeps current from the replication stream.")
     public let membershipRefills = Counter(
         "tidewire_membership_refills_total",
-        "Membership sets that the hub had to read again, because the stream did not show all changes to them.")
+        "Membership sets that the hub had to read again: the stream did not show all changes to them, or the catalog has "
+            + "changed since PostgreSQL refused them.")
     public let membershipFills = Counter(
         "tidewire_membership_fills_total", "Subscribers whose membership set the hub read from its table.")
 
