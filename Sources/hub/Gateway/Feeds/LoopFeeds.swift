@@ -40,7 +40,7 @@ final class LoopFeeds: LoopPart {
         home.joins.begin(channel)
     }
 
-    /// Topic of feed home.channels. Only the channel machine of the request knows it.
+    /// Topic of feed channels. Only the channel machine of the request knows it.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
 
     func channel(of feed: Feed, _ session: Session) -> Channel? {

@@ -262,7 +262,7 @@ extension LoopLedger {
     /// True if the ledger records each delivery.
     var recordsEach: Bool { project.ledger?.keeps(.delivered) == true }
 
-    /// Records that a database message was sent to these home.channels.
+    /// Records that a database message was sent to these channels.
     func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
         guard recordsEach else { return }
         let seats = members.compactMap { home.channels[$0].map(seat(of:)) }

@@ -129,7 +129,7 @@ final class LoopCatchUps: LoopPart {
 
     // MARK: At the seam
 
-    /// Moves channels that have reached the home.live follower's position over to that follower. At this seam, the home.live
+    /// Moves channels that have reached the live follower's position over to that follower. At this seam, the live
     /// follower has delivered no change that the channels lack. It will deliver no change that they have, except for
     /// changes that `since` excludes.
     private func handOver(_ follower: Follower) {

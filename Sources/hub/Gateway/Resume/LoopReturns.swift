@@ -266,7 +266,7 @@ final class LoopReturns: LoopPart {
         let places = session.channels.compactMap(\.self).filter { home.channels[$0]?.resumeEntry != nil }
         guard !places.isEmpty else { return }
         guard let mark = receipts.mark, let epoch = home.live.pipeline.epoch else {
-            // Readers of the past may serve the client before the home.live one has begun.
+            // Readers of the past may serve the client before the live one has begun.
             return clients.receiptWatch.pingNext(session.connection)
         }
         guard let offset = session.receipt.sent(after: mark, upTo: home.live.pipeline.frontier) else { return }

@@ -30,8 +30,8 @@ final class LoopRights: LoopPart {
     }
 
     unowned let home: ProjectLoop
-    /// Progress of asking again for the rights of private home.channels.
-    var review = RightsReview()
+    /// Progress of asking again for the rights of private channels.
+    private var review = RightsReview()
     /// Work that waits for an answer about rights, by ticket.
     private var waiting: [UInt64: Waiting] = [:]
 
@@ -62,7 +62,7 @@ final class LoopRights: LoopPart {
 
     // MARK: Reading
 
-    func askWhatItReads(_ channel: Channel, _ occasion: ReadOccasion) {
+    func askForReadRights(_ channel: Channel, _ occasion: ReadOccasion) {
         let ticket = home.nextTicket()
         let details = channel.conversation.detailed()
         details.readTicket = ticket
@@ -336,10 +336,10 @@ extension LoopRights {
     private func review(_ channel: Channel) {
         let ticket = channel.conversation.detailed().readTicket
         if case .read(_, let occasion)? = waiting[ticket], !occasion.isReview {
-            return askWhatItReads(channel, occasion)
+            return askForReadRights(channel, occasion)
         }
         review.isAsked()
-        askWhatItReads(channel, .review)
+        askForReadRights(channel, .review)
     }
 
     /// Applies the answer of a review. A lost right closes the channel, as it does with a token that has fewer rights.

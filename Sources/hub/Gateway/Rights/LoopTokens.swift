@@ -33,7 +33,7 @@ final class LoopTokens: LoopPart {
         TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
     }
 
-    /// Returns whose a refused token is, if its signature is valid.
+    /// Returns the holder whom a refused token names; nil if the token is not signed.
     func holder(ofRefused token: some StringProtocol) -> TokenHolder? {
         cache.holder(ofRefused: Array(token.utf8).rawBytes)
     }
@@ -101,7 +101,7 @@ final class LoopTokens: LoopPart {
             else { return }
             if channel.claims.areFrom(token.rawBytes) { return }
             if channel.conversation.isPrivate {
-                home.rights.askWhatItReads(channel, .refresh(claims))
+                home.rights.askForReadRights(channel, .refresh(claims))
             } else {
                 take(claims, channel)
             }

@@ -172,7 +172,7 @@ final class LoopJoins: LoopPart {
 
     private func perform(_ action: Join.Action, _ channel: Channel) {
         switch action {
-        case .askRights: home.rights.askWhatItReads(channel, .join)
+        case .askRights: home.rights.askForReadRights(channel, .join)
         case .readPast: home.talk.askReplay(channel)
         case .bind: startBinding(channel)
         case .bePatient:

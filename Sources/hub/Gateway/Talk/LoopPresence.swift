@@ -156,7 +156,7 @@ final class LoopPresence: LoopPart {
         }
         // The message has room: nothing else waits yet.
         _ = home.rights.mayWrite(channel, whole, isBinary: isBinary)
-        home.rights.askWhatItReads(channel, .presenceTurnedOn)
+        home.rights.askForReadRights(channel, .presenceTurnedOn)
         return true
     }
 
