@@ -1,5 +1,8 @@
 """The judgement of the chaos test itself: it notices what it is there for."""
 
+from types import SimpleNamespace
+
+from clients.chaos.answers import Answers, Fate, Question
 from clients.chaos.ears import Heard
 from clients.chaos.ground import ANA, Binding, Listeners, Seat
 from clients.chaos.verdict import Change, Judgement
@@ -40,7 +43,7 @@ def complaints(came: list[Heard], trail: int = 3, hidden: int | None = None, lat
     owned, fences = listeners.number("owned", ANA), listeners.number("fences", ANA)
     changes = [inserted("owned", number, set() if number == hidden else {owned}, row(number)) for number in range(1, trail + 1)]
     fence = inserted("fences", trail + 1, {fences}, FENCE)
-    judgement = Judgement(StillEar([*came, heard("fences", FENCE, 2.0), *later]), listeners)
+    judgement = Judgement(StillEar([*came, heard("fences", FENCE, 2.0), *later]), listeners, SimpleNamespace(note=lambda *_: None))
     judgement.expect([*changes, fence])
     found = judgement.window(fence)
     found += judgement.unexcused(100.0)
@@ -78,3 +81,26 @@ async def excused(_):
     equal(complaints([*of(1, 2), told(), *of(2, 3)]), ["heard twice or out of order"], "what is said of a repetition that was told")
     equal(complaints([Heard("joined", 1.0, since=2), *of(3)]), [], "what is said of what came before a join")
     equal(complaints([Heard("joined", 1.0, since=2)]), ["did not hear"], "what is said of what came after it")
+
+
+def claims(outcome: str, was_for: bool = True, was_heard: bool = True, telling: tuple[Heard, ...] = ()) -> tuple[int, int]:
+    """Returns the numbers of wrong and unknown answers if `who` says this of a change with this fate."""
+    answers = Answers(SimpleNamespace(seed=1, ears=[StillEar(list(telling))]))
+    change = inserted("owned", 1, set(), row(1))
+    answers._check_who(
+        Question(change, {"ana": Fate(was_for, was_heard, 2.0)}), 7, [{"topic": "realtime:ana", "outcome": outcome}])
+    return len(answers.wrong), len(answers.unknown)
+
+
+@scenario("an answer of who that is not true is noticed", brings_its_own=True)
+async def untrue(_):
+    for outcome in ("sent", "received", "sent_later", "received_later"):
+        equal(claims(outcome), (0, 0), f"what is noticed about {outcome} of what was received")
+        equal(claims(outcome, was_heard=False), (1, 0), f"what is noticed about {outcome} of what was not received")
+    equal(claims("sent", was_heard=False, telling=(told(),)), (0, 0), "what is noticed about sent of a loss that was told")
+    equal(claims("received", was_heard=False, telling=(told(),)), (1, 0), "what is noticed about received of a loss that was told")
+    for outcome in ("not_matched", "not_sent", "ended_before"):
+        equal(claims(outcome), (1, 0), f"what is noticed about {outcome} of what was received")
+    equal(claims("not_matched", was_for=False, was_heard=False), (0, 0), "what is noticed about not_matched of what was not for it")
+    equal(claims("not_matched", was_heard=False), (1, 0), "what is noticed about not_matched of what was missed")
+    equal(claims("unknown"), (0, 1), "what is noticed about unknown")

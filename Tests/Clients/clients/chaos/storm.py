@@ -15,6 +15,7 @@ from ..expect import Failure
 from ..hub import OwnHub, free_port
 from ..supabase import SupabaseClients
 from . import faults
+from .answers import Answers
 from .cluster import Cluster, SmallDisk
 from .ears import Ear, ear
 from .ground import GROUND, ORACLE, SEATS, TABLES, Listeners, foundation
@@ -53,6 +54,7 @@ class ChaosHub(OwnHub):
             "TIDEWIRE_LISTEN": f"127.0.0.1:{self.port}",
             "TIDEWIRE_JWT_SECRET": self.secret,
             "TIDEWIRE_LOG_LEVEL": os.environ.get("CHAOS_LOG_LEVEL", "info"),
+            "TIDEWIRE_LEDGER": os.environ.get("CHAOS_LEDGER", "ranges"),
             "TIDEWIRE_DATABASE_URL": self.cluster.url("tidewire"),
             "TIDEWIRE_POLICY_DATABASE_URL": self.cluster.url("tidewire_policies"),
         }
@@ -151,6 +153,8 @@ class Storm:
                     for one in self.ears:
                         await one.close()
             await self._check_hub()
+            if not self.complaints:
+                await self.answers.ask()
         except asyncio.CancelledError:
             self._say_last()
             raise
@@ -200,7 +204,8 @@ class Storm:
         for one in self.ears:
             await one.ready()
         await self._followed()
-        self.judgements = [Judgement(one, self.listeners) for one in self.ears]
+        self.answers = Answers(self)
+        self.judgements = [Judgement(one, self.listeners, self.answers) for one in self.ears]
         self.began = time.monotonic()
 
     async def _followed(self):
@@ -318,6 +323,7 @@ class Storm:
         # What was read is not needed any more; a run of hours would fill the disk with it.
         await self.clerk.attempt(f"DELETE FROM chaos.trail WHERE seq <= {last}")
         self.changes += len(changes)
+        self.answers.choose(changes)
         for one in self.judgements:
             one.expect(changes)
         self.fences += [change for change in changes if change.is_fence]

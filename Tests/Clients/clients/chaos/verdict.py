@@ -10,6 +10,7 @@ import json
 import time
 from dataclasses import dataclass, field
 
+from .answers import Answers
 from .ears import Ear, Heard, kind_of
 from .ground import TABLES, Binding, Listeners
 
@@ -84,9 +85,11 @@ class Judgement:
 
     ear: Ear
     listeners: Listeners
+    answers: Answers
     taken: int = 0
     #: The last fence that was reached by that.
     fence: int = 0
+    reached: tuple[int, int] = (0, 0)
     compared: int = 0
     #: Changes that it missed and was told so.
     excused: int = 0
@@ -126,8 +129,10 @@ class Judgement:
             return []
         due = [change for change in self.must if (change.seq, change.place) <= (fence.seq, fence.place)]
         self.must = self.must[len(due) :]
-        complaints = Comparison(self, due, heard, (self.fence, fence.id)).complaints()
-        self.fence = fence.id
+        comparison = Comparison(self, due, heard, (self.fence, fence.id))
+        complaints = comparison.complaints()
+        self.answers.note(self.ear.seat.name, self.reached, fence, due, comparison.met, heard[-1].at)
+        self.fence, self.reached = fence.id, (fence.seq, fence.place)
         for item in heard:
             item.data = None
         self.losses += [complaint for complaint in complaints if complaint.is_loss]
