@@ -32,7 +32,8 @@ import Testing
         // Moments that tokens name.
         "Sources/hub/Delivery/DeliveryAccounts.swift":
             "nothing is delivered after a token's `exp`; latency since a commit",
-        "Sources/hub/Gateway/Requests/ClientLoop+Requests.swift": "tokens' `exp`",
+        "Sources/hub/Gateway/Requests/ClientPages.swift": "tokens' `exp`",
+        "Sources/hub/Gateway/Requests/ClientRequests.swift": "tokens' `exp`",
         "Sources/hub/Gateway/Sessions/ProjectLoop+Channels.swift": "tokens' `exp`",
         "Sources/postgres/Embedded/Database/DatabaseCheck.swift": "compares this machine's clock with the server's",
         // Times of rows, which PostgreSQL wrote.

@@ -115,7 +115,7 @@ final class LoopFeeds: LoopPart {
         var record = SystemRecord(notice.status, code: code.rawValue, notice.text, at: standing.position)
         record.rows = notice.rows
         if case .joining = feed.stage { return feed.notes.append(record) }
-        guard feed.isPage else { return clients.write(record, to: channel.session, feed) }
+        guard feed.isPage else { return clients.feeds.write(record, to: channel.session, feed) }
         feed.notes.append(record)
         // The changes of a page stand together. Changes behind a truncation belong to the next page.
         guard code == .truncated, case .telling = feed.stage else { return }
@@ -174,7 +174,7 @@ final class LoopFeeds: LoopPart {
             // A page that waited at the log's end has received changes now.
             if channel.delivery.follower === home.live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
             guard feed.isOver else { continue }
-            clients.finish(feed, channel.session)
+            clients.feeds.finish(feed, channel.session)
         }
     }
 

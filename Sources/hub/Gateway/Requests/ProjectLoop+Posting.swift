@@ -22,7 +22,7 @@ extension ProjectLoop {
 
     func authorized(_ post: Post, _ topic: [UInt8], _ answer: ChannelAnswer) {
         guard post.take(answer, of: topic) else { return }
-        clients.answerLater(post.connection, finish(post))
+        clients.requests.answerLater(post.connection, finish(post))
     }
 
     /// Sends the messages that may be sent, and returns the response.

@@ -122,7 +122,7 @@ final class LoopReturns: LoopPart {
         channel.position.note { $0.begin(at: begins) }
         receipts.begin(channel.place, at: begins)
         enter(channel)
-        clients.watchReceipts()
+        clients.receipts.begin()
     }
 
     /// Registers the client under a new key, because its token was replaced. The client will come back with the new
@@ -267,7 +267,7 @@ final class LoopReturns: LoopPart {
         guard !places.isEmpty else { return }
         guard let mark = receipts.mark, let epoch = home.live.pipeline.epoch else {
             // Readers of the past may serve the client before the live one has begun.
-            return clients.receiptWatch.pingNext(session.connection)
+            return clients.receipts.pingNext(session.connection)
         }
         guard let offset = session.receipt.sent(after: mark, upTo: home.live.pipeline.frontier) else { return }
         for place in places {
@@ -277,7 +277,7 @@ final class LoopReturns: LoopPart {
             channel.position.note { $0.notePing(about: reached, hasItAll: hasItAll) }
             receipts.noteChange(place)
         }
-        clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
+        clients.receipts.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
     }
 
     /// Handles a client's answer to a ping: the client has received everything sent before that ping.
@@ -286,7 +286,7 @@ final class LoopReturns: LoopPart {
         switch session.receipt.answered(position.offset) {
         case .none: return
         case .quiet: break
-        case .more: clients.receiptWatch.pingNext(session.connection)
+        case .more: clients.receipts.pingNext(session.connection)
         }
         for case let place? in session.channels {
             guard let channel = home.channels[place], channel.position.receipt != nil else { continue }

@@ -152,7 +152,7 @@ final class LoopSnapshots: LoopPart {
     private func send(_ page: SnapshotPage, _ telling: SnapshotTelling, to channel: Channel) {
         let bytes = page.bytes
         for row in page.rows {
-            clients.send(bytes.rawBytes.extracting(row.body), in: telling.envelopes[row.selection], to: channel)
+            clients.feeds.send(bytes.rawBytes.extracting(row.body), in: telling.envelopes[row.selection], to: channel)
         }
     }
 
@@ -236,7 +236,7 @@ final class LoopSnapshots: LoopPart {
             home.take(.rowsPassed, channel)
             exclusions.remove(place)
             // From now on the client's acknowledgements apply to this channel.
-            if channel.resumeEntry != nil { clients.receiptWatch.pingNext(channel.session.connection) }
+            if channel.resumeEntry != nil { clients.receipts.pingNext(channel.session.connection) }
         }
     }
 }

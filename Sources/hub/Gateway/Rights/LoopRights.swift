@@ -297,7 +297,7 @@ final class LoopRights: LoopPart {
     private func handleAgain(_ pending: PendingWrites) {
         let session = pending.channel.session
         for frame in pending.frames {
-            clients.handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
+            clients.frames.handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
         }
     }
 
@@ -305,7 +305,7 @@ final class LoopRights: LoopPart {
     private func deliverLast(_ pending: PendingWrites) {
         let name = pending.topic
         for frame in pending.frames {
-            clients.read(frame, pending.channel.session) { message in
+            clients.frames.read(frame, pending.channel.session) { message in
                 guard message.event == .broadcast, message.payload.byteCount <= limits.maximumPayloadBytes,
                     project.rates.events.take(at: loop.now), let broadcast = try? Broadcast.said(by: message)
                 else { return }

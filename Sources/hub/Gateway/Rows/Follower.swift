@@ -36,7 +36,8 @@ final class Follower: LoopPart {
         assert((number == 0) == (start == nil), "only the live follower begins at the log's end")
         self.home = home
         self.number = number
-        pipeline = Pipeline(home.project.delivery, home.clients.deflater, from: start) { [mailbox = home.mailbox] in
+        pipeline = Pipeline(home.project.delivery, home.clients.frames.deflater, from: start) {
+            [mailbox = home.mailbox] in
             mailbox.post(.delivery(follower: number, $0))
         }
     }

@@ -14,56 +14,39 @@ extension ClientLoop {
 
     /// Performs an action, except for those that need the frame at hand.
     func perform(_ action: ChannelAction, for session: Session) {
-        if let feed = session.feed { return perform(action, feed, session) }
+        if let feed = session.feed { return feeds.perform(action, feed, session) }
         switch action {
         case .heartbeat(let ref):
-            send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
+            output.send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
         case .replyOK(let address):
             session.metrics?.channelEvents[.left].add()
-            send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
+            output.send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
         case .replyUnmatched(let address):
-            send(session) { encoder, writer in encoder.appendErrorReply("unmatched topic", address, to: &writer) }
+            output.send(session) { encoder, writer in
+                encoder.appendErrorReply("unmatched topic", address, to: &writer)
+            }
         case .refuseJoin(let address, let reason):
-            send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+            output.send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         case .refuseSurplusJoin(let address):
-            refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
+            refusals.refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
         case .stop(let id, let reason): session.project?.stop(id, session, reason)
         case .close(let address):
             session.metrics?.channelEvents[.closed].add()
-            send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
-        case .fail(let address): send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
+            output.send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
+        case .fail(let address):
+            output.send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
         case .systemError(let address, let ending):
             let notice = ChannelNotice(.error, ending.text, TextCode(rawValue: ending.code), from: .system)
-            send(session) { encoder, writer in
+            output.send(session) { encoder, writer in
                 encoder.appendSystem(notice, topic: address.topic, address.joinRef, to: &writer)
             }
         case .resume(let frame):
             // The frame before may have ended the session.
             guard case .client = session.stage else { return }
-            handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
+            frames.handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
         case .tooManyWaiting: say(.policyViolation, "too many messages before a channel was joined", to: session)
         case .startJoin, .startRefresh, .push: preconditionFailure("only a frame at hand starts this")
         }
-    }
-
-    /// Queues the bytes for the session's socket.
-    static func send(_ bytes: borrowing ByteWriter, to session: Session, on loop: SocketLoop) {
-        loop.send(bytes.bytes, to: session.connection)
-    }
-
-    /// Writes one text message and queues it.
-    func send(_ session: Session, _ write: (MessageEncoder, inout ByteWriter) -> Void) {
-        // No frame may follow a close frame.
-        guard case .client = session.stage else { return }
-        writer.removeAll()
-        write(MessageEncoder(session.terms.version), &writer)
-        let isWritten = !writer.isEmpty
-        assert(isWritten, "a message has bytes")
-        frame.removeAll()
-        FrameEncoder.append(.text, writer.bytes, to: &frame)
-        Self.send(frame, to: session, on: loop)
-        writer.shrink(to: Limits.keptWriterBytes)
-        frame.shrink(to: Limits.keptWriterBytes)
     }
 }
 

@@ -54,28 +54,24 @@ final class ClientLoop: SocketApplication {
     let number: Int
     /// Socket loop; the first call sets it, before any other call.
     var loop: SocketLoop!
-    var sessions: [Session?] = []
+    private(set) var sessions: [Session?] = []
     /// Projects on this loop, by number.
     private(set) var projects: [ProjectLoop?] = []
     /// Index of the project that begins the next turn. The index changes each turn, so that no project is always last.
     private var first = 0
-    var messages: MessageDecoder?
-    let inflater = Inflater()
-    /// Buffer for messages to single clients.
-    var writer = ByteWriter(capacity: 4096)
-    var frame = ByteWriter(capacity: 4096)
-    var refusals = Slots<Refusal>()
     var largeInput = LargeInput()
-    var isDraining = false
-    private var farewells: DrainQueue?
-    var receiptWatch = ReceiptWatch()
-    let deflater: Deflater?
+    private(set) lazy var output = ClientOutput(of: self)
+    private(set) lazy var requests = ClientRequests(of: self)
+    private(set) lazy var frames = ClientFrames(of: self)
+    private(set) lazy var feeds = ClientFeeds(of: self)
+    private(set) lazy var refusals = JoinRefusals(of: self)
+    private(set) lazy var receipts = ReceiptChecks(of: self)
+    private(set) lazy var farewells = Farewells(of: self)
 
     init(_ shared: GatewayShared, _ mailbox: Mailbox<LoopMail>, number: Int) {
         self.shared = shared
         self.mailbox = mailbox
         self.number = number
-        deflater = shared.settings.deflates ? Deflater(level: Limits.compressionLevel) : nil
     }
 
     var metrics: ProcessMetrics { shared.metrics }
@@ -102,16 +98,30 @@ final class ClientLoop: SocketApplication {
         return session
     }
 
+    /// Returns the session of a timer, whose token has room for a part of the connection's generation only.
+    func session(ofTimer connection: ConnectionID) -> Session? {
+        guard Int(connection.seat) < sessions.count, let session = sessions[Int(connection.seat)],
+            TimerToken.cut(session.connection.generation) == connection.generation
+        else { return nil }
+        return session
+    }
+
+    /// Puts a new session into the seat of one whose answer has ended.
+    func replace(_ session: Session, with next: Session) {
+        assert(sessions[Int(session.connection.seat)] === session, "a session is replaced in its own seat")
+        sessions[Int(session.connection.seat)] = next
+    }
+
     func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int {
         guard let session = session(connection) else { return bytes.byteCount }
         switch session.stage {
         case .request:
-            let count = receiveRequest(session, &bytes)
+            let count = requests.receiveHead(session, &bytes)
             // A client may send the next request, or the first frames, without waiting for the answer.
             if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
             return count
         case .body:
-            let count = receiveBody(session, &bytes)
+            let count = requests.receiveBody(session, &bytes)
             if count < bytes.byteCount { loop.showAgain(connection) }
             return count
         case .answering, .feed: return 0
@@ -121,8 +131,8 @@ final class ClientLoop: SocketApplication {
                 loop.pauseReading(connection)
                 return 0
             }
-            return receiveFrames(session, &bytes)
-        case .echo: return receiveFrames(session, &bytes)
+            return frames.receive(session, &bytes)
+        case .echo: return frames.receive(session, &bytes)
         case .refused, .ending: return bytes.byteCount
         }
     }
@@ -138,7 +148,7 @@ final class ClientLoop: SocketApplication {
         sessions[Int(connection.seat)] = nil
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
-        if session.feed != nil { return forget(session) }
+        if session.feed != nil { return feeds.forget(session) }
         metrics.sessions.add(-1)
         leaveAll(session, end.sentence)
         assert(session.channels.isEmpty, "a session that has gone has no channels")
@@ -168,7 +178,7 @@ final class ClientLoop: SocketApplication {
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         guard let session = session(connection) else { return }
         session.metrics?.drops[.slowConsumer].add()
-        if session.feed != nil { return abandon(session) }
+        if session.feed != nil { return feeds.abandon(session) }
         // The loss is not final: a client that reconnects joins again and fetches its data.
         say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
     }
@@ -187,8 +197,8 @@ final class ClientLoop: SocketApplication {
         guard let session = session(connection) else { return }
         switch session.stage {
         case .client, .echo: say(code, reason, to: session)
-        case .request, .body: answer(session, .error(status, reason), keepAlive: false)
-        case .feed: abandon(session)
+        case .request, .body: requests.answer(session, .error(status, reason), keepAlive: false)
+        case .feed: feeds.abandon(session)
         case .refused, .answering, .ending: loop.close(connection, afterFlushing: .zero)
         }
     }
@@ -197,22 +207,22 @@ final class ClientLoop: SocketApplication {
     func say(_ code: CloseCode, _ reason: String, to session: Session) {
         switch session.stage {
         case .client, .echo:
-            writer.removeAll()
-            FrameEncoder.appendClose(code, reason, to: &writer)
-            sayFarewell(to: session, "the hub closed the socket (\(reason))")
-        case .feed(let feed): cut(feed, session, FeedEnding.Reason(code: "\(code.feedCode)", reason))
+            sayFarewell(to: session, "the hub closed the socket (\(reason))") { writer in
+                FrameEncoder.appendClose(code, reason, to: &writer)
+            }
+        case .feed(let feed): feeds.cut(feed, session, FeedEnding.Reason(code: "\(code.feedCode)", reason))
         case .ending: break
         case .request, .refused, .body, .answering: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         }
     }
 
-    /// Sends the close frame in `writer`. From here on nothing is matched or kept for the client.
+    /// Sends the close frame that the closure writes. From here on nothing is matched or kept for the client.
     ///
     /// - Parameter end: reason why the socket ends, for the ledger.
-    func sayFarewell(to session: Session, _ end: String) {
+    func sayFarewell(to session: Session, _ end: String, _ write: (inout ByteWriter) -> Void) {
         assert(session.stage.isWebSocket, "a close frame is the last one of a WebSocket")
         session.stage = .ending
-        Self.send(writer, to: session, on: loop)
+        output.send(to: session, write)
         loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         leaveAll(session, end)
     }
@@ -237,6 +247,25 @@ final class ClientLoop: SocketApplication {
     /// Returns the project that a request asks for. A client may come before this loop has read the mail about a new
     /// project. If the project is leaving, the mail about that is still to come.
     func served(_ request: HTTPRequest) throws(NotServed) -> ProjectLoop { arrived(try project(of: request)) }
+
+    /// Returns the project of the host name that a request asks for. For a name without a project, the settings decide.
+    /// A known project that does not run is never replaced by another.
+    func project(of request: HTTPRequest) throws(NotServed) -> Project {
+        let host = request.host?.text ?? ""
+        switch shared.directory.project(
+            label: request.host?.label, unknown: shared.settings.unknownHosts, main: shared.settings.mainProject)
+        {
+        case .known(let project): return project
+        case .standIn(let project):
+            shared.refusals.note(.unknownHostServed, host: host, at: loop.now)
+            return project
+        case .absent(let absence): throw .unavailable(absence.sentence)
+        case .none:
+            guard shared.operators != nil else { throw .unavailable("the hub is starting") }
+            shared.refusals.note(.unknownHost, host: host, at: loop.now)
+            throw .unknown
+        }
+    }
 
     @discardableResult
     private func arrived(_ project: Project) -> ProjectLoop {
@@ -266,9 +295,9 @@ final class ClientLoop: SocketApplication {
             switch mail {
             case .arrived(let project): arrived(project)
             case .left(let project): left(project)
-            case .answered(let connection, let response): answerLater(connection, response)
-            case .drain: drain()
-            case .hurry: hurry()
+            case .answered(let connection, let response): requests.answerLater(connection, response)
+            case .drain: farewells.begin()
+            case .hurry: farewells.hurry()
             }
         }
         for case let project? in projects { LogScope.of(project.project.name) { project.rung() } }
@@ -288,44 +317,12 @@ final class ClientLoop: SocketApplication {
         return more
     }
 
-    /// Begins the drain: new clients and joins are refused, and connected clients are sent away over time.
-    private func drain() {
-        isDraining = true
-        var clients: [ConnectionID] = []
-        for case let session? in sessions {
-            switch session.stage {
-            case .client, .feed: clients.append(session.connection)
-            default: sendAway(session)
-            }
-        }
-        var chance = SystemRandomNumberGenerator()
-        farewells = DrainQueue(clients, within: shared.settings.drainTime, from: loop.now, using: &chance)
-        farewellsAreDue()
-    }
-
-    /// Sends all remaining clients away now. The next timer then ends the drain.
-    private func hurry() {
-        for connection in farewells?.takeAll() ?? [] {
-            if let session = session(connection) { sendAway(session) }
-        }
-    }
-
-    private func farewellsAreDue() {
-        for connection in farewells?.takeDue(loop.now) ?? [] {
-            if let session = session(connection) { sendAway(session) }
-        }
-        guard farewells?.isOver == false else { return _ = shared.saidFarewell.add(1, ordering: .releasing) }
-        loop.after(nanoseconds: Limits.farewellInterval.wholeNanoseconds, token: TimerToken.farewells.rawValue)
-    }
-
-    private func sendAway(_ session: Session) { say(.serviceRestart, "the server restarts", to: session) }
-
     // MARK: Timers
 
     func timeIsUp(_ token: UInt64) {
         switch TimerToken(rawValue: token) {
-        case .request(let connection): requestTookTooLong(connection)
-        case .refusal(let place): refusalIsDue(place)
+        case .request(let connection): requests.tookTooLong(connection)
+        case .refusal(let place): refusals.isDue(place)
         case .expiry(let place, let generation): project(place)?.tokens.tokenIsDue(place.channel, generation)
         case .join(let place, let generation): project(place)?.joins.tookTooLong(place.channel, generation)
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
@@ -336,8 +333,8 @@ final class ClientLoop: SocketApplication {
         case .ready(let place, let generation): project(place)?.talk.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
         case .largeInput: largeInput.restIsOver()
-        case .receipts: receiptsAreDue()
-        case .farewells: farewellsAreDue()
+        case .receipts: receipts.areDue()
+        case .farewells: farewells.areDue()
         case .standings(let place): project(place)?.standings.areDue()
         case .sentRecord(let place): project(place)?.ledger.sentRecordIsDue()
         case nil: break

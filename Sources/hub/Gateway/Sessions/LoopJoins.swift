@@ -31,7 +31,9 @@ final class LoopJoins: LoopPart {
         for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
         do throws(JoinRefusal) {
             if subTopic.isEmpty { throw .reason("TopicNameRequired: You must provide a topic name") }
-            if clients.isDraining { throw .reason("RealtimeRestarting: Realtime is restarting, please standby") }
+            if clients.farewells.haveBegun {
+                throw .reason("RealtimeRestarting: Realtime is restarting, please standby")
+            }
             if limits.isSuspended {
                 throw .reason("RealtimeDisabledForTenant: Realtime disabled for this tenant")
             }
@@ -66,7 +68,7 @@ final class LoopJoins: LoopPart {
             project.users.giveBack(session)
             home.ledger.noteRefusal(of: session, holder(of: join.token, session), address.topic, error.said)
             switch error {
-            case .reason(let text): clients.refuse(id, text, session)
+            case .reason(let text): clients.refusals.refuse(id, text, session)
             case .tooManyJoins:
                 // The reason is sent at once, because the socket ends with it.
                 var actions: [ChannelAction] = []
@@ -147,7 +149,7 @@ final class LoopJoins: LoopPart {
         let place = home.channels.add(channel)
         assert(Int(place) < Limits.maximumChannelsPerLoop, "a timer has room for each place")
         channel.session.set(place, for: channel.id)
-        clients.isInUse(channel.session)
+        clients.requests.isInUse(channel.session)
         channel.place = place
         channel.told.republishedUpTo = project.latestRepublication
         home.count(channel, 1)
@@ -196,11 +198,11 @@ final class LoopJoins: LoopPart {
         case .client:
             home.ledger.noteRefusal(channel, reason)
             home.stop(id, session, .refused)
-            clients.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
+            clients.refusals.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
         case .feed:
             // The request is told more, and its refusal is noted then.
             home.stop(id, session, .refused)
-            clients.refuse(session, .unavailable(reason))
+            clients.feeds.refuse(session, .unavailable(reason))
         }
     }
 
@@ -237,7 +239,7 @@ final class LoopJoins: LoopPart {
         case .client:
             sendReply(accepted, to: channel)
             if home.channels[channel.place] === channel { open(channel) }
-        case .feed(let feed): if clients.begin(feed, channel) { home.feeds.open(feed, channel) }
+        case .feed(let feed): if clients.feeds.begin(feed, channel) { home.feeds.open(feed, channel) }
         }
         clients.perform(accepted.waiting, for: session)
     }
@@ -248,7 +250,7 @@ final class LoopJoins: LoopPart {
         session.use.hasJoined = true
         let (bindings, standing) = (channel.joining.reply, home.catchUps.standing(of: channel))
         channel.joining.reply = []
-        clients.send(session) { encoder, writer in
+        clients.output.send(session) { encoder, writer in
             encoder.appendJoinReply(bindings, standing, accepted.address, to: &writer)
         }
         if let replaced = accepted.replaced { clients.perform(.close(replaced), for: session) }

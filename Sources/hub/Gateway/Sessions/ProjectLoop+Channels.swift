@@ -68,7 +68,7 @@ extension ProjectLoop {
         channel.conversation.topic = nil
         take(.ended, channel)
         project.users.giveBack(session)
-        if session.channels.isEmpty { clients.watchIdleness(session) }
+        if session.channels.isEmpty { clients.requests.watchIdleness(session) }
     }
 
     func count(_ channel: Channel, _ change: Int64) {
@@ -102,7 +102,7 @@ extension ProjectLoop {
             returns.isToldOfLoss(channel)
             ledger.noteLoss(channel, notice.text)
         }
-        clients.send(channel.session) { encoder, writer in
+        clients.output.send(channel.session) { encoder, writer in
             encoder.appendSystem(notice, topic: channel.topic, channel.joinRef, to: &writer)
         }
     }
@@ -118,7 +118,7 @@ extension ProjectLoop {
         switch message.event {
         case .heartbeat:
             let reply = channel.address(ref: message.ref)
-            clients.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+            clients.output.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
         case .broadcast: talk.broadcast(channel, message, whole, isBinary: isBinary)
         case .presence: presence.take(channel, message, whole, isBinary: isBinary, channel.address(ref: message.ref))
         case .join, .leave, .accessToken, .other:

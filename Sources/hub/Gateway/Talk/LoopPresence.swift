@@ -180,14 +180,14 @@ final class LoopPresence: LoopPart {
 
     private func answer(_ channel: Channel, _ reply: ChannelAddress, failing: Bool = false) {
         guard !reply.ref.isEmpty else { return }
-        clients.send(channel.session) { encoder, writer in
+        clients.output.send(channel.session) { encoder, writer in
             encoder.appendReply(failing ? .error : .ok, reply, to: &writer)
         }
     }
 
     private func answer(_ channel: Channel, _ reply: ChannelAddress, refusing reason: String) {
         guard !reply.ref.isEmpty else { return }
-        clients.send(channel.session) { encoder, writer in
+        clients.output.send(channel.session) { encoder, writer in
             encoder.appendErrorReply(reason, reply, to: &writer)
         }
     }
@@ -199,7 +199,7 @@ final class LoopPresence: LoopPart {
         var state = ByteWriter(capacity: 256)
         replica.book.appendState(of: home.talk.topics.name(of: topic), to: &state)
         let (name, joinRef) = (channel.topic, channel.joinRef)
-        clients.send(channel.session) { encoder, writer in
+        clients.output.send(channel.session) { encoder, writer in
             encoder.appendPresenceState(
                 state.bytes, topic: name.rawBytes, joinRef: joinRef.rawBytes,
                 to: &writer)

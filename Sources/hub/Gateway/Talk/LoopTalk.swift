@@ -24,7 +24,7 @@ final class LoopTalk: LoopPart {
 
     init(of home: ProjectLoop) {
         self.home = home
-        frames = BroadcastFrames(home.clients.deflater)
+        frames = BroadcastFrames(home.clients.frames.deflater)
     }
 
     // MARK: From a client
@@ -48,7 +48,7 @@ final class LoopTalk: LoopPart {
         }
         guard channel.conversation.options.contains(.acknowledges), !message.ref.isEmpty else { return }
         let reply = channel.address(ref: message.ref)
-        clients.send(channel.session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+        clients.output.send(channel.session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
     }
 
     private func say(_ broadcast: borrowing Broadcast, on channel: Channel) {
@@ -65,7 +65,7 @@ final class LoopTalk: LoopPart {
         let options = channel.conversation.options
         if options.contains(.acknowledges), !ref.isEmpty {
             let reply = channel.address(ref: ref)
-            return clients.send(channel.session) { encoder, writer in
+            return clients.output.send(channel.session) { encoder, writer in
                 encoder.appendErrorReply("payload_size_exceeded", reply, to: &writer)
             }
         }

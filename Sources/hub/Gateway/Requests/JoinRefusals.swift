@@ -5,7 +5,12 @@ import Net
 import WebSocket
 
 /// Refused joins, and the pauses before their replies.
-extension ClientLoop {
+final class JoinRefusals: ClientPart {
+    unowned let home: ClientLoop
+    private var waiting = Slots<Refusal>()
+
+    init(of home: ClientLoop) { self.home = home }
+
     /// Refuses a join. The first refusals of a socket are sent at once, because a person may wait who mistyped
     /// something. Others are sent after a pause, because clients retry at once and without end. The time that the join
     /// already waited counts toward the pause.
@@ -25,7 +30,7 @@ extension ClientLoop {
     func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
         session.metrics?.channelEvents[.refused].add()
         guard session.use.surplusJoins < Limits.maximumSurplusJoins else {
-            return say(.policyViolation, "too many joins beyond the number of channels", to: session)
+            return home.say(.policyViolation, "too many joins beyond the number of channels", to: session)
         }
         session.use.surplusJoins += 1
         let refusal = Refusal.surplus(session.connection, address, reason)
@@ -33,37 +38,37 @@ extension ClientLoop {
     }
 
     /// Refusal to send after a pause.
-    enum Refusal {
+    private enum Refusal {
         case join(ConnectionID, ChannelID, String)
         case surplus(ConnectionID, ChannelAddress, String)
     }
 
     private func later(_ refusal: Refusal, _ session: Session, waited: UInt64 = 0) {
-        guard refusals.count < Limits.maximumRefusalsPerLoop else {
-            return say(.tryAgainLater, "too many joins are refused", to: session)
+        guard waiting.count < Limits.maximumRefusalsPerLoop else {
+            return home.say(.tryAgainLater, "too many joins are refused", to: session)
         }
-        let place = refusals.add(refusal)
+        let place = waiting.add(refusal)
         let pause = shared.settings.joinErrorDelay.wholeNanoseconds
         loop.after(nanoseconds: pause - min(pause, waited), token: TimerToken.refusal(place).rawValue)
     }
 
-    func refusalIsDue(_ place: UInt32) {
-        assert(refusals.contains(place), "a refusal waits until its timer ends")
-        if let refusal = refusals.remove(place) { tell(refusal) }
+    func isDue(_ place: UInt32) {
+        assert(waiting.contains(place), "a refusal waits until its timer ends")
+        if let refusal = waiting.remove(place) { tell(refusal) }
     }
 
     private func tell(_ refusal: Refusal) {
         switch refusal {
         case .join(let connection, let id, let reason):
-            guard let session = session(connection) else { return }
+            guard let session = home.session(connection) else { return }
             var actions: [ChannelAction] = []
             session.machine?.joinFailed(id, reason: reason, into: &actions)
-            perform(actions, for: session)
+            home.perform(actions, for: session)
         case .surplus(let connection, let address, let reason):
-            guard let session = session(connection) else { return }
+            guard let session = home.session(connection) else { return }
             assert(session.use.surplusJoins > 0, "a refusal is sent once for each surplus join")
             session.use.surplusJoins -= 1
-            send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+            home.output.send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         }
     }
 }

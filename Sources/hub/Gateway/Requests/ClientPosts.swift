@@ -10,13 +10,17 @@ import System
 import WebSocket
 
 /// Broadcasts that arrive as HTTP requests.
-extension ClientLoop {
+final class ClientPosts: ClientPart {
+    unowned let home: ClientLoop
+
+    init(of home: ClientLoop) { self.home = home }
+
     /// Returns a refusal that does not depend on the body; nil if the body is to be read.
     func refusal(_ incoming: IncomingRequest, _ session: Session) -> HTTPResponse? {
         guard AcceptHeader(incoming.request.header("accept")).allowsJSON else { return .notAcceptable }
         let project: ProjectLoop
         do throws(NotServed) {
-            project = try served(incoming.request)
+            project = try home.served(incoming.request)
         } catch {
             return error.response
         }
@@ -48,19 +52,21 @@ extension ClientLoop {
         let request = incoming.request
         guard request.method == "POST" else {
             metrics.refusals[.notFound].add()
-            return answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
+            return home.requests.answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
         }
         // A request without a body was not checked before.
-        if incoming.body.isEmpty, let refusal = refusal(incoming, session) { return answer(session, refusal) }
+        if incoming.body.isEmpty, let refusal = refusal(incoming, session) {
+            return home.requests.answer(session, refusal)
+        }
         let project: ProjectLoop
         do throws(NotServed) {
-            project = try served(request)
+            project = try home.served(request)
         } catch {
             // The project ended while the body arrived.
-            return answer(session, error.response)
+            return home.requests.answer(session, error.response)
         }
         guard let claims = claims(of: request, project, session) else {
-            return answer(session, HTTPResponse(.unauthorized))
+            return home.requests.answer(session, HTTPResponse(.unauthorized))
         }
         let post = Post(
             project, claims, headers: request.headersForPolicies { _ in true }, answering: session.connection)
@@ -81,14 +87,15 @@ extension ClientLoop {
         let body = bytes.rawBytes
         let kind = SingleBroadcast(contentType: request.header("content-type"), body: body)
         switch kind {
-        case .unsupportedMediaType: return answer(session, HTTPResponse(.unsupportedMediaType))
-        case .malformed: return answer(session, .json(.badRequest, Array(#"{"message":"Bad Request"}"#.utf8)))
+        case .unsupportedMediaType: return home.requests.answer(session, HTTPResponse(.unsupportedMediaType))
+        case .malformed:
+            return home.requests.answer(session, .json(.badRequest, Array(#"{"message":"Bad Request"}"#.utf8)))
         case .object, .wrapped, .empty, .binary: break
         }
         var payload = ByteWriter(capacity: body.byteCount + 16)
         kind.appendPayload(of: body, to: &payload)
         guard payload.count <= post.project.limits.maximumPayloadBytes else {
-            return answer(session, HTTPResponse(.tooLarge))
+            return home.requests.answer(session, HTTPResponse(.tooLarge))
         }
         post.messages = [
             Post.Message(
@@ -117,13 +124,14 @@ extension ClientLoop {
             }
         } catch {
             switch error {
-            case .malformed: return answer(session, .json(.badRequest, Array(#"{"message":"Bad Request"}"#.utf8)))
-            case .tooMany: return answer(session, HTTPResponse(.batchTooLarge))
-            case .invalid(let body): return answer(session, .json(.unprocessableContent, body))
+            case .malformed:
+                return home.requests.answer(session, .json(.badRequest, Array(#"{"message":"Bad Request"}"#.utf8)))
+            case .tooMany: return home.requests.answer(session, HTTPResponse(.batchTooLarge))
+            case .invalid(let body): return home.requests.answer(session, .json(.unprocessableContent, body))
             }
         }
         guard post.project.project.rates.events.fits(post.messages.count, at: loop.now) else {
-            return answer(session, HTTPResponse(.batchTooLarge))
+            return home.requests.answer(session, HTTPResponse(.batchTooLarge))
         }
         post.payloads = incoming.body
         send(post, session)
@@ -135,9 +143,9 @@ extension ClientLoop {
         assert(
             post.messages.allSatisfy { $0.payload.upperBound <= post.payloads.count }, "a payload lies in its own post")
         if post.topicsToAsk.isEmpty {
-            answer(session, post.project.finish(post))
+            home.requests.answer(session, post.project.finish(post))
         } else {
-            awaitAnswer(session)
+            home.requests.awaitAnswer(session)
             post.project.askWriteRights(post)
         }
     }

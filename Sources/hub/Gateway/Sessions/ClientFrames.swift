@@ -7,8 +7,18 @@ import System
 import WebSocket
 
 /// Client frames, decoded into messages for channels.
-extension ClientLoop {
-    func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
+final class ClientFrames: ClientPart {
+    unowned let home: ClientLoop
+    let deflater: Deflater?
+    private let inflater = Inflater()
+    private var messages: MessageDecoder?
+
+    init(of home: ClientLoop) {
+        self.home = home
+        deflater = home.shared.settings.deflates ? Deflater(level: Limits.compressionLevel) : nil
+    }
+
+    func receive(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard var frames = session.frames.take() else { return bytes.byteCount }
         let heldBefore = frames.unfinishedBytes
         var hasFinished = false
@@ -28,16 +38,16 @@ extension ClientLoop {
                 let whole = frames.takeMessage()
                 message(kind, whole.bytes, session)
             case .ping(let range): pong(bytes.bytes.extracting(range), session)
-            case .pong(let range): ponged(bytes.bytes.extracting(range), session)
+            case .pong(let range): home.receipts.ponged(bytes.bytes.extracting(range), session)
             case .close(let code, _): answerClose(code, session)
-            case .violation(let violation): say(violation.code, "\(violation.reason)", to: session)
+            case .violation(let violation): home.say(violation.code, "\(violation.reason)", to: session)
             }
             if case .ending = session.stage {
                 at = bytes.byteCount
                 break
             }
             // The bytes that follow are read in the next turn.
-            if largeInput.isSpent, at < bytes.byteCount, case .message = step.event {
+            if home.largeInput.isSpent, at < bytes.byteCount, case .message = step.event {
                 loop.showAgain(session.connection)
                 break
             }
@@ -49,15 +59,12 @@ extension ClientLoop {
     }
 
     private func pong(_ payload: RawSpan, _ session: Session) {
-        writer.removeAll()
-        FrameEncoder.appendPong(payload, to: &writer)
-        Self.send(writer, to: session, on: loop)
+        home.output.send(to: session) { writer in FrameEncoder.appendPong(payload, to: &writer) }
     }
 
     private func answerClose(_ code: CloseCode?, _ session: Session) {
-        writer.removeAll()
-        FrameEncoder.appendCloseReply(to: code, to: &writer)
-        sayFarewell(to: session, "the client closed the socket" + (code.map { ", code \($0.rawValue)" } ?? ""))
+        let end = "the client closed the socket" + (code.map { ", code \($0.rawValue)" } ?? "")
+        home.sayFarewell(to: session, end) { writer in FrameEncoder.appendCloseReply(to: code, to: &writer) }
     }
 
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
@@ -66,18 +73,17 @@ extension ClientLoop {
         session.project?.project.reference.inputBytes.add(bytes.byteCount)
         let began = LargeInput.isLarge(bytes.byteCount) ? loop.time.monotonicNanoseconds() : nil
         handle(bytes, isBinary: kind == .binary, session)
-        if let began { largeInput.note(loop.time.monotonicNanoseconds() - began) }
+        if let began { home.largeInput.note(loop.time.monotonicNanoseconds() - began) }
     }
 
     private func echo(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
-        writer.removeAll()
-        if session.terms.wantsCompression, let deflater {
-            FrameEncoder.append(kind, bytes, compressedBy: deflater, above: 0, to: &writer)
-        } else {
-            FrameEncoder.append(kind, bytes, to: &writer)
+        home.output.send(to: session) { writer in
+            if session.terms.wantsCompression, let deflater {
+                FrameEncoder.append(kind, bytes, compressedBy: deflater, above: 0, to: &writer)
+            } else {
+                FrameEncoder.append(kind, bytes, to: &writer)
+            }
         }
-        Self.send(writer, to: session, on: loop)
-        writer.shrink(to: Limits.keptWriterBytes)
     }
 
     // MARK: Messages
@@ -150,7 +156,7 @@ extension ClientLoop {
             case .startJoin(let id): session.project?.joins.startJoin(id, message.payload, session)
             case .startRefresh(let id, let number): session.project?.tokens.refresh(id, number, text, session)
             case .push(let id): session.project?.push(id, message, whole, isBinary: isBinary, session)
-            default: perform(action, for: session)
+            default: home.perform(action, for: session)
             }
         }
     }

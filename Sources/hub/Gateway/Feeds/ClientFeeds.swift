@@ -9,13 +9,17 @@ import Settings
 import WebSocket
 
 /// Feeds: changes as the answer to an HTTP request, in pages or in streams that continue.
-extension ClientLoop {
+final class ClientFeeds: ClientPart {
+    unowned let home: ClientLoop
+
+    init(of home: ClientLoop) { self.home = home }
+
     func serveChanges(_ incoming: IncomingRequest, _ session: Session) {
         let request = incoming.request
         guard request.method == "GET" || request.isHead else {
             var response = HTTPResponse.error(.methodNotAllowed, "only GET is answered here")
             response.headers.append(HTTPHeader("allow", "GET, HEAD, OPTIONS"))
-            return answer(session, response)
+            return home.requests.answer(session, response)
         }
         var asked: ProjectLoop?
         do throws(FeedRefusal) {
@@ -38,21 +42,21 @@ extension ClientLoop {
             if let claims = session.terms.claims {
                 asked?.ledger.noteRefusal(of: session, TokenHolder(claims), Feed.ledgerTopic, error.said)
             }
-            answer(session, error.response)
+            home.requests.answer(session, error.response)
         }
     }
 
     private func admit(_ request: HTTPRequest) throws(FeedRefusal) -> ProjectLoop {
         let project: ProjectLoop
         do throws(NotServed) {
-            project = try served(request)
+            project = try home.served(request)
         } catch {
             switch error {
             case .unavailable(let sentence): throw .unavailable(sentence.prefix(1).uppercased() + sentence.dropFirst())
             case .unknown: throw .unknownProject
             }
         }
-        if isDraining || project.live.pipeline.hasFailed {
+        if home.farewells.haveBegun || project.live.pipeline.hasFailed {
             throw .unavailable("The server restarts, or its event log cannot be read")
         }
         if project.limits.isSuspended {
@@ -96,9 +100,8 @@ extension ClientLoop {
     }
 
     private func answerHead(_ session: Session, _ form: FeedForm) {
-        let keepAlive = writeHead(session, form)
+        let keepAlive = sendHead(session, form)
         session.request.incoming = nil
-        Self.send(writer, to: session, on: loop)
         goOn(session, keepAlive: keepAlive)
     }
 
@@ -140,8 +143,7 @@ extension ClientLoop {
         project.metrics.feedEvents[.begun].add()
         session.use.hasJoined = true
         feed.stage = .telling
-        _ = writeHead(session, feed.form)
-        Self.send(writer, to: session, on: loop)
+        _ = sendHead(session, feed.form)
         write(to: session, feed) { encoder, writer in encoder.appendStart(at: standing.position, to: &writer) }
         if !feed.isPage {
             for note in feed.notes { write(note, to: session, feed) }
@@ -151,32 +153,31 @@ extension ClientLoop {
         return true
     }
 
-    /// Writes the head of the answer. Returns true if the connection stays open after the answer.
-    private func writeHead(_ session: Session, _ form: FeedForm) -> Bool {
+    /// Sends the head of the answer. Returns true if the connection stays open after the answer.
+    private func sendHead(_ session: Session, _ form: FeedForm) -> Bool {
         assert(session.request.incoming != nil, "a head answers the request at hand")
         let keepAlive = stays(session, form)
         var head = HTTPResponse(.ok, contentType: form.format.contentType, body: [])
         // Proxies must neither cache nor buffer the answer.
         head.headers += [HTTPHeader("cache-control", "no-store"), HTTPHeader("x-accel-buffering", "no")]
         if let incoming = session.request.incoming { head.headers += incoming.headers }
-        writer.removeAll()
-        head.appendStreamHead(to: &writer, keepAlive: keepAlive, inChunks: form.framing == .chunks)
+        home.output.send(to: session) { writer in
+            head.appendStreamHead(to: &writer, keepAlive: keepAlive, inChunks: form.framing == .chunks)
+        }
         return keepAlive
     }
 
     private func stays(_ session: Session, _ form: FeedForm) -> Bool {
-        form.framing == .chunks && session.request.incoming?.request.keepAlive == true && !isDraining
+        form.framing == .chunks && session.request.incoming?.request.keepAlive == true && !home.farewells.haveBegun
     }
 
     /// Sends one piece of the answer.
     func write(to session: Session, _ feed: Feed, _ write: (FeedEncoder, inout ByteWriter) -> Void) {
-        writer.removeAll()
-        write(FeedEncoder(feed.form.format), &writer)
-        frame.removeAll()
-        feed.form.appendPiece(writer.bytes, to: &frame)
-        Self.send(frame, to: session, on: loop)
-        writer.shrink(to: Limits.keptWriterBytes)
-        frame.shrink(to: Limits.keptWriterBytes)
+        home.output.send(to: session) { writer in
+            write(FeedEncoder(feed.form.format), &writer)
+        } in: { piece, frame in
+            feed.form.appendPiece(piece, to: &frame)
+        }
     }
 
     func write(_ record: SystemRecord, to session: Session, _ feed: Feed) {
@@ -187,7 +188,7 @@ extension ClientLoop {
     func send(_ row: RawSpan, in envelope: ChangeEnvelope, to channel: Channel) {
         switch channel.recipient {
         case .client:
-            send(channel.session) { _, writer in
+            home.output.send(channel.session) { _, writer in
                 writer.append(envelope.prefix)
                 writer.append(row)
                 envelope.appendEnd(to: &writer)
@@ -255,9 +256,7 @@ extension ClientLoop {
             }
         }
         write(to: session, feed) { encoder, writer in encoder.appendEnd(ending, feed.notes, to: &writer) }
-        writer.removeAll()
-        feed.form.appendEnd(to: &writer)
-        Self.send(writer, to: session, on: loop)
+        home.output.send(to: session) { writer in feed.form.appendEnd(to: &writer) }
         feed.isAnswered = true
         let keepAlive = stays(session, feed.form)
         let next = release(session)
@@ -284,7 +283,7 @@ extension ClientLoop {
             session.metrics?.feedEvents[.refused].add()
         }
         let next = release(session)
-        answer(next, refusal.response)
+        home.requests.answer(next, refusal.response)
         if case .request = next.stage { loop.showAgain(next.connection) }
     }
 
@@ -294,19 +293,18 @@ extension ClientLoop {
             return loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         }
         session.stage = .request(scanned: 0)
-        waitForRequest(session)
+        home.requests.waitForRequest(session)
         loop.showAgain(session.connection)
     }
 
     /// Returns a new session for the connection, as it was when the request came. The old session is released.
     private func release(_ session: Session) -> Session {
-        assert(sessions[Int(session.connection.seat)] === session, "a session is replaced in its own seat")
         forget(session)
         let next = Session(session.connection, from: session.peer)
         next.request.incoming = session.request.incoming
         session.request.incoming = nil
         session.stage = .ending
-        sessions[Int(session.connection.seat)] = next
+        home.replace(session, with: next)
         return next
     }
 
@@ -314,7 +312,7 @@ extension ClientLoop {
     func forget(_ session: Session) {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = nil
-        leaveAll(session, "its answer has ended")
+        home.leaveAll(session, "its answer has ended")
         assert(
             session.channels.isEmpty && session.use.filterParts == 0, "a request that ended leaves no channel behind")
         session.machine = nil

@@ -4,37 +4,44 @@ import Diagnostics
 import Net
 import WebSocket
 
-extension ClientLoop {
+/// Regular questions to clients what they have received: pings whose answers acknowledge what was sent before.
+final class ReceiptChecks: ClientPart {
+    unowned let home: ClientLoop
+    private var watch = ReceiptWatch()
+
+    init(of home: ClientLoop) { self.home = home }
+
     /// Starts the regular checks of acknowledgements, when the first client that may resume has joined.
-    func watchReceipts() {
-        guard receiptWatch.begin() else { return }
+    func begin() {
+        guard watch.begin() else { return }
         loop.recordSent()
-        awaitReceipts()
+        awaitNext()
     }
 
     /// Sets the timer of the next check. The first ones come sooner: a hub that dies again soon after its start would
     /// otherwise repeat the same changes each time.
-    private func awaitReceipts() {
-        loop.after(nanoseconds: receiptWatch.nextInterval().wholeNanoseconds, token: TimerToken.receipts.rawValue)
+    private func awaitNext() {
+        loop.after(nanoseconds: watch.nextInterval().wholeNanoseconds, token: TimerToken.receipts.rawValue)
     }
 
-    func receiptsAreDue() {
-        for case let project? in projects { project.returns.trackWaitingChannels() }
-        for connection in loop.takeSent() + receiptWatch.takePingsDue() {
-            guard let session = session(connection), case .client = session.stage else { continue }
+    func areDue() {
+        for case let project? in home.projects { project.returns.trackWaitingChannels() }
+        for connection in loop.takeSent() + watch.takePingsDue() {
+            guard let session = home.session(connection), case .client = session.stage else { continue }
             session.project?.returns.ping(session)
         }
         // The pings themselves need no acknowledgement.
         _ = loop.takeSent()
-        for case let project? in projects { project.returns.writeReceipts() }
-        awaitReceipts()
+        for case let project? in home.projects { project.returns.writeReceipts() }
+        awaitNext()
     }
+
+    /// Asks the client at the next check.
+    func pingNext(_ connection: ConnectionID) { watch.pingNext(connection) }
 
     func ping(_ text: String, _ session: Session) {
         let payload = Array(text.utf8)
-        writer.removeAll()
-        FrameEncoder.appendPing(payload.rawBytes, to: &writer)
-        Self.send(writer, to: session, on: loop)
+        home.output.send(to: session) { writer in FrameEncoder.appendPing(payload.rawBytes, to: &writer) }
     }
 
     func ponged(_ payload: RawSpan, _ session: Session) {

@@ -1,0 +1,27 @@
+import Diagnostics
+import Net
+import Protocol
+import WebSocket
+
+/// Reason why no project serves a request.
+enum NotServed: Error {
+    /// The project does not run at the moment; the text says why.
+    case unavailable(String)
+    /// The request is not for any known project.
+    case unknown
+
+    /// Response for paths that have the reference's form.
+    var response: HTTPResponse {
+        switch self {
+        case .unavailable(let sentence): .message(.serviceUnavailable, sentence)
+        case .unknown: HTTPResponse(.unknownTenant)
+        }
+    }
+
+    var refusal: ProcessMetrics.Refusal {
+        switch self {
+        case .unavailable: .draining
+        case .unknown: .notFound
+        }
+    }
+}
