@@ -14,57 +14,63 @@ struct Finding: Sendable, Equatable {
 
     var kind: Kind
     var text: String
-    /// Time at which the fault was noticed. `sequence` is the transaction concerned.
+    /// Monotonic time at which the verifier noticed the fault, in nanoseconds.
     var at: UInt64
+    /// Number of the transaction whose change is concerned; nil if there is none.
     var sequence: Int64?
 }
 
-/// Account of one client: the changes it had to receive, beside those it received. Pure: takes notes in the order in
-/// which they were made, and returns findings. Knows nothing of the hub except the promises to this kind of client.
+/// Account of one client: compares the changes that it had to receive with those that it received. Evaluates notes in
+/// the order in which they were made, and returns findings. The account knows nothing of the hub except its promises to
+/// this kind of client.
 struct ClientLedger: Sendable {
     enum Kind: String, CaseIterable, Sendable {
-        /// Joins anew each time, and knows that changes in between are missed.
+        /// Joins without a position each time. Changes between two joins are not promised to it.
         case plain
-        /// States its position when it joins, misses nothing, and gets nothing twice.
+        /// States its position when it joins. Has to receive every change exactly once.
         case explicit
-        /// States no position and misses nothing. Changes that it had not acknowledged may come again.
+        /// States no position, because the hub recognizes it. Has to receive every change. Changes that it had not
+        /// acknowledged may be sent again.
         case catchUp = "catch-up"
-        /// Like `catchUp`, with the unmodified client for Python.
+        /// Unmodified client for Python, with the same rules as `catchUp`.
         case real = "real"
 
+        /// True if the client has to receive the changes between its connections, too.
         var goesOn: Bool { self != .plain }
-        /// True if changes that were received shortly before the cut may come again.
+        /// True if the hub may send changes again that the client received shortly before the cut.
         var mayRepeat: Bool { self != .explicit }
     }
 
     enum Beginning: Sendable, Equatable {
         case joined
-        /// Hub's answer to a position.
+        /// Hub's answer to a join that states a position: true if the hub continues from there.
         case recovered(Bool)
     }
 
     enum Note: Sendable, Equatable {
-        /// Reply to a join: changes that are committed from now on have to come.
+        /// Reply to a join: every change committed from now on has to arrive.
         case began(Beginning)
+        /// Change of a row that the client received.
         case heard(ChangeMark)
-        /// Record that differs from what was written.
+        /// Received record that differs from the row that was written.
         case garbled(String)
-        /// Message that changes may be missing.
+        /// Message of the hub that changes may be missing.
         case told(String)
-        /// Pause: from now on the client does not read for a while, and so acknowledges nothing.
+        /// Beginning of a pause: the client does not read for a while, so it acknowledges nothing.
         case stands
-        /// The client's channel is interrupted, and the client will join again. A client for Python takes changes before
-        /// the reply to that join, if it has given up an earlier join on the same socket whose reply came late.
+        /// Interruption of the client's channel. The client will join again. A client for Python may receive changes
+        /// before the reply to that join: an earlier join on the same socket, which it had given up, was answered late.
         case interrupted
     }
 
-    /// Fault, as far as it is an excuse.
+    /// Time of a fault, with the deviation of the hub that the fault excuses.
     struct Cause: Sendable, Equatable {
         enum Effect: Sendable {
             /// The hub may tell clients of a loss.
             case loss
-            /// Clients may have acknowledged nothing, or acknowledgements may not be stored. Pings and pongs go the
-            /// same way as events, and the clients' positions are written to the disk.
+            /// Clients may have acknowledged nothing, or the hub may not have stored acknowledgements. The reason is
+            /// that pings and pongs use the same connection as events, and that the hub writes the clients' positions
+            /// to its disk.
             case silence
         }
 
@@ -73,61 +79,67 @@ struct ClientLedger: Sendable {
         var effect = Effect.loss
     }
 
-    /// Time before a session's last change in which received changes may come again. A ping follows within a second,
-    /// the hub stores the acknowledged position within another, and a busy machine may be late.
+    /// Nanoseconds before a session's last change within which received changes may be sent again. The hub sends a ping
+    /// within a second and stores the acknowledged position within another. A busy machine adds delay.
     static let repeatable: UInt64 = 5_000_000_000
-    /// Same time for clients for Python. All these clients share one thread, which a busy machine runs last, so reading
-    /// and answering may be seconds apart. The other clients show how late the hub is.
+    /// Like `repeatable`, for clients for Python. All clients in a process of Python share one thread, which a busy
+    /// machine may run late, so that reading a change and answering a ping are seconds apart. The other clients show
+    /// how late the hub is.
     static let repeatableByPython: UInt64 = 2 * repeatable
-    /// Time after a loss within which the hub may tell a client of the loss. A client that was away is told when it
-    /// returns. A client may also be told twice: a killed hub does not know whether another client of the same login
-    /// had a cut socket. The hub expects such a client for the grace period of two minutes, and after a restart once
-    /// more.
+    /// Nanoseconds after a loss within which the hub may tell a client of the loss. The hub tells a client that was
+    /// away when it returns. It may also tell a client twice: a killed hub does not know whether another client of the
+    /// same login had a cut socket. The hub expects such a client for the grace period of two minutes, and again after
+    /// a restart.
     static let tellable: UInt64 = 270_000_000_000
-    /// Time after a later change within which the hub may tell a client of a missing one. The hub tells a channel of
-    /// losses at most once a second, so newer changes may come first. Silence does not count, and the time begins anew
-    /// when the client returns: the client is told then.
+    /// Nanoseconds within which the hub has to tell a client of a missing change, counted from the reception of a later
+    /// change. The hub tells a channel of losses at most once a second, so newer changes may arrive first. Causes with
+    /// the effect `silence` stop this clock. A new session restarts it, because the hub tells the client in that
+    /// session.
     static let tellingDelay: UInt64 = 3_000_000_000
-    /// Maximum time for which a pause counts: then the client reads the changes that came meanwhile.
+    /// Nanoseconds after which a pause (`stands`) no longer counts: a client that receives a change later than this has
+    /// also read the earlier changes.
     static let longestStand: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
 
     let kind: Kind
-    /// Index of the first expected change that is not accounted for.
+    /// Index of the first expected change that is neither received nor recorded as missing.
     private(set) var next = 0
     private(set) var received = 0
     private(set) var repeated = 0
-    /// Number of missing changes of which the client was told.
+    /// Number of missing changes that the hub told the client of.
     private(set) var told = 0
-    /// Longest time between the first reception of a repeated change and the cut.
+    /// Maximum nanoseconds between the reception of a change and the cut after which the hub sent that change again.
     private(set) var oldestRepeat: UInt64 = 0
     private(set) var hasBegun = false
-    /// Transaction up to which changes are optional. Later changes are missing if they do not come, unless the hub told
-    /// the client.
+    /// Number of the transaction up to which changes are optional. A later change that does not arrive is missing,
+    /// unless the hub tells the client of a loss.
     private var optionalTo: Int64 = 0
+    /// Number of the last transaction that the hub's messages about losses cover.
     private var toldTo: Int64 = 0
-    /// True after a client for Python was told of a loss. Such a client joins again on the same socket, and the loss
-    /// extends to that join.
+    /// True after the hub told a client for Python of a loss. Such a client joins again on the same socket, and the
+    /// loss extends to that join.
     private var joinsAgain = false
-    /// Index that this session has reached in the expected changes. `repeatsFrom` is the index where repetitions may
-    /// begin.
+    /// Index of the last expected change that this session has received; -1 if there is none.
     private var sessionPlace = -1
+    /// Index of the first expected change that the hub may send again in this session.
     private var repeatsFrom = Int.max
     private var lastHeard: UInt64 = 0
     /// Value of `lastHeard` when this session began: about the time when the previous session was cut.
     private var edge: UInt64 = 0
+    /// Time at which the last pause (`stands`) began; nil if this session has not paused.
     private var stoodAt: UInt64?
-    /// Times at which the last changes came, the newest at the end.
+    /// Indexes of the expected changes received last, with their times of reception, the newest at the end.
     private var times: [(place: Int, at: UInt64)] = []
     private var reported: Set<Int> = []
-    /// Missing changes of which the client may still be told.
+    /// Missing changes of which the hub may still tell the client in time.
     private var untold: [(place: Int, finding: Finding)] = []
-    /// Time at which the session began.
+    /// Monotonic time of the last reply to a join, in nanoseconds.
     private var begun: UInt64 = 0
 
     init(_ kind: Kind) { self.kind = kind }
 
-    /// Takes a note and returns findings. At that time, no transaction later than `committed` had been committed.
+    /// Evaluates a note and returns its findings.
+    /// - Parameter committed: number that no transaction exceeded that had committed when the note was made.
     mutating func take(
         _ note: Note, at: UInt64, committed: Int64, causes: [Cause], journal: borrowing Journal, seat: Int
     ) -> [Finding] {
@@ -147,7 +159,7 @@ struct ClientLedger: Sendable {
         }
     }
 
-    /// Returns the missing changes of which the client was not told in time.
+    /// Removes and returns the missing changes of which the hub has not told the client in time.
     private mutating func takeUntold(_ at: UInt64, _ causes: [Cause]) -> [Finding] {
         let overdue = untold.prefix {
             Self.audible(from: max($0.finding.at, begun), to: at, causes) > Self.tellingDelay
@@ -156,13 +168,13 @@ struct ClientLedger: Sendable {
         return overdue.map(\.finding)
     }
 
-    /// Returns the missing changes of which the client was not told, at the end of the run.
+    /// Removes and returns the missing changes of which the hub never told the client, at the end of the run.
     mutating func takeUntold() -> [Finding] {
         defer { untold = [] }
         return untold.map(\.finding)
     }
 
-    /// Returns the time between two moments without silence.
+    /// Returns the nanoseconds between two times that no cause with the effect `silence` covers.
     static func audible(from begin: UInt64, to end: UInt64, _ causes: [Cause]) -> UInt64 {
         var (reached, audible): (UInt64, UInt64) = (begin, 0)
         for silence in causes.filter({ $0.effect == .silence }).sorted(by: { $0.begin < $1.begin }) {
@@ -173,7 +185,7 @@ struct ClientLedger: Sendable {
         return end > reached ? audible + (end - reached) : audible
     }
 
-    /// Notes that the client knows of losses up to a transaction.
+    /// Records that the hub has told the client of losses up to a transaction, and withdraws findings that this covers.
     private mutating func isTold(upTo sequence: Int64) {
         toldTo = max(toldTo, sequence)
         for (place, finding) in untold where finding.sequence.map({ $0 <= toldTo }) ?? false {
@@ -190,7 +202,7 @@ struct ClientLedger: Sendable {
         hasBegun = true
         endSession(causes)
         if beginning == .recovered(false) {
-            // The hub tells the client where to continue. The client's changes belong to another history.
+            // The client's position belongs to another history. The reply says where the client continues.
             return hearOfLoss("recovered: false", at, committed, causes)
         }
         if joinsAgain { isTold(upTo: committed) }
@@ -199,9 +211,10 @@ struct ClientLedger: Sendable {
         return []
     }
 
-    /// Ends the session. What was received shortly before its end may come again.
+    /// Ends the session, and computes which changes the next session may receive again.
     private mutating func endSession(_ causes: [Cause]) {
-        // If a repetition was cut before its end, its rest may still come, however long that takes.
+        // If the session was cut before the hub had sent all repetitions, the rest of them may still arrive, at any
+        // time.
         let rest = sessionPlace < 0 ? repeatsFrom : sessionPlace + 1
         sessionPlace = -1
         edge = lastHeard
@@ -211,7 +224,8 @@ struct ClientLedger: Sendable {
         repeatsFrom = kind.mayRepeat ? min(rest, times.first { $0.at >= oldest }?.place ?? next) : next
     }
 
-    /// Returns the time since which received changes may come again. Silence does not count as time for acknowledging.
+    /// Returns the time of the earliest reception whose change the hub may send again. Causes with the effect `silence`
+    /// extend it into the past, because the client could not acknowledge while they lasted.
     private func oldestRepeatable(_ causes: [Cause]) -> UInt64 {
         let repeatable = kind == .real ? Self.repeatableByPython : Self.repeatable
         func before(_ moment: UInt64) -> UInt64 { moment - min(moment, repeatable) }
@@ -225,7 +239,8 @@ struct ClientLedger: Sendable {
     private mutating func hearOfLoss(
         _ text: String, _ at: UInt64, _ committed: Int64, _ causes: [Cause]
     ) -> [Finding] {
-        // A loss told without a reason is itself a fault. Changes that are missing then are not missing in silence.
+        // A message about a loss without a cause is a finding itself. Still, changes that it covers do not count as
+        // missing.
         isTold(upTo: committed)
         joinsAgain = kind == .real
         let isFounded = causes.contains { $0.effect == .loss && $0.begin < at && at < $0.end + Self.tellable }
@@ -291,7 +306,7 @@ struct ClientLedger: Sendable {
             return [Finding(kind: .twice, text: words, at: at, sequence: expected.sequence)]
         }
         repeated += 1
-        // Only the change with which a session begins counts. The changes after it come again, however old they are.
+        // Only the first repetition of a session counts. The changes after it are sent again, however old they are.
         if let known = times.firstIndex(where: { $0.place == place }) {
             let age = edge > times[known].at ? edge - times[known].at : 0
             if sessionPlace < 0 { oldestRepeat = max(oldestRepeat, age) }
@@ -300,6 +315,6 @@ struct ClientLedger: Sendable {
         return []
     }
 
-    /// True if the client has everything up to this place.
+    /// True if the expected change at this index has been received or recorded as missing.
     func has(_ place: Int) -> Bool { next > place }
 }

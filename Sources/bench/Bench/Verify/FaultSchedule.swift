@@ -1,4 +1,4 @@
-/// Faults that happen while the verifier runs.
+/// Kind of fault that the verifier causes.
 enum Fault: String, CaseIterable, Sendable {
     // Faults between clients and hub.
     case socketsCut = "sockets-cut"
@@ -25,7 +25,8 @@ enum Fault: String, CaseIterable, Sendable {
     case standbyAbsent = "standby-absent"
     case clockStepped = "clock-stepped"
 
-    /// Groups of faults. Two faults may happen at once: one on the clients' connections, one behind them.
+    /// Group of faults. Each lane runs one fault at a time: `connections` disturbs the clients and their connections,
+    /// `behind` disturbs the hub and the database.
     enum Lane: UInt64, CaseIterable, Sendable {
         case connections = 1
         case behind = 2
@@ -49,12 +50,13 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// Effect by which the fault excuses the hub; nil if the hub has no excuse.
+    /// Deviation of the hub that the fault excuses; nil if it excuses none.
     var excuse: ClientLedger.Cause.Effect? {
         switch self {
         // These faults remove history from the log, or may do so.
         case .slotDropped, .publicationChanged: .loss
-        // Rows that only PostgreSQL can judge are given up, and told, if their commit stays hidden for 5 s.
+        // If a commit stays hidden for 5 s, the hub gives up its rows that only PostgreSQL can judge, and tells the
+        // clients.
         case .standbyAbsent: .loss
         case .linksStalled, .linksSlow, .clientsFrozen, .hubFrozen, .hubDiskFull: .silence
         default: nil
@@ -62,12 +64,12 @@ enum Fault: String, CaseIterable, Sendable {
     }
 }
 
-/// Sequence of faults, which follows from the seed alone.
+/// Sequence of faults that is determined by the seed alone.
 struct FaultSchedule: Sendable {
     struct Entry: Sendable, Equatable {
         var fault: Fault
         var pauseMilliseconds: Int
-        /// Seed of the fault's own choices.
+        /// Seed of the random choices that the fault makes.
         var seed: UInt64
     }
 

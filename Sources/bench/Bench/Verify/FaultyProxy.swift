@@ -1,25 +1,27 @@
 import Synchronization
 import System
 
-/// Proxy between all clients and the hub. Takes bytes, holds them back, passes them on slowly, loses them, or dies with
-/// them.
+/// Proxy between all clients and the hub. On orders, it holds bytes back, passes them on slowly, loses them, or cuts
+/// connections.
 ///
-/// The proxy also witnesses how connections end: who closed first, and whether the connection was disturbed before.
+/// The proxy also records how connections end: which side closed first, and whether the proxy had disturbed the
+/// connection before.
 final class FaultyProxy: Sendable {
     enum Deed: Sendable {
-        /// Passes nothing on for a while, in either direction. The hub's bytes are still taken, as far as there is
-        /// room.
+        /// Passes nothing on for this time, in either direction. Still reads the hub's bytes while the proxy's buffer
+        /// has room.
         case hold(milliseconds: Int)
-        /// Passes on a little at a time, with a pause after each piece.
+        /// Passes on small pieces, with a pause after each piece.
         case slow(milliseconds: Int, pauseMilliseconds: Int)
-        /// Takes and loses the hub's bytes. Then cuts the client's side; the hub notices that later.
+        /// Reads the hub's bytes and discards them for this time, then cuts the client's side. The hub's side is cut
+        /// later.
         case swallow(milliseconds: Int)
         case cut
     }
 
     struct Order: Sendable {
         var deed: Deed
-        /// Number of connections of which one is disturbed, by chance.
+        /// Number that sets how many connections are disturbed: each with the probability 1/`oneIn`.
         var oneIn: Int
         var seed: UInt64
     }
@@ -28,7 +30,8 @@ final class FaultyProxy: Sendable {
         var connections = 0
         var bytesLost = 0
         var touched = 0
-        /// Connections that the hub closed although it was well and they were undisturbed, with the hub's last bytes.
+        /// Connections that the hub closed although it was running normally and the proxy had not disturbed them.
+        /// `said` has the hub's last bytes.
         var unexplained: [(at: UInt64, said: String)] = []
     }
 
@@ -36,7 +39,7 @@ final class FaultyProxy: Sendable {
         var orders: [Order] = []
         var outcome = Outcome()
         var isOver = false
-        /// Time until which the hub may close any connection.
+        /// Monotonic time until which the hub may close any connection, in nanoseconds.
         var hubIsExcusedUntil: UInt64 = 0
     }
 
@@ -62,14 +65,14 @@ final class FaultyProxy: Sendable {
         shared.withLock { $0.orders.append(Order(deed: deed, oneIn: oneIn, seed: seed)) }
     }
 
-    /// Allows the hub to close connections from now on, for a time.
+    /// Allows the hub to close any connection from now on, for this time.
     func excuseHub(milliseconds: Int) {
         let until = Clock.monotonicNanoseconds() + UInt64(milliseconds) * 1_000_000
         shared.withLock { $0.hubIsExcusedUntil = max($0.hubIsExcusedUntil, until) }
     }
 
-    /// Notes that the hub runs again. The hub's excuse ends four seconds later: a client that was refused before is
-    /// told after two seconds.
+    /// Ends the hub's excuse four seconds from now, because the hub runs again. The seconds are needed because the hub
+    /// waits for two seconds before it answers a client that it refuses.
     func hubIsWell() {
         let until = Clock.monotonicNanoseconds() + 4_000_000_000
         shared.withLock { $0.hubIsExcusedUntil = until }
@@ -104,11 +107,11 @@ final class FaultyProxy: Sendable {
         }
     }
 
-    /// Time by which a busy machine may delay the answer of a starting hub that refuses a connection.
+    /// Maximum nanoseconds by which a busy machine may delay a starting hub's refusal of a connection.
     private static let latestRefusal: UInt64 = 10_000_000_000
 
-    /// Notes that the hub closed a connection that began at `since`. A hub that was starting then refuses the
-    /// connection, even if it runs by the time it answers.
+    /// Records that the hub closed a connection that began at `since`. A hub that is starting refuses connections. Such
+    /// a refusal is excused if the connection began during the excuse, even if the refusal arrives after it.
     fileprivate func hubClosed(_ said: String, since: UInt64) {
         let now = Clock.monotonicNanoseconds()
         let moment = said.contains("is starting\"}") ? max(since, now - min(now, Self.latestRefusal)) : now
@@ -118,12 +121,13 @@ final class FaultyProxy: Sendable {
 
 /// Connection of a client, with the proxy's own connection to the hub.
 private struct Link {
-    /// Maximum bytes that are kept for a side that does not take them.
+    /// Maximum number of bytes buffered for a side that does not accept them.
     static let roomBytes = 128 << 10
     /// Bytes that a slow link passes on at a time.
     static let slowBytes = 1500
 
-    /// Number of the hub's last bytes that are kept: a close frame with its reason, or the end of a refusal.
+    /// Number of the hub's last bytes that a link remembers: enough for a close frame with its reason, or for the end
+    /// of a refusal.
     static let saidBytes = 200
 
     let client: Int32
@@ -167,7 +171,7 @@ private struct ProxyLoop: ~Copyable {
     private let hub: SocketAddress
     private var links: [UInt64: Link] = [:]
     private var nextKey: UInt64 = 0
-    /// Hub's side of connections whose client has gone, until the hub is told.
+    /// Connections to the hub whose client side has been cut. Each is reset at `until` (monotonic, in nanoseconds).
     private var orphans: [(descriptor: Int32, until: UInt64)] = []
 
     init(listener: Int32, hub: SocketAddress) throws {
@@ -269,11 +273,11 @@ private struct ProxyLoop: ~Copyable {
         return true
     }
 
-    /// Passes on the bytes that may go, and watches for the next events.
+    /// Passes on the buffered bytes that the orders allow, and updates the events that the loop watches.
     private mutating func flush(_ key: UInt64, _ proxy: FaultyProxy) {
         guard var link = links[key] else { return }
         let now = Clock.monotonicNanoseconds()
-        // Swallowed bytes are never passed on: nothing may follow a hole.
+        // Swallowed bytes are never passed on, and neither are later ones: the stream would have a hole.
         if link.swallowsUntil != 0 {
             proxy.note(bytesLost: link.toClient.count)
             link.toClient = []
@@ -306,7 +310,7 @@ private struct ProxyLoop: ~Copyable {
         }
     }
 
-    /// Closes both sides. `reproach` is the complaint about the hub, if there is one.
+    /// Closes both sides of a link. Reports `reproach`, the complaint about the hub, if it is not nil.
     private mutating func end(_ key: UInt64, _ link: Link, _ reproach: String?, _ proxy: FaultyProxy) {
         links[key] = nil
         StreamSocket.close(link.client)
@@ -338,7 +342,8 @@ private struct ProxyLoop: ~Copyable {
         proxy.note(touched: touched)
     }
 
-    /// Cuts a link. The client notices it at once, the hub perhaps later.
+    /// Cuts a link. Resets the client's side immediately, and the hub's side at `hubHearsAt`, or immediately if that is
+    /// nil.
     private mutating func cut(_ key: UInt64, _ link: Link, _ hubHearsAt: UInt64?, _ proxy: FaultyProxy) {
         links[key] = nil
         proxy.note(bytesLost: link.toClient.count)
@@ -348,7 +353,7 @@ private struct ProxyLoop: ~Copyable {
         orphans.append((link.hub, hubHearsAt))
     }
 
-    /// Does what is due by now.
+    /// Ends delays and cuts links when their time has come.
     private mutating func goOn(_ proxy: FaultyProxy) {
         let now = Clock.monotonicNanoseconds()
         for (key, link) in links {

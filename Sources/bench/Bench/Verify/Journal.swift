@@ -1,5 +1,5 @@
-/// Change of a row as clients are told of it: the operation, and the number of the row's version, or the key of a
-/// deleted row. No number comes twice.
+/// Identity of a row change: the operation, with the number of the row's new version or with the key of the deleted
+/// row. No two changes have the same mark.
 struct ChangeMark: Hashable, Sendable, CustomStringConvertible {
     enum Operation: String, Sendable {
         case insert = "INSERT"
@@ -13,9 +13,9 @@ struct ChangeMark: Hashable, Sendable, CustomStringConvertible {
     var description: String { "\(operation.rawValue) \(number)" }
 }
 
-/// Line of the database's own journal: a committed change and who may see it, according to PostgreSQL at the commit.
+/// Line of the database's journal: a committed change and who may see it, according to PostgreSQL at the commit.
 struct JournalLine: Sendable {
-    /// Number of the line's transaction, in the order of commits.
+    /// Number of the transaction, in the order of commits.
     var sequence: Int64
     var mark: ChangeMark
     var table: String
@@ -24,14 +24,14 @@ struct JournalLine: Sendable {
     var isPublished: Bool
 }
 
-/// All changes that clients of one seat have to receive, in order.
+/// Changes that the clients of one `VerifySeat` have to receive, in the order of commits.
 struct SeatRoll: Sendable {
     struct Expected: Sendable {
         var sequence: Int64
         var mark: ChangeMark
     }
 
-    /// Listeners whose verdict counts for this seat.
+    /// Numbers of this seat's `Listener`s. The seat's clients receive a change if any of them may see it.
     let listeners: Set<Int>
     private(set) var expected: [Expected] = []
     private var places: [ChangeMark: Int] = [:]
@@ -47,11 +47,11 @@ struct SeatRoll: Sendable {
     func place(of mark: ChangeMark) -> Int? { places[mark] }
 }
 
-/// Committed changes, and for each seat the changes that it has to receive.
+/// Committed changes, and for each `VerifySeat` the changes that its clients have to receive.
 struct Journal: Sendable {
     private(set) var rolls: [SeatRoll]
     private(set) var lines = 0
-    /// Last transaction that was read.
+    /// Number of the last transaction that was read from the database.
     private(set) var sequence: Int64 = 0
     private var tables: [ChangeMark: String] = [:]
 
@@ -64,6 +64,6 @@ struct Journal: Sendable {
         for seat in rolls.indices { rolls[seat].add(line) }
     }
 
-    /// Returns the table of a change; nil if there was no such change.
+    /// Returns the table of a change; nil if the journal has no such change.
     func table(of mark: ChangeMark) -> String? { tables[mark] }
 }

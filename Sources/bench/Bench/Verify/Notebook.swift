@@ -2,7 +2,7 @@ import Bytes
 import Synchronization
 import System
 
-/// Notes of all clients, in the order of time, for the judge.
+/// Notes that clients made of received messages, in the order of time. `VerifyJudge` evaluates them.
 final class Notebook: Sendable {
     struct Entry: Sendable {
         var client: Int
@@ -11,7 +11,7 @@ final class Notebook: Sendable {
     }
 
     private let entries = Mutex<[Entry]>([])
-    /// All entries, for a run whose files are kept.
+    /// All entries of the run; nil if the run's files are not kept.
     private let kept: Mutex<[Entry]>?
     private let troubles = Mutex<[Finding]>([])
 
@@ -23,14 +23,15 @@ final class Notebook: Sendable {
         kept?.withLock { $0.append(entry) }
     }
 
-    /// Writes what each client noted, a line each: seconds since the run began, the client, and the note.
+    /// Writes the kept notes to the file `notes`, one on each line: seconds since the run began, the client, and the
+    /// note. Writes nothing if the run's files are not kept.
     func write(into directory: DiskDirectory, since began: UInt64) throws(SystemError) {
         guard let lines = kept?.withLock({ $0.map { "\(Double($0.at - began) / 1e9) \($0.client) \($0.note)\n" } })
         else { return }
         try directory.open("notes", for: .creating).write(Array(lines.joined().utf8).rawBytes, at: 0)
     }
 
-    /// Adds a fault that no ledger can notice.
+    /// Adds a fault of the hub that no `ClientLedger` can detect.
     func add(trouble kind: Finding.Kind, _ text: String, at: UInt64) {
         troubles.withLock { $0.append(Finding(kind: kind, text: text, at: at)) }
     }

@@ -2,7 +2,8 @@ import Bytes
 import Crypto
 import System
 
-/// One of the verifier's own clients, without its socket: the messages it sends, and its reaction to received ones.
+/// One of the verifier's own clients, without its socket: the messages that it sends, and its reactions to received
+/// ones.
 struct OwnClient {
     enum Line: Equatable {
         case away(until: UInt64)
@@ -13,7 +14,8 @@ struct OwnClient {
 
     enum Channel: Equatable {
         case none
-        /// The join has this ref. Without an answer, the client closes its connection at `until`.
+        /// A join with this ref has been sent. If no reply arrives by `until` (monotonic, in nanoseconds), the client
+        /// closes its connection.
         case joining(ref: Int, until: UInt64)
         case joined(ref: Int)
         case retrying(at: UInt64)
@@ -29,7 +31,7 @@ struct OwnClient {
     var incomplete: [UInt8] = []
     var frozenUntil: UInt64 = 0
     var nextBeat: UInt64 = 0
-    /// True if the client's token ends soon, so that its channel will be closed.
+    /// True if the client's token expires within seconds. The hub then closes its channel.
     var isExpiring = false
     private var ref = 0
     private var position: String?
@@ -43,14 +45,17 @@ struct OwnClient {
 
     var topic: String { "realtime:v\(number)" }
 
-    /// Returns the next ref. A client that goes on counts across sockets; a newly opened page begins anew.
+    /// Returns the next ref. A plain client restarts at 1 on each socket, like a page that is opened again. Other
+    /// clients continue to count.
     mutating func nextRef() -> Int {
         ref += 1
         return ref
     }
 
+    /// Restarts the refs of a plain client, because it has a new socket.
     mutating func beginAnew() { if !kind.goesOn { ref = 0 } }
 
+    /// True if the hub recognizes the client when it returns, although the client states no position.
     private var isKnownAgain: Bool { kind == .catchUp || kind == .real }
 
     /// Parameter of the socket's address by which the hub recognizes a client without a login session.
@@ -82,7 +87,8 @@ struct OwnClient {
         return #"["\#(join)","\#(nextRef())","\#(topic)","access_token",{"access_token":"\#(token)"}]"#
     }
 
-    /// Takes a message. Returns a note to be written down, and a fault of the hub, if there is one.
+    /// Handles a received message. Returns a note of its content, and a description of the hub's fault, each nil if
+    /// there is none.
     mutating func hear(_ text: RawSpan, now: UInt64) -> (note: ClientLedger.Note?, trouble: String?) {
         if text.firstOffset(of: #""postgres_changes",{"#, from: 0) != nil { return (change(text), nil) }
         if text.firstOffset(of: #""system",{"#, from: 0) != nil { return (system(text), nil) }
@@ -150,7 +156,7 @@ struct OwnClient {
             let record = text.firstOffset(of: #""record":{"#, from: 0),
             let version = number(#""v":"#, text, from: record)
         else { return .garbled("no change: " + text.text.prefix(400)) }
-        // Another column has the same value. If the values differ, the row is not one that was written.
+        // The column `note` repeats the row's version. A record in which they differ is not a row that was written.
         guard let note = text.firstOffset(of: #""note":"v"#, from: record),
             text.wholeNumber(at: note + 9) == version
         else { return .garbled("a record whose values do not belong together: " + text.text.prefix(600)) }

@@ -3,13 +3,14 @@ import Synchronization
 import System
 import WebSocket
 
-/// All of the verifier's own clients, on a thread of their own.
+/// All of the verifier's own clients. One thread runs them.
 final class OwnClients: Sendable {
     enum Deed: Sendable {
-        /// Clients do not read for a while.
+        /// Makes clients stop reading for this time.
         case freeze(milliseconds: Int)
+        /// Gives clients a new token.
         case renew
-        /// Plain clients get a token that ends in a moment.
+        /// Gives plain clients a token that expires after two seconds.
         case expire
     }
 
@@ -44,7 +45,7 @@ final class OwnClients: Sendable {
         shared.withLock { $0.orders.append(Order(deed: deed, oneIn: oneIn, seed: seed)) }
     }
 
-    /// Number of clients that have a channel now.
+    /// Number of clients whose channel is joined.
     var joined: Int { shared.withLock { $0.joined } }
 
     func close() {
@@ -66,7 +67,7 @@ final class OwnClients: Sendable {
     }
 }
 
-/// Loop of the clients' thread.
+/// Loop of the thread that runs the clients.
 private struct OwnClientLoop: ~Copyable {
     private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
     private static let mask: UInt32 = 0x5a3c_96f1
@@ -127,7 +128,8 @@ private struct OwnClientLoop: ~Copyable {
         if let text = clients[index].renewal(token: token) { send(index, text) }
     }
 
-    /// Does what is due for a client by now.
+    /// Performs the actions of a client that are due: connects, joins, sends a heartbeat, reads again after a freeze,
+    /// or closes a connection that does not progress.
     private mutating func goOn(_ index: Int, _ now: UInt64) {
         switch clients[index].line {
         case .away(let until): if now >= until { connect(index) }
@@ -229,7 +231,7 @@ private struct OwnClientLoop: ~Copyable {
         if rest < input.count { clients[index].incomplete = input.bytes.extracting(rest..<input.count).copied() }
     }
 
-    /// Takes every complete frame. Returns the offset of the rest.
+    /// Handles each complete frame in `input`. Returns the offset of the remaining bytes.
     private mutating func take(_ index: Int) -> Int {
         let now = Clock.monotonicNanoseconds()
         var at = 0
@@ -283,7 +285,7 @@ private struct OwnClientLoop: ~Copyable {
         transmit(index)
     }
 
-    /// Sends the content of `outgoing`. If there is no room, which is rare, closes the connection.
+    /// Sends the content of `outgoing`. Closes the connection if the socket does not accept all of it, which is rare.
     private mutating func transmit(_ index: Int) {
         guard clients[index].descriptor >= 0 else { return }
         let (descriptor, wanted) = (clients[index].descriptor, outgoing.count)

@@ -3,8 +3,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Unmodified clients for Python (`realtime` of PyPI), in processes of their own that print what their callbacks
-/// receive.
+/// Unmodified clients for Python (`realtime` of PyPI), in separate processes. Each process prints what the callbacks of
+/// its clients receive.
 final class RealClients: Sendable {
     static let clientsPerProcess = 5
 
@@ -60,7 +60,7 @@ final class RealClients: Sendable {
         }
     }
 
-    /// Takes a line: a client's number, an event, and a number or text.
+    /// Adds a line of a process's output to the notebook: a client's number, an event, and a number or text.
     private func take(_ line: String, _ notebook: Notebook) {
         let now = Clock.monotonicNanoseconds()
         let words = line.split(separator: " ", maxSplits: 2).map(String.init)
@@ -78,7 +78,7 @@ final class RealClients: Sendable {
         }
     }
 
-    /// Stops some of the clients' processes, by chance.
+    /// Stops each process of clients (SIGSTOP) with the probability 1/`oneIn`.
     func stop(oneIn: Int, seed: UInt64) {
         var chance = VerifyChance(seed, lane: 11)
         for worker in workers where chance.once(in: oneIn) {

@@ -3,13 +3,13 @@ import Postgres
 import Synchronization
 import System
 
-/// Private PostgreSQL of the run, with a journal: the committed changes, their order, and who may see them, all
-/// according to PostgreSQL itself.
+/// Private PostgreSQL of the run, with a journal in which PostgreSQL itself records the committed changes, their order
+/// and who may see them.
 ///
-/// Every row change leaves a line. At the end of its transaction, under a lock that is held until the commit, the
-/// transaction gets its number. Each image is then judged for each listener, with role, claims, policies and
-/// memberships as they are at this moment. A deleted row's image is put back for that, in a subtransaction that is
-/// undone.
+/// A trigger writes a line for every row change. At the end of each transaction, a second trigger takes a lock that is
+/// held until the commit. It evaluates each row image for each listener, with the role, claims, policies and
+/// memberships of this moment, and then numbers the transaction. To evaluate the image of a deleted row, the trigger
+/// inserts it again in a subtransaction that is rolled back.
 final class VerifyDatabase: Sendable {
     let secret: String
     private let cluster: Mutex<PrivateCluster>
@@ -50,7 +50,7 @@ final class VerifyDatabase: Sendable {
 
     func connect() throws -> Connection { try Connection(target, applicationName: "verify") }
 
-    /// Ends PostgreSQL and starts it again on the same port.
+    /// Stops or kills PostgreSQL and starts it again on the same port.
     func restart(killing: Bool, pauseMilliseconds: Int) throws {
         try cluster.withLock { cluster in
             if killing { cluster.kill() } else { cluster.stop() }
@@ -62,14 +62,14 @@ final class VerifyDatabase: Sendable {
     func stop() { cluster.withLock { $0.stop() } }
 }
 
-/// Connection that is made again after it was lost. Failures are ignored, except by `insist`.
+/// Connection to the database, made again after it was lost. `attempt` ignores failures; `insist` repeats the SQL.
 struct VerifySession {
     private let database: VerifyDatabase
     private var connection: Connection?
 
     init(_ database: VerifyDatabase) { self.database = database }
 
-    /// Runs SQL. Returns nil if something failed: then nothing was done, or the result is unknown.
+    /// Runs SQL. Returns nil if it failed: then it had no effect, or its effect is unknown.
     mutating func attempt(_ sql: String) -> Rows? {
         do {
             if connection == nil { connection = try database.connect() }
@@ -84,7 +84,7 @@ struct VerifySession {
         }
     }
 
-    /// Runs SQL until it works. The SQL must be safe to run twice.
+    /// Runs SQL until it succeeds, at most 1200 times. The SQL must be safe to run twice.
     mutating func insist(_ sql: String) throws -> Rows {
         for _ in 0..<1200 {
             if let rows = attempt(sql) { return rows }
@@ -116,10 +116,10 @@ enum VerifySQL {
         return made
     }
 
-    /// Maximum number of lines in one read: many more than a transaction has.
+    /// Maximum number of journal lines in one read, many more than a transaction has.
     static let page = 20_000
 
-    /// Returns a query for the lines after a transaction.
+    /// Returns a query for the journal lines of the transactions after this one.
     static func lines(after sequence: Int64) -> String {
         """
         SELECT seq, operation, CASE operation WHEN 'DELETE' THEN id ELSE v END, tab, array_to_string(shown_to, ' '), is_published
@@ -129,7 +129,8 @@ enum VerifySQL {
 
     static let lastCommit = "SELECT last_value FROM verify.commits"
 
-    /// SQL for the journal, and for memberships, which are not published for clients.
+    /// SQL that creates the journal and the tables that no client listens to: `members`, which a policy reads, and
+    /// `other`, whose definition the faults change.
     static let oracle = """
         CREATE SCHEMA verify;
         GRANT USAGE ON SCHEMA verify TO anon, authenticated, service_role;

@@ -3,7 +3,7 @@ import Postgres
 import Synchronization
 import System
 
-/// History of the faults, for explaining a difference.
+/// Times at which faults began and ended, for explaining findings.
 final class FaultHistory: Sendable {
     struct Deed: Sendable {
         var fault: Fault
@@ -24,16 +24,17 @@ final class FaultHistory: Sendable {
 
     var all: [Deed] { deeds.withLock { $0 } }
 
-    /// Faults that excuse something, in the order in which they began.
+    /// Faults that excuse a deviation of the hub, in the order in which they began.
     var causes: [ClientLedger.Cause] {
         all.compactMap { deed in
             deed.fault.excuse.map { ClientLedger.Cause(begin: deed.begin, end: deed.end ?? .max / 2, effect: $0) }
         }
     }
 
-    /// Returns the last fault that had begun by then.
+    /// Returns the fault that began last before this monotonic time, in nanoseconds.
     func fault(before at: UInt64) -> Fault? { all.last { $0.begin <= at }?.fault }
 
+    /// Returns a text that lists the faults near a monotonic time in nanoseconds.
     func around(_ at: UInt64) -> String {
         let second: UInt64 = 1_000_000_000
         let near = all.filter { $0.begin < at + second && at < ($0.end ?? .max / 2) + 20 * second }
@@ -54,13 +55,13 @@ final class VerifyStage: Sendable {
     let gate = VerifyGate()
     let history = FaultHistory()
     let isOver = Mutex(false)
-    /// State of quiet. A lane that needs quiet asks for it. The judge waits until all clients have reached a fence,
-    /// then answers.
+    /// State of a request for quiet. A thread of faults makes the request. The verifier's main thread answers when all
+    /// clients have reached a fence.
     let quiet = Mutex(Quiet.none)
 
-    /// Reason why the run cannot go on, although the hub may be well.
+    /// Reason why the run cannot continue; nil if there is none. The reason need not be a fault of the hub.
     let failure = Mutex<String?>(nil)
-    /// Numbers of transactions that were committed and that failed.
+    /// Numbers of committed and of failed transactions.
     let tallies = Tallies()
     private let threads = Mutex(0)
 
@@ -101,7 +102,7 @@ final class VerifyStage: Sendable {
 
     var hasEnded: Bool { isOver.withLock { $0 } }
 
-    /// Runs a lane's faults until the end.
+    /// Runs the faults of one lane until the run ends.
     func run(_ schedule: FaultSchedule) throws {
         var schedule = schedule
         var hand = FaultHand(self)
@@ -125,6 +126,7 @@ final class VerifyStage: Sendable {
 
     func rest(_ milliseconds: Int) {
         var left = milliseconds
+        /// Waits this long, or until the run ends.
         while left > 0, !hasEnded {
             Pause.milliseconds(min(left, 100))
             left -= 100
@@ -133,8 +135,9 @@ final class VerifyStage: Sendable {
 }
 
 extension Fault {
-    /// True for changes of who may see what. Such faults happen while nobody writes and all clients have caught up with
-    /// the database: a newer policy is documented to count for rows in flight.
+    /// True for a fault that changes who may see a row. Such a fault waits until nobody writes and all clients have
+    /// caught up with the database. Otherwise the hub may apply the new policy to changes before it, as the
+    /// documentation says.
     var needsQuiet: Bool {
         switch self {
         case .policyChanged, .publicationChanged, .membershipsChanged: true
@@ -228,16 +231,17 @@ struct FaultHand {
         case .clockStepped:
             try stage.hub.clock.step(seconds: chance.number(-7200...7200))
             stage.rest(chance.number(0...4000))
-            // The next fault, and a restart, may find the clock as it was left.
+            // The next fault, or a restart of the hub, may find a clock that is still wrong.
             if chance.once(in: 2) { try stage.hub.clock.step(seconds: 0) }
         default: try swapMembers()
         }
     }
 
-    /// Lets commits wait for a synchronous standby that does not exist. Such commits are in the log before anybody can
-    /// see them. They end when the standby is given up, when their sessions are ended, or when the server dies.
+    /// Makes commits wait for a synchronous standby that does not exist. The hub's log has such commits before any
+    /// session can see them. They stop waiting when the setting is reset, when their sessions are ended, or when the
+    /// server is killed.
     private mutating func missStandby() throws {
-        // These statements have no transaction that would wait, too.
+        // These statements commit no transaction, so they do not wait for the standby themselves.
         _ = try session.insist("ALTER SYSTEM SET synchronous_standby_names = 'absent'")
         _ = try session.insist("SELECT pg_reload_conf()")
         stage.rest(chance.number(500...7000))
@@ -253,7 +257,8 @@ struct FaultHand {
     }
 
     private mutating func endHub(_ signal: Int32) throws {
-        // The hub disconnects its clients over a time, and also those that connect meanwhile.
+        // A hub that shuts down disconnects its clients one after the other. It also disconnects clients that connect
+        // during this time.
         stage.proxy.excuseHub(milliseconds: 120_000)
         stage.hub.end(signal)
         stage.rest(chance.number(0...2500))
@@ -275,8 +280,8 @@ struct FaultHand {
 
     // MARK: Faults in quiet
 
-    /// Calls `body` while nobody writes and all clients have caught up with the database, and lets all catch up
-    /// afterwards.
+    /// Calls `body` while no writer writes and all clients have caught up with the database. Afterwards waits until all
+    /// clients have caught up again.
     private mutating func quietly(_ body: (inout FaultHand) throws -> Void) throws {
         stage.gate.close()
         defer { stage.gate.open() }
@@ -300,7 +305,7 @@ struct FaultHand {
     private mutating func lasting(_ change: String, _ back: String) throws {
         try quietly { _ = try $0.session.insist(change) }
         stage.rest(chance.number(2000...6000))
-        // The old state is restored whatever happens to the run meanwhile.
+        // The old state is restored even if the run ends during the pause.
         try quietly { _ = try $0.session.insist(back) }
     }
 
@@ -318,9 +323,9 @@ struct FaultHand {
         }
     }
 
-    /// Drops the slot. Commits are lost until the hub has a new slot, and all clients have to be told.
+    /// Drops the replication slot. Commits are lost until the hub has a new slot, and the hub has to tell all clients.
     private mutating func dropSlot() throws {
-        // This fault needs no quiet: history must break while writers write.
+        // This fault does not wait for quiet: history must break while writers write.
         let drop = """
             DO $$ BEGIN
                 FOR i IN 1..200 LOOP

@@ -4,7 +4,7 @@ import Glibc
 import Synchronization
 import System
 
-/// Hub as operators run it, which ends and starts again, always on the same port and data.
+/// Hub in its own process, as operators run it. The verifier ends it and starts it again, on the same port and data.
 final class VerifyHub: Sendable {
     static let slot = "verify"
 
@@ -39,8 +39,8 @@ final class VerifyHub: Sendable {
         }
     }
 
-    /// Waits until the hub that was started first streams and knows the tables. Clients that join earlier may be told of
-    /// a loss.
+    /// Waits until the first process of the hub streams and has read the catalog. The hub may tell clients that join
+    /// earlier of a loss.
     func awaitReadiness() throws {
         for _ in 0..<6000 {
             let log = TextFile.read(place + "/hub-1.log") ?? ""
@@ -52,7 +52,7 @@ final class VerifyHub: Sendable {
 
     func signal(_ number: Int32) { current.withLock { $0?.process.signal(number) } }
 
-    /// Sends a signal to the hub and waits for its end.
+    /// Sends a signal to the hub and waits up to a minute for the end of its process.
     func end(_ number: Int32) {
         current.withLock { current in
             current?.process.signal(number)
@@ -72,7 +72,8 @@ final class VerifyHub: Sendable {
     }
 }
 
-/// Wall clock of the hub alone, which steps. Without libfaketime, it is the machine's and never steps.
+/// Wall clock of the hub alone, which a fault sets forward or back. Without libfaketime, the hub uses the machine's
+/// clock, which no fault changes.
 final class SteppedClock: Sendable {
     private static let library = "/usr/lib/\(machine)-linux-gnu/faketime/libfaketimeMT.so.1"
     #if arch(arm64)
@@ -95,7 +96,7 @@ final class SteppedClock: Sendable {
         try step(seconds: 0)
     }
 
-    /// Environment in which a program has this clock.
+    /// Environment variables that make a program use this clock.
     var environment: [String: String] {
         guard canStep else { return [:] }
         return [
@@ -104,15 +105,15 @@ final class SteppedClock: Sendable {
         ]
     }
 
-    /// Sets the clock this many seconds ahead of the machine's, or behind it.
+    /// Sets the clock this many seconds ahead of the machine's clock. A negative number sets it behind.
     func step(seconds: Int) throws {
         let offset = Array("\(seconds < 0 ? "" : "+")\(seconds)s\n".utf8)
-        // Replaced whole, because the hub may read it at any moment.
+        // The file is replaced as a whole, because the hub may read it at any moment.
         try directory.replace(Self.name, with: offset.rawBytes)
     }
 }
 
-/// Directory that can run full: a tmpfs, which only root may mount. Without root, the directory is an ordinary one.
+/// Directory that can become full: a tmpfs, which only root may mount. Without root, it is an ordinary directory.
 final class SmallDisk: Sendable {
     private static let size = "8g"
 
@@ -126,7 +127,7 @@ final class SmallDisk: Sendable {
             geteuid() == 0 && Self.run(["mount", "-t", "tmpfs", "-o", "size=\(Self.size),mode=0755", "tmpfs", path])
     }
 
-    /// Shrinks the disk to its content. If a file grows meanwhile, tries again.
+    /// Shrinks the disk to the size of its content. If a file grows during the attempt, tries again.
     func fill() {
         for _ in 0..<100 {
             let script = "mount -o remount,size=$(df --output=used -k '\(path)' | tail -n 1)k '\(path)'"

@@ -3,14 +3,16 @@ import System
 
 /// Judge that compares the clients' notes with the database's journal.
 struct VerifyJudge {
-    /// Age of a client's note at which its change must have been in the journal for long.
+    /// Nanoseconds that a note waits for its change to appear in the journal. After that, the change is reported as
+    /// unknown.
     private static let patience: UInt64 = 15_000_000_000
 
     private(set) var journal: Journal
     private(set) var ledgers: [ClientLedger]
-    /// Findings that no fault explains, with the client's number if they concern one client.
+    /// Findings that no fault explains, with the index of the client if they concern one client.
     private(set) var findings: [(client: Int?, finding: Finding)] = []
     private let seats: [Int]
+    /// Notes of each client that have not been evaluated yet.
     private var waiting: [[Notebook.Entry]]
     private let notebook: Notebook
     private var session: VerifySession
@@ -28,7 +30,7 @@ struct VerifyJudge {
         self.notebook = notebook
     }
 
-    /// Takes new lines and notes. Returns false while the database is away.
+    /// Reads new journal lines and notes, and evaluates the notes. Returns false if the database does not answer.
     @discardableResult
     mutating func round(_ causes: [ClientLedger.Cause]) -> Bool {
         for entry in notebook.takeEntries() { waiting[entry.client].append(entry) }
@@ -46,7 +48,7 @@ struct VerifyJudge {
             guard let rows = session.attempt(VerifySQL.lines(after: journal.sequence)) else { return false }
             var lines = rows.values.compactMap(Self.line)
             let isFull = lines.count == VerifySQL.page
-            // The last transaction of a full page may be cut in two, and comes complete with the next page.
+            // The last transaction of a full page may be incomplete. The next page has all of it.
             if isFull, let last = lines.last?.sequence { lines.removeAll { $0.sequence == last } }
             for line in lines { journal.add(line) }
             if !isFull { break }
@@ -67,7 +69,8 @@ struct VerifyJudge {
             shownTo: (row[4] ?? "").split(separator: " ").compactMap { Int($0) }, isPublished: row[5] == "t")
     }
 
-    /// Judges notes that were made before the database was asked for its last commit. Later notes wait.
+    /// Evaluates a client's notes that are older than `began`, the time before the database was asked for `last`, its
+    /// last commit. Later notes wait for the next round.
     private mutating func judge(_ client: Int, _ began: UInt64, _ last: Int64, _ causes: [ClientLedger.Cause]) {
         var taken = 0
         for entry in waiting[client] {
@@ -83,14 +86,14 @@ struct VerifyJudge {
         waiting[client].removeFirst(taken)
     }
 
-    /// Adds the missing changes of which no client was told. Nothing comes any more.
+    /// Adds the missing changes of which the hub never told the clients. Call this when no more changes can arrive.
     mutating func finish() {
         for client in ledgers.indices {
             findings += ledgers[client].takeUntold().map { (client, $0) }
         }
     }
 
-    /// Commits a row that all clients receive, and returns its version.
+    /// Commits a row that all clients receive (a fence), and returns the row's version.
     mutating func fence(_ number: Int64) throws -> Int64 {
         let rows = try session.insist(
             "INSERT INTO fences (id) VALUES (\(number)) ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING v")
@@ -98,7 +101,7 @@ struct VerifyJudge {
         return version
     }
 
-    /// Returns the clients that have not reached this fence.
+    /// Returns the indexes of the clients that have not received the fence with this version.
     func behind(_ version: Int64) -> [Int] {
         ledgers.indices.filter { client in
             let roll = journal.rolls[seats[client]]

@@ -1,10 +1,12 @@
-/// Result of a run.
+/// Result of one verification run.
 public struct VerifyReport: Sendable {
     public struct FaultLine: Sendable {
         public var fault: String
         public var times: Int
-        /// Changes that are missing although the client was not told, of all clients and of the real ones.
+        /// Number of findings of the kinds `missing` and `stuck` that were noticed after this fault and before the next
+        /// one.
         public var lost: Int
+        /// Number of those findings that concern real clients.
         public var lostOfReal: Int
     }
 
@@ -12,10 +14,11 @@ public struct VerifyReport: Sendable {
         public var kind: String
         public var clients: Int
         public var deliveries: Int
-        /// Changes that came again across a cut, as they may. The oldest had come this many seconds before the cut.
+        /// Number of changes that clients received again after a cut. The contract allows this.
         public var repeated: Int
+        /// Maximum number of seconds between the reception of such a change and the cut.
         public var oldestRepeatSeconds: Double
-        /// Missing changes of which the client was told.
+        /// Number of missing changes of which the hub told the clients.
         public var told: Int
     }
 
@@ -32,14 +35,15 @@ public struct VerifyReport: Sendable {
     public var faults: [FaultLine] = []
     /// Number of findings of each kind, 0 included.
     public var counts: [(kind: String, count: Int)] = []
-    /// First few findings, in words.
+    /// Descriptions of a few findings of each kind.
     public var findings: [String] = []
-    /// Omitted tests, with the reasons.
+    /// Tests that the run omitted, with the reasons, and a remark if the run was interrupted.
     public var remarks: [String] = []
 
-    /// True if a signal ended the run, so that not all arrivals were seen.
+    /// True if a signal ended the run, so that some changes had no time to arrive.
     public var wasInterrupted = false
 
     public var faultsDone: Int { faults.reduce(0) { $0 + $1.times } }
+    /// True if the run was interrupted or found a fault of the hub.
     public var isVoid: Bool { wasInterrupted || counts.contains { $0.count > 0 } }
 }

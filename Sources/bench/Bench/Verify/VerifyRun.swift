@@ -2,18 +2,21 @@ import Glibc
 import Synchronization
 import System
 
-/// Settings of a verification.
+/// Settings of a verification run.
 public struct VerifySettings: Sendable {
     public var seed: UInt64 = 1
     public var seconds = 300
     public var clients = 240
-    /// Number of real clients among all, if there is a Python for them.
+    /// Number of clients that are unmodified clients for Python. Applies only if `python` is set.
     public var realClients = 10
+    /// Path of a Python that has the package `realtime`; nil for a run without real clients.
     public var python: String?
+    /// Names of the faults that the run causes; empty for all.
     public var only: [String] = []
+    /// Names of the faults that the run does not cause.
     public var without: [String] = []
     public var directory = "/var/tmp"
-    /// True if the directory with all logs is to be kept.
+    /// True if the run leaves a copy of its directory, with all logs and the clients' notes.
     public var keeps = false
     public var progress: @Sendable (String) -> Void = { _ in }
 
@@ -31,12 +34,15 @@ public struct VerifySettings: Sendable {
     }
 }
 
-/// Verification, `tidewire bench verify`: database, hub, proxy, clients, writers and faults, judged while they run.
+/// Verification, `tidewire bench verify`: runs a database, a hub, a proxy, clients, writers and faults, and evaluates
+/// what the clients receive.
 public final class Verification {
     private static let writers = 3
-    /// Time within which all clients must have a committed change. Later, they are stuck.
+    /// Nanoseconds within which all clients must receive a committed change. After that, a client counts as stuck.
     private static let arrivalNanoseconds: UInt64 = 150_000_000_000
+    /// Number of findings that ends the run.
     private static let enough = 200
+    /// Maximum number of findings that the report describes.
     private static let shown = 40
 
     private let settings: VerifySettings
@@ -53,10 +59,10 @@ public final class Verification {
     private var isStuck = false
     private let began = Clock.monotonicNanoseconds()
 
-    /// Runs a verification completely. Faults of the hub are in the report; an error means that the run was impossible.
+    /// Runs a complete verification. The report lists faults of the hub. An error means that the run was not possible.
     public static func run(_ settings: VerifySettings) throws -> VerifyReport {
         DescriptorTable.raiseLimit()
-        // The hub's small disk, the server and the directory are removed however the run ends.
+        // Interruptions are handled, so that every run removes the hub's small disk, the server and the directory.
         Signals.noteInterruptions()
         let verification = try Verification(settings)
         defer { verification.close() }
@@ -102,8 +108,8 @@ public final class Verification {
             notebook: notebook)
     }
 
-    /// Creates the clients. Half of them resume without stating a position, a quarter with theirs, a quarter begin
-    /// anew.
+    /// Creates the clients. Half of them resume without stating a position, a quarter states a position, and a quarter
+    /// begins anew. With Python, the first of them are real clients instead.
     private static func clients(_ settings: VerifySettings) -> [OwnClient] {
         let real = settings.python == nil ? 0 : settings.realClients
         let kinds: [ClientLedger.Kind] = [.catchUp, .explicit, .catchUp, .plain]
@@ -122,7 +128,7 @@ public final class Verification {
         proxy.close()
         if settings.keeps {
             _ = try? notebook.write(into: DiskDirectory(place.path), since: began)
-            // The hub's data lies on a disk of its own, which goes with the hub.
+            // The hub's data is on a separate disk, which `hub.close()` removes.
             _ = try? ChildProcess(["cp", "-r", place.path, place.path + ".kept"]).wait()
         }
         hub.close()
@@ -183,10 +189,10 @@ public final class Verification {
         return threads
     }
 
-    /// Waits until nothing is in flight and all clients have everything.
+    /// Waits until writers and faults have ended and all clients have received every change.
     private func finish(_ threads: [BackgroundThread]) throws {
         stage.isOver.withLock { $0 = true }
-        // A fault that waits for quiet gets it even now.
+        // A fault that waits for quiet still gets it.
         while stage.hasThreads {
             judge.round(stage.history.causes)
             if case .asked = stage.quiet.withLock({ $0 }) { makeQuiet() }
@@ -195,7 +201,7 @@ public final class Verification {
         for thread in threads { thread.join() }
         if let failure = stage.failure.withLock({ $0 }) { throw BenchFailure("the run did not go on: \(failure)") }
         if !isStuck { try reach(fence(), "the last fence") }
-        // Doubled changes, and changes for other clients, would arrive now.
+        // If the hub sends duplicates, or changes for other clients, they arrive during this pause.
         Pause.milliseconds(2000)
         judge.round(stage.history.causes)
         judge.finish()
@@ -209,7 +215,7 @@ public final class Verification {
     private func makeQuiet() {
         do {
             try reach(fence(), "the fence before a change of who may see what")
-            // By then all clients' acknowledgements are stored, too.
+            // During this pause, the hub stores the acknowledgements of all clients.
             let until = Clock.monotonicNanoseconds() + 3_500_000_000
             while Clock.monotonicNanoseconds() < until, !Signals.wasInterrupted {
                 judge.round(stage.history.causes)
@@ -222,7 +228,8 @@ public final class Verification {
         }
     }
 
-    /// Waits until all clients have reached this fence or a later one: a client that was away receives the next.
+    /// Waits until all clients have received this fence or a later one. Commits further fences in the meantime, because
+    /// a client that was disconnected may not receive this one.
     private func reach(_ version: Int64, _ what: String) throws {
         let limit = Clock.monotonicNanoseconds() + Self.arrivalNanoseconds
         var nextFence = Clock.monotonicNanoseconds() + 3_000_000_000
@@ -295,7 +302,7 @@ public final class Verification {
         return report
     }
 
-    /// Returns a few findings of each sort for each kind of client.
+    /// Returns a few findings of each kind, for each kind of client.
     private func first() -> [(client: Int?, finding: Finding)] {
         var met: [String: Int] = [:]
         let some = judge.findings.filter { found in

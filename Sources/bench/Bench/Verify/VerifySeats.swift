@@ -1,4 +1,4 @@
-/// Reader for whom PostgreSQL judges row images: a person, and the condition of a filter.
+/// Reader for whom PostgreSQL decides which rows of a table are visible: a person, with the condition of a filter.
 struct Listener: Sendable, Equatable {
     var number: Int
     var table: String
@@ -15,15 +15,15 @@ enum VerifyPerson: Int, CaseIterable, Sendable {
     var id: String { "00000000-0000-4000-8000-00000000000\(rawValue)" }
     var role: String { self == .anon ? "anon" : "authenticated" }
 
-    /// Claims in the person's tokens, also used when PostgreSQL is asked.
+    /// Claims in the person's tokens. PostgreSQL evaluates policies with the same claims.
     var claims: String { self == .anon ? #"{"role":"anon"}"# : #"{"role":"authenticated","sub":"\#(id)"}"# }
 }
 
-/// Table with the condition of its policy; nil if there is no policy.
+/// Table to which clients listen, with the condition of its policy; nil if there is no policy.
 struct VerifyTable: Sendable {
     static let fences = "fences"
-    /// Table that leaves the publication and returns. The client for Python joins again and again on the same socket
-    /// for as long as one of its tables is not published.
+    /// Table that a fault removes from the publication and adds again. Only one seat has it, because a client for
+    /// Python joins again and again on the same socket while one of its tables is not published.
     static let listed = "listed"
     static let all = [
         VerifyTable(name: fences, policy: nil),
@@ -40,7 +40,7 @@ struct VerifyTable: Sendable {
     var policy: String?
 }
 
-/// Binding of a channel, in the protocol's words and in SQL.
+/// Binding of a channel, as the protocol requests it and as SQL.
 struct VerifyBinding: Sendable {
     var table: String
     var filter: String?
@@ -52,13 +52,13 @@ struct VerifyBinding: Sendable {
     }
 }
 
-/// Clients that receive the same: one person with the same bindings.
+/// Person and bindings that several clients share. These clients have to receive the same changes.
 struct VerifySeat: Sendable {
     var name: String
     var person: VerifyPerson
     var bindings: [VerifyBinding]
 
-    /// Creates a seat, which also receives fences.
+    /// Creates a seat, and adds a binding to the table of fences.
     init(_ name: String, _ person: VerifyPerson, _ bindings: [VerifyBinding]) {
         self.name = name
         self.person = person
@@ -90,7 +90,7 @@ struct VerifySeat: Sendable {
             "\(table) \(filter)", person, [VerifyBinding(table: table, filter: filter, condition: condition)])
     }
 
-    /// Returns all listeners for whom images are judged, and for each seat the numbers of its listeners.
+    /// Returns the different listeners of all seats, and for each seat the numbers of its listeners.
     static func listeners(_ seats: [VerifySeat]) -> (all: [Listener], bySeat: [Set<Int>]) {
         var all: [Listener] = []
         let bySeat = seats.map { seat in

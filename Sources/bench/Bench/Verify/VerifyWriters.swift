@@ -1,7 +1,8 @@
 import Synchronization
 import System
 
-/// Gate that writers and faults pass together. `close` lets nobody in and waits until nobody is inside.
+/// Gate through which writers and faults pass. Any number of them can be inside. While the gate is closed, none can
+/// enter.
 final class VerifyGate: Sendable {
     private struct State {
         var inside = 0
@@ -22,7 +23,7 @@ final class VerifyGate: Sendable {
         return try body()
     }
 
-    /// Closes the gate. Only one caller at a time may do so.
+    /// Closes the gate and waits until no caller of `pass` is inside. Only one caller at a time may close the gate.
     func close() {
         state.withLock { $0.isClosed = true }
         while state.withLock({ $0.inside > 0 }) { Pause.milliseconds(5) }
@@ -31,8 +32,8 @@ final class VerifyGate: Sendable {
     func open() { state.withLock { $0.isClosed = false } }
 }
 
-/// Writer of transactions: small and large ones, some undone, some undone in part. A writer has rows of its own and
-/// changes each only once in a transaction.
+/// Writer of random transactions: small and large ones, some rolled back, some rolled back in part. Each writer has its
+/// own rows and changes a row at most once in a transaction.
 struct VerifyWriter {
     private static let rowsOfTable = 30
 
@@ -40,7 +41,8 @@ struct VerifyWriter {
     private var chance: VerifyChance
     private var nextID: Int64
     private var rows: [String: [Int64]] = [:]
-    /// Rows that the current transaction has changed. The journal knows each row as the commit leaves it.
+    /// Rows that the current transaction has changed. It may change each only once, because the journal evaluates rows
+    /// as they are at the commit.
     private var touched: Set<Int64> = []
     private(set) var transactions = 0
     private(set) var failures = 0
@@ -60,7 +62,8 @@ struct VerifyWriter {
         case 7...14: sql = "BEGIN; \(changes()) SAVEPOINT a; \(changes()) ROLLBACK TO a; \(changes()) COMMIT"
         default: sql = "BEGIN; \(changes()) COMMIT"
         }
-        // After a failure the writer does not know which of its rows exist. A change of a missing row changes nothing.
+        // After a failure the writer does not know which of its rows exist. Updating or deleting a missing row has no
+        // effect.
         if session.attempt(sql) == nil { failures += 1 } else { transactions += 1 }
     }
 
@@ -96,7 +99,7 @@ struct VerifyWriter {
         return "\(owner), \(chance.number(1...4)), \(number), \(kind)::text"
     }
 
-    /// Returns a transaction with many new rows. The writer does not change them later.
+    /// Returns SQL for a transaction that inserts many rows. The writer does not change these rows later.
     private mutating func large() -> String {
         let table = chance.pick(VerifyTable.written)
         let (count, first) = (chance.number(50...200), nextID + 1)
