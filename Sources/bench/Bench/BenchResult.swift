@@ -24,7 +24,8 @@ public struct BenchResult: Sendable, Equatable {
     public var values: Samples
     public var baseline: Baseline?
     public var target: Target?
-    /// True for times. The ratio is then inverted, so that more is always better.
+    /// True if smaller values are better, such as for durations. The ratio is then inverted, so that a larger ratio is
+    /// always better.
     public var isLessBetter = false
     /// False for a small run, which shows that the benchmark works but has no meaningful figures.
     public var isJudged = true
@@ -43,13 +44,14 @@ public struct BenchResult: Sendable, Equatable {
         self.isLessBetter = isLessBetter
     }
 
-    /// Figure divided by the baseline (or the inverse), so that more than 1 is better than the baseline.
+    /// Ratios of the figure to the baseline, round by round; inverted if smaller values are better. A ratio above 1 is
+    /// better than the baseline.
     public var ratios: Samples? {
         baseline.map { isLessBetter ? $0.values.ratios(to: values) : values.ratios(to: $0.values) }
     }
     public var ratio: Double? { ratios?.median }
 
-    /// True if the target is reached; nil if there is nothing to judge.
+    /// True if the figure reaches its target; nil if it has no target or comes from a small run.
     public var isReached: Bool? {
         guard isJudged, let target else { return nil }
         switch target {

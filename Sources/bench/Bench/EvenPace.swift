@@ -1,6 +1,6 @@
 import System
 
-/// Pace of a hundred calls a second at even moments. Late calls follow at once.
+/// Pace of a hundred calls a second at equal intervals. A call that is late follows immediately.
 enum EvenPace {
     private static let intervalNanoseconds: UInt64 = 10_000_000
 

@@ -17,7 +17,7 @@ public enum Machine {
         TextFile.read("/proc/sys/kernel/osrelease").map { String($0.prefix { !$0.isNewline }) } ?? "?"
     }
 
-    /// Load of the last minute: other programs on the machine make figures vary.
+    /// Average load of the machine in the last minute. Other programs on the machine make the figures vary.
     private static var load: String {
         TextFile.read("/proc/loadavg").map { String($0.prefix { $0 != " " }) } ?? "?"
     }
@@ -26,7 +26,7 @@ public enum Machine {
         PostgresVersion.installed.map { "PostgreSQL \($0)" } ?? "no PostgreSQL"
     }
 
-    /// Returns the kind of file system of a path: that of the longest mount point above the path.
+    /// Returns the type of the file system that holds a path: that of the longest mount point above the path.
     static func fileSystem(of path: String) -> String {
         var best = (length: -1, kind: "?")
         for line in (TextFile.read("/proc/self/mounts") ?? "").split(separator: "\n") {

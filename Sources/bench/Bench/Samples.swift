@@ -10,7 +10,7 @@ public struct Samples: Sendable, Equatable {
     public var minimum: Double { values.min() ?? .nan }
     public var maximum: Double { values.max() ?? .nan }
 
-    /// Middle value, or the mean of the two in the middle.
+    /// Median of the values: the middle one, or the mean of the two in the middle.
     public var median: Double {
         guard !values.isEmpty else { return .nan }
         let sorted = values.sorted()

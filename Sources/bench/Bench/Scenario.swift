@@ -1,7 +1,7 @@
 /// Benchmark that measures the hub and its baseline in the same run.
 public protocol Scenario: Sendable {
     var name: String { get }
-    /// One sentence for lists.
+    /// One sentence about the scenario, for lists of scenarios.
     var summary: String { get }
     /// Description of the run, its method and its baseline, so that a reader can judge the figures.
     var discussion: String { get }
@@ -25,9 +25,9 @@ public struct BenchSettings: Sendable {
     public var rounds: Int?
     /// Text that the names of cases must contain; empty for all cases.
     public var only = ""
-    /// Directory for files, on a disk as the hub's data would be.
+    /// Directory for the run's files. It should be on the same kind of disk as a hub's data.
     public var directory = "/var/tmp"
-    /// Receives a message about each step.
+    /// Function that receives a message about each step.
     public var progress: @Sendable (String) -> Void = { _ in }
 
     public init() {}
@@ -37,7 +37,7 @@ public struct BenchSettings: Sendable {
     func rounds(usually: Int) -> Int { rounds ?? (isQuick ? 2 : usually) }
 }
 
-/// Reason why there are no figures.
+/// Error of a benchmark that cannot measure its figures.
 public struct BenchFailure: Error, Sendable, CustomStringConvertible {
     public var message: String
     public var hint: String?

@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Directory of the benchmark's own, which is removed when the benchmark ends.
+/// Directory for the benchmark's files. It is removed when the benchmark ends.
 final class Workplace: Sendable {
     let path: String
 
@@ -11,8 +11,7 @@ final class Workplace: Sendable {
         }
         path = directory + "/tidewire-\(purpose).\(getpid())"
         try Directories.make(path)
-        // PostgreSQL runs as another user if this process is root, and must be able to pass.
-        // SAFETY: Swift passes a C string that lives for the call.
+        // If this process is root, PostgreSQL runs as another user, who must be able to pass through the directory.
         _ = unsafe chmod(path, 0o711)
         let kind = Machine.fileSystem(of: path)
         if kind == "tmpfs" || kind == "ramfs" {

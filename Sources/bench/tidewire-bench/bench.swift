@@ -60,7 +60,7 @@ extension StandardStream {
     fileprivate func note(_ text: String) { try? write(Array("\(text) ...\n".utf8)) }
 }
 
-/// Report of figures, for people or for programs.
+/// Report of a benchmark's figures, for people or for programs.
 struct BenchReport {
     let isJSON: Bool
     let isQuick: Bool
@@ -151,7 +151,7 @@ struct BenchReport {
     }
 }
 
-/// Texts of numbers, with as many digits as are meaningful.
+/// Text of a number with only the digits that are meaningful.
 enum Figure {
     static func text(_ value: Double) -> String {
         guard value.isFinite else { return "-" }
@@ -177,8 +177,8 @@ enum Figure {
     }
 }
 
-/// Command that `bench ingest` runs as a process of its own. The command has no other use, but hiding it would not
-/// help.
+/// Command by which `bench ingest` starts its worker process. It has no other use, but it is not hidden, because hiding
+/// it would not help.
 private struct DrainCommand: Command {
     let name = DrainWorker.Order.command
     let summary = "Used by ingest: drain a slot into an event log up to a position."
@@ -203,7 +203,7 @@ private struct DrainCommand: Command {
     }
 }
 
-/// Command that the scenarios with clients run as processes of their own. People can use it by hand, too.
+/// Command by which scenarios start their processes of clients. People can use it by hand, too.
 private struct ClientsCommand: Command {
     let name = "clients"
     let summary = "Used by scenarios with clients: many clients of a server here, told by lines what to do."

@@ -58,7 +58,7 @@ extension Option {
     fileprivate static let soakDirectory = Option.value("dir", "DIR", "Where files go. Default: /var/tmp.")
 }
 
-/// Text of a report, for people or for programs.
+/// Text of a soak test's report, for people or for programs.
 enum SoakText {
     static func lines(_ report: SoakReport, on terminal: Terminal) -> [String] {
         var faults = Table([.text("FAULT"), .number("TIMES")])

@@ -89,7 +89,7 @@ extension Option {
     )
 }
 
-/// Text of a report, for people or for programs.
+/// Text of a verification's report, for people or for programs.
 enum VerifyText {
     static func lines(_ report: VerifyReport, on terminal: Terminal) -> [String] {
         var clients = Table([

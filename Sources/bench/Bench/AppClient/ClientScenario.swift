@@ -4,7 +4,7 @@ import Synchronization
 import System
 import TidewireClient
 
-/// Benchmark of what the library for apps costs an app.
+/// Benchmark of the cost of the library for apps, `TidewireClient`, in an app.
 struct ClientScenario: Scenario {
     let name = "client"
     let summary = "The Swift client: reading rows, handing over batches, and memory of a query that is idle."
@@ -46,7 +46,7 @@ struct ClientScenario: Scenario {
     private func idle(_ settings: BenchSettings) throws -> BenchResult {
         let count = settings.isQuick ? 100 : 2000
         var bytes = Samples()
-        // The clients of all rounds are kept, or the allocator would reuse their room in the next round.
+        // The clients of all rounds are kept. Otherwise the allocator would reuse their memory in the next round.
         var kept: [(Tidewire, [LiveChanges<BenchedExpense>.Iterator])] = []
         defer { for (tidewire, _) in kept { tidewire.signOut() } }
         for round in 0..<settings.rounds(usually: 5) {
@@ -78,15 +78,15 @@ extension PlayedServer {
     }
 }
 
-/// Cases that give the same messages to an app with one query and to a bare loop.
+/// Comparison in which an app with one query and a bare loop get the same messages.
 private enum Contest: Sendable {
     case rows
     case batches
 
-    /// Number of messages that are sent before the app must have read them: fewer than the client queues at most.
+    /// Number of messages that are sent before the app must have read them. The client's queue has room for more.
     private static let portion = 2000
 
-    /// Runs the app and the loop. Returns for each the nanoseconds per row, or the batches per second.
+    /// Runs the app and the bare loop. Returns the nanoseconds per row, or the batches per second, of each.
     func round(_ count: Int) async throws -> (live: Double, bare: Double) {
         let server = PlayedServer()
         let tidewire = server.client()
@@ -138,8 +138,8 @@ private enum Contest: Sendable {
     }
 }
 
-/// Count of the rows since its creation, with time and processor time. Checks that rows come in the order they were
-/// sent.
+/// Count of rows since its creation, with elapsed time and processor time. Checks that rows arrive in the order in
+/// which they were sent.
 private struct Stopwatch {
     private let began = Clock.monotonicNanoseconds()
     private let used = Clock.processNanoseconds()
@@ -157,8 +157,8 @@ private struct Stopwatch {
     }
 }
 
-/// Runs asynchronous code and waits for its result: scenarios run on a thread of their own, a client's queries in
-/// tasks.
+/// Runs asynchronous code and blocks until its result. A scenario runs on a thread of its own, a client's queries run
+/// in tasks.
 private func waiting<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
     let answer = Mutex<Result<Value, any Error>?>(nil)
     let isThere = DispatchSemaphore(value: 0)

@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// Server without sockets that admits everybody and sends the given messages. The server does no more than a few
+/// Server without sockets that admits every client and sends it the given messages. The server does only a few
 /// comparisons, so the benchmark measures the client.
 final class PlayedServer: Transport {
     private struct Channel {
@@ -61,8 +61,8 @@ final class PlayedServer: Transport {
 
     // MARK: Rows
 
-    /// Returns the next messages of the only channel, as the hub would write them: one row each, `rowsInCommit` to a
-    /// commit.
+    /// Returns the next messages of the only channel, as the hub would write them: one row in each message,
+    /// `rowsInCommit` rows in each commit.
     func messages(_ count: Int, rowsInCommit: Int) throws -> [String] {
         try state.withLock { state in
             guard state.channels.count == 1 else {
@@ -105,7 +105,7 @@ private struct PlayedConnection: TransportConnection {
     func close() {}
 }
 
-/// Row of nine columns, of the types that apps have.
+/// Row of nine columns, of types that apps use.
 struct BenchedExpense: LiveRow {
     static let table = "expenses"
     let id: UUID
@@ -142,8 +142,8 @@ struct BenchedExpense: LiveRow {
     }
 }
 
-/// Baseline with Foundation's decoder. The comparison favours it: dates stay text, and nothing is put in order, divided
-/// among queries or recovered.
+/// Baseline with Foundation's decoder. The comparison favours the baseline: it leaves dates as text, and it does not
+/// order rows, distribute them to queries, or recover lost ones.
 struct PlainFrame: Decodable {
     private struct Payload: Decodable {
         let data: Change

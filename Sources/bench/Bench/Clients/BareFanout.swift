@@ -1,14 +1,15 @@
-/// Baseline of a fan-out: a bare loop of `send()` to as many sockets, read by the same clients.
+/// Baseline of a fan-out: a bare loop of `send()` to as many sockets as the hub has clients. Clients of the same
+/// program read the messages.
 public final class BareFanout {
-    /// Cost of sending, without building messages or reading them.
+    /// Cost of sending alone, without the cost of building the messages for a hub or of reading them.
     public struct Cost: Sendable, Equatable {
         public var deliveries: Int64
         public var processorNanoseconds: Int64
         public var nanoseconds: Int64
-        /// Number of times that a socket had no room.
+        /// Number of times that the buffer of a socket was full.
         public var blocked: Int64
 
-        /// Deliveries in one second of one processor that does nothing else.
+        /// Deliveries per second of processor time.
         public var deliveriesPerProcessorSecond: Double { Double(deliveries) * 1e9 / Double(processorNanoseconds) }
     }
 
@@ -37,8 +38,8 @@ public final class BareFanout {
     public var serverProcessID: Int32? { server.processID }
     public var clientProcessIDs: [Int32] { fleet.processIDs }
 
-    /// Sends messages and waits until the clients have all of them. `together` is the number of messages that one call
-    /// sends.
+    /// Sends messages and waits until the clients have received all of them.
+    /// - Parameter together: number of messages in one call of `send()`.
     public func send(
         _ count: Int, together: Int = 1, template: String
     ) throws -> (cost: Cost, report: LoadReport) {

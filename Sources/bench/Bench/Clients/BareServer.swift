@@ -3,18 +3,19 @@ import Glibc
 import System
 import WebSocket
 
-/// Smallest server that can send one message to many sockets: a loop of `send()`, the same bytes for all. The server
-/// answers the upgrade, ignores everything that clients send, and knows no client. All else is a hub's own cost.
+/// Smallest server that can send one message to many sockets: a loop of `send()` with the same bytes for all. The
+/// server answers the WebSocket upgrade, ignores everything that clients send, and keeps no state for them. The
+/// difference in cost to a hub is the hub's own work.
 ///
-/// The server obeys lines and answers each line with one line:
+/// The server reads commands as lines and answers each with one line:
 ///
 ///     listen                                 → its port
 ///     ready COUNT                            waits until so many clients are connected
 ///     send COUNT TOGETHER FIRST TEMPLATE     sends COUNT messages, TOGETHER in one call per socket → what it cost
 ///     quit
 ///
-/// In the template, `{seq}` is the message's number and `{at}` the moment in Unix microseconds. If the template's first
-/// byte is below a space, its messages are binary.
+/// In the template, `{seq}` stands for the message's number and `{at}` for the time in Unix microseconds. If the
+/// template's first byte is below a space, its messages are binary.
 public struct BareServer: ~Copyable {
     private static let inputKey = UInt64.max
     private static let listenerKey = UInt64.max - 1
@@ -57,7 +58,7 @@ public struct BareServer: ~Copyable {
                 answer(["connected": Int64(sockets.count)])
             }
         }
-        // A client that notices the end of the server must not find the server again.
+        // The listener is closed first, so that a client whose socket closes cannot connect to this server again.
         if listener >= 0 { StreamSocket.close(listener) }
         for descriptor in sockets + asking.keys { StreamSocket.close(descriptor) }
     }
@@ -187,7 +188,7 @@ public struct BareServer: ~Copyable {
     }
 }
 
-/// Change whose number and moment are filled in before it is sent.
+/// Change with places for its number and its time, which the sender fills in.
 public struct ChangeTemplate: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
@@ -218,8 +219,8 @@ public struct ChangeTemplate: Sendable {
         self.pieces = pieces
     }
 
-    /// Returns the hub's own message, with places for the number and the moment. Clients then have as much work with
-    /// it.
+    /// Returns a template made from a message of the hub, with places for the number and the time. A bare server that
+    /// sends it gives clients as much work as the hub does.
     static func text(of message: String) -> String {
         var text = message
         for (name, place) in [("seq", "{seq}"), ("at", "{at}")] {

@@ -1,8 +1,9 @@
 import Bytes
 import Crypto
 
-/// Text that differs for each client. `{n}` is the client's number, `{n:12}` the number in twelve digits, `{n%10}` its
-/// remainder by ten, `{n/6}` its quotient by six. `{token}` is the client's own token, if there is one.
+/// Template of a text that differs for each client. `{n}` is the client's number, `{n:12}` the number in twelve digits,
+/// `{n%10}` the number modulo 10, `{n/6}` the number divided by 6 (rounded down). `{token}` is the client's own token,
+/// if there is one.
 public struct ClientText: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
@@ -33,7 +34,7 @@ public struct ClientText: Sendable {
         self.pieces = pieces
     }
 
-    /// Returns the piece for the text between braces.
+    /// Returns the piece for the text between braces; nil if the braces are not a placeholder.
     private static func piece(_ inside: Substring) -> Piece? {
         if inside == "token" { return .token }
         guard inside.hasPrefix("n") else { return nil }

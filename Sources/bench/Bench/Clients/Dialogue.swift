@@ -24,7 +24,7 @@ public final class Dialogue {
             ends: .init(input: toWorker.reading, output: fromWorker.writing))
     }
 
-    /// Uses a worker that runs already, such as a thread of a test.
+    /// Creates a dialogue with a worker that is already running, such as a thread of a test.
     init(sending: Int32, receiving: Int32, name: String) {
         (self.sending, self.receiving, self.name) = (sending, receiving, name)
         process = nil
@@ -50,7 +50,8 @@ public final class Dialogue {
         return try answer(to: line, milliseconds: milliseconds)
     }
 
-    /// Sends a line without waiting for the answer. With several workers, first tell all, then take the answers.
+    /// Sends a line without waiting for the answer. To let several workers run in parallel, send the line to all of
+    /// them first and read the answers afterwards.
     public func tell(_ line: String) throws {
         guard ByteStream.write(Array((line + "\n").utf8), to: sending) else {
             throw BenchFailure("\(name) is gone: \(ending)")
@@ -89,7 +90,7 @@ public final class Dialogue {
     }
 }
 
-/// Worker's side of a dialogue: reads its lines.
+/// Reader of lines from a descriptor.
 struct LineReader {
     let descriptor: Int32
     private var buffered: [UInt8] = []

@@ -1,10 +1,12 @@
-/// Histogram of durations in microseconds, with buckets of 3 % or less. A histogram gives every percentile with little
-/// memory, and histograms of several processes are easily added.
+/// Histogram of durations in microseconds. Each bucket is at most 3 % wide. The histogram gives every percentile with
+/// little memory, and histograms of several processes can be added.
 public struct LatencyHistogram: Sendable, Equatable {
-    /// Number of buckets for each doubling. Below this value each microsecond has a bucket.
+    /// Number of buckets for each doubling of the duration. Durations below this number have one bucket per
+    /// microsecond.
     private static let steps = 32
     private static let stepBits = 5
-    /// Longest duration that is told apart, some 70 minutes. Longer ones count as this one.
+    /// Longest duration that has its own bucket, in microseconds (about 70 minutes). Longer durations are counted as
+    /// this one.
     private static let longest: Int64 = 1 << 32
 
     private var buckets: [UInt64]
@@ -28,7 +30,7 @@ public struct LatencyHistogram: Sendable, Equatable {
         maximum = max(maximum, other.maximum)
     }
 
-    /// Returns the time within which this share of all durations lies; nil if there are none.
+    /// Returns the duration, in microseconds, that this share of all durations does not exceed; nil if there are none.
     public func percentile(_ share: Double) -> Double? {
         guard count > 0 else { return nil }
         let rank = max(1, UInt64((share * Double(count)).rounded(.up)))
@@ -55,7 +57,8 @@ public struct LatencyHistogram: Sendable, Equatable {
 }
 
 extension LatencyHistogram {
-    /// Maximum, then `bucket:count` of each bucket that is not empty, as one line between processes.
+    /// Text of the histogram on one line, for another process: the maximum, and `bucket:count` for each bucket that is
+    /// not empty.
     var text: String {
         let filled = buckets.indices.filter { buckets[$0] > 0 }.map { "\($0):\(buckets[$0])" }
         return (["\(maximum)"] + filled).joined(separator: " ")

@@ -6,15 +6,15 @@ struct LoadClient {
 
     var descriptor: Int32
     var phase = Phase.connecting
-    /// Number of the next change that the client waits for.
+    /// Number of the next change that the client expects.
     var nextSequence: Int64 = 0
     /// Distance between the numbers of two of the client's changes.
     var stride: Int64 = 1
     var received: Int64 = 0
     var expected: Int64 = 0
-    /// Owner that the client's changes carry; nil if the owner is not checked.
+    /// Owner that the client's changes must carry; nil if the owner is not checked.
     var owner: Int64?
-    /// Beginning of a frame whose end has not arrived.
+    /// Bytes of a frame whose end has not been received.
     var incomplete: [UInt8] = []
 
     /// True if the client's WebSocket is open.

@@ -1,42 +1,44 @@
 import System
 
-/// Commands for the clients of a load generator, one line each.
+/// Command for the clients of a load generator, written as one line of text.
 enum LoadCommand {
     /// Connects `count` clients, numbered from `first`, to a path of a server.
     case connect(SocketAddress, path: ClientText, first: Int, count: Int)
     /// Joins all clients to a topic. If the payload binds changes, waits until the clients are subscribed.
     case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
-    /// Makes each client expect `count` changes, numbered from `first`, which carry `owner` if it is given. With a
-    /// stride, `count` changes come in all, and of each `stride` in a row one is for a client: the one whose number has
-    /// the same remainder by the stride as the client's number.
+    /// Makes each client expect `count` changes, numbered from `first`. If `owner` is given, the changes must carry it.
+    ///
+    /// With a stride greater than 1, all clients together expect `count` changes. Each client expects only the changes
+    /// whose number has the same remainder, divided by the stride, as the client's own number.
     case expect(first: Int64, count: Int64, owner: ClientText?, stride: Int64)
-    /// Makes `{token}` stand for a token with these claims, signed with the secret.
+    /// Defines `{token}` in later texts: a token with these claims, signed with the secret.
     case sign(ClientSignature)
-    /// Waits until all clients have the changes they expect, or the first `each` of them, or until the time is up. Then
-    /// reports.
+    /// Waits until all clients have the changes that they expect, or the first `each` of them, or until the time has
+    /// passed. Then reports.
     case await(milliseconds: Int, each: Int64?)
+    /// Reports the received changes immediately.
     case report
-    /// Returns the first change that came since the last `expect`.
+    /// Returns the first change received since the last `expect`.
     case sample
-    /// Sets the time between two heartbeats of a client; 0 is never.
+    /// Sets the seconds between two heartbeats of a client; 0 turns heartbeats off.
     case heartbeat(seconds: Int)
-    /// Sets how many handshakes and joins may be in progress at the same time.
+    /// Sets the number of handshakes and joins that may be in progress simultaneously.
     case window(Int)
     /// Makes clients send broadcasts in the channels that they have joined.
     case talk(Talk.Order)
-    /// Sets the presence keys of the clients. From then on their views of presence are checked.
+    /// Sets the presence keys of the clients. After this command, their views of presence are checked.
     case watch(ClientText)
-    /// Makes the first clients track a presence in the channel joined last, one by one or all together. Ends when all
-    /// views are equal and right.
+    /// Makes the first clients track a presence in the channel joined last: all simultaneously, or one after the other.
+    /// Ends when the views of all clients are correct.
     case track(Int, isTogether: Bool, payload: ClientText)
-    /// Makes the last clients leave that channel. Ends when the views of the others are right.
+    /// Makes the last clients leave the channel joined last. Ends when the views of the remaining clients are correct.
     case depart(Int)
-    /// Closes all sockets without a message. Expectations stay.
+    /// Closes all sockets without a message. The clients still expect the same changes.
     case cut
-    /// Connects all clients again, evenly over a time. Each joins as soon as it is connected. Ends when all are
-    /// subscribed.
+    /// Connects all clients again, at equal intervals over a time. Each client joins as soon as it is connected. Ends
+    /// when all are subscribed.
     case back(LoadReturn)
-    /// Makes each client read `bytes` bytes in `milliseconds`; with 0, all available bytes.
+    /// Limits each client to reading `bytes` bytes every `milliseconds`. With 0, clients read all available bytes.
     case slow(bytes: Int, milliseconds: Int)
     case quit
 
@@ -86,7 +88,7 @@ enum LoadCommand {
         }
     }
 
-    /// Parses PORT PATH FIRST COUNT. The server is always this machine, so that a mistake floods no other.
+    /// Parses PORT PATH FIRST COUNT. The server is always on this machine, so that a mistake cannot flood another one.
     private init?(connect words: [String]) {
         guard words.count == 4, let port = UInt16(words[0]), let first = Int(words[2]), let count = Int(words[3]),
             first >= 0, (0...LoadGenerator.maximumClients).contains(count), first < 1 << 32

@@ -1,12 +1,13 @@
 import System
 
-/// Clients of one server, in as many processes as their number needs, commanded together.
+/// Clients of one server, in as many processes as their number needs. Each command goes to all processes.
 public final class LoadFleet {
-    /// Words that make this program a process of clients, and those that make it a bare server.
+    /// Words of the command line that make this program a process of clients.
     public static let clientWords = ["clients"]
+    /// Words of the command line that make this program a bare server.
     public static let bareServerWords = ["bare-server"]
 
-    /// Clients in one process, which leaves room below the limit of open files.
+    /// Maximum number of clients in one process, below the limit of open files.
     static let clientsPerProcess = 15_000
 
     private let workers: [Dialogue]
@@ -28,15 +29,15 @@ public final class LoadFleet {
 
     public var processIDs: [Int32] { workers.compactMap(\.processID) }
 
-    /// Makes `{token}` stand for a token with these claims, in which `{n}` is a client's number.
+    /// Defines `{token}` in later texts: a token with these claims, in which `{n}` is the client's number.
     public func sign(secret: String, claims: String) throws {
         for worker in workers { try worker.ask("sign \(secret) \(claims)") }
     }
 
-    /// Connects all clients to a server of this machine. In the path, `{n}` is a client's number.
+    /// Connects all clients to a server on this machine. In the path, `{n}` is the client's number.
     public func connect(port: UInt16, path: String) throws {
         for (worker, share) in zip(workers, shares) {
-            // One process after the other: together they would only wait for the same server.
+            // The processes connect one after the other. In parallel, they would only wait for the same server.
             let line = "connect \(port) \(path) \(share.lowerBound) \(share.count)"
             let connected = try worker.ask(line).numbers["connected"] ?? 0
             guard connected == share.count else {
@@ -49,8 +50,9 @@ public final class LoadFleet {
         workers.indices.map { count * $0 / workers.count..<count * ($0 + 1) / workers.count }
     }
 
-    /// Joins all clients and returns when they are subscribed. In both texts, `{n}` is a client's number, `{n%K}` its
-    /// remainder by K, and `{n/K}` its quotient. Returns the nanoseconds from the first join to the last answer.
+    /// Joins all clients and waits until they are subscribed. In both texts, `{n}` is the client's number, `{n%K}` the
+    /// number modulo K, and `{n/K}` the number divided by K. Returns the nanoseconds from the first join to the last
+    /// reply.
     @discardableResult
     public func join(topic: String, payload: String) throws -> Int64 {
         var longest: Int64 = 0
@@ -60,13 +62,13 @@ public final class LoadFleet {
         return longest
     }
 
-    /// Sets how many handshakes and joins may be in progress at the same time.
+    /// Sets the number of handshakes and joins that may be in progress simultaneously.
     public func window(_ count: Int) throws {
         for worker in workers { try worker.ask("window \(count)") }
     }
 
-    /// Makes clients send broadcasts in the channels that they have joined. Returns what they received, after the last
-    /// message has come or should have come.
+    /// Makes clients send broadcasts in the channels that they have joined. Waits for the last message, or until it is
+    /// overdue, and returns a report of the received messages.
     func talk(_ order: Talk.Order) throws -> LoadReport {
         precondition(workers.count == 1, "clients that hear each other are in one process")
         return try reports(order.line, milliseconds: order.milliseconds + Talk.patienceMilliseconds + 30_000)
@@ -77,8 +79,8 @@ public final class LoadFleet {
     /// Closes the clients' sockets without a message.
     func cut() throws { for worker in workers { try worker.ask("cut") } }
 
-    /// Connects and joins all clients again, evenly over a time. Returns the nanoseconds until the last one is
-    /// subscribed.
+    /// Connects and joins all clients again, at equal intervals over a time. Returns the nanoseconds until the last one
+    /// is subscribed.
     func comeBack(
         port: UInt16, path: String, milliseconds: Int, topic: String, payload: String
     ) throws -> Int64 {
@@ -92,22 +94,23 @@ public final class LoadFleet {
         return longest
     }
 
-    /// Makes each client read `bytes` bytes in `milliseconds`; with 0, all available bytes.
+    /// Limits each client to reading `bytes` bytes every `milliseconds`. With 0, clients read all available bytes.
     func readSlowly(bytes: Int, milliseconds: Int) throws {
         for worker in workers { try worker.ask("slow \(bytes) \(milliseconds)") }
     }
 
     // MARK: Presence
 
-    /// Sets the presence keys of the clients. From then on their views of presence are checked.
+    /// Sets the presence keys of the clients. After this call, their views of presence are checked.
     func watch(keys: String) throws { for worker in workers { try worker.ask("watch \(keys)") } }
 
-    /// Makes the first clients track a presence: all together, or each after all clients have seen the one before.
+    /// Makes the first clients track a presence: all simultaneously, or each after all clients have seen the previous
+    /// one.
     func track(_ count: Int, together: Bool, payload: String) throws -> PresenceOutcome {
         try presence("track \(count) \(together ? "all" : "one") \(payload)")
     }
 
-    /// Makes the last clients leave.
+    /// Makes the last clients leave the channel joined last.
     func depart(_ count: Int) throws -> PresenceOutcome { try presence("depart \(count)") }
 
     private func presence(_ line: String) throws -> PresenceOutcome {
@@ -120,25 +123,27 @@ public final class LoadFleet {
         return outcome
     }
 
-    /// Sets what every client is to receive from now on: `count` changes, numbered from `first`, which carry `owner` if
-    /// it is given.
-    /// With a stride, `count` changes come in all, and of each `stride` in a row one is for a client.
+    /// Makes every client expect `count` changes from now on, numbered from `first`. If `owner` is given, the changes
+    /// must carry it. With a stride greater than 1, all clients together expect `count` changes, and each client
+    /// expects only every `stride`-th of them.
     public func expect(first: Int64, each count: Int64, owner: String? = nil, stride: Int = 1) throws {
         let line = "expect \(first) \(count) \(owner ?? "-") \(stride)"
         for worker in workers { try worker.ask(line) }
     }
 
-    /// Waits until all clients have received what they expect, or until the time is up. Returns a report in both cases.
+    /// Waits until all clients have received the changes that they expect, or until the time has passed. Returns a
+    /// report in both cases.
     public func awaitAll(milliseconds: Int) throws -> LoadReport {
         try reports("await \(milliseconds)", milliseconds: milliseconds + 30_000)
     }
 
-    /// Waits until all clients have the first `count` of the changes that they expect.
+    /// Waits until all clients have received the first `count` of the changes that they expect, or until the time has
+    /// passed. Returns a report in both cases.
     public func await(each count: Int64, milliseconds: Int) throws -> LoadReport {
         try reports("await \(milliseconds) \(count)", milliseconds: milliseconds + 30_000)
     }
 
-    /// Returns the first change that a client received since `expect`.
+    /// Returns the first change that a client has received since the last `expect`.
     public func sample() throws -> String {
         for worker in workers {
             if let text = try worker.ask("sample").texts["sample"], !text.isEmpty { return text }

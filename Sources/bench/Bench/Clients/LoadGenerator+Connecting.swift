@@ -5,7 +5,7 @@ import WebSocket
 extension LoadGenerator {
     private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
     private static let keyAnswer = WebSocketHandshake.answer(toKey: key)
-    /// Mask of all frames. Any value will do, because a mask hides nothing here.
+    /// Mask of all frames that clients send. The benchmark has nothing to hide, so one value serves for all.
     private static let mask: UInt32 = 0x5a3c_96f1
     private static let patience: Int32 = 5000
 
@@ -16,7 +16,7 @@ extension LoadGenerator {
         task = .connecting(server, path: path, next: 0, end: count)
     }
 
-    /// Connects more clients, as many as may be in progress at once.
+    /// Connects further clients, until the maximum number of handshakes is in progress.
     mutating func connectMore(_ server: SocketAddress, _ path: ClientText, _ next: Int, _ end: Int) {
         var next = next
         while next < end, inFlight < window {
@@ -31,10 +31,10 @@ extension LoadGenerator {
         if next == end, inFlight == 0 { finish("connected", clients.count { $0.phase != .closed }) }
     }
 
-    /// Connects a client that is new, or whose socket was cut.
+    /// Connects a client that is new or whose socket has been closed.
     mutating func connect(_ server: SocketAddress, _ index: Int) throws(SystemError) {
         let number = firstNumber + index
-        // From 127.0.1.1 on: each address has its own ports.
+        // Source addresses begin with 127.0.1.1. Each address has its own range of ports.
         let source = SocketAddress.loopback(number: 0x101 + UInt32(number / Self.clientsPerAddress), port: 0)
         let descriptor = try StreamSocket.connect(to: server, from: source)
         StreamSocket.prepare(descriptor, sendBuffer: nil)
@@ -48,7 +48,7 @@ extension LoadGenerator {
         inFlight += 1
     }
 
-    /// Requests a WebSocket on a connection that has just been made.
+    /// Sends the request for a WebSocket on a new connection.
     mutating func upgrade(_ index: Int) {
         guard let (server, path) = destination else { return }
         let descriptor = clients[index].descriptor
@@ -64,7 +64,7 @@ extension LoadGenerator {
                 + Self.key + "\r\nSec-WebSocket-Version: 13\r\n\r\n")
         clients[index].phase = .upgrading
         transmit(index)
-        // From now on only readable bytes matter.
+        // The loop now waits only for bytes to read.
         do throws(SystemError) {
             try epoll.change(descriptor, .readable, key: UInt64(index))
         } catch {
@@ -80,7 +80,8 @@ extension LoadGenerator {
         }
     }
 
-    /// Returns the offset of the frames after the answer to the upgrade; nil if the answer is not complete.
+    /// Returns the offset of the first frame, behind the server's answer to the upgrade; nil if the answer is not
+    /// complete.
     mutating func endOfUpgrade(_ index: Int, _ bytes: RawSpan) -> Int? {
         guard let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else { return nil }
         let head = bytes.extracting(0..<end).text
@@ -112,7 +113,7 @@ extension LoadGenerator {
         transmit(index)
     }
 
-    /// Sends the content of `message`.
+    /// Sends the content of `message` in one frame.
     mutating func sendMessage(_ index: Int, _ kind: MessageKind) {
         Self.write(kind, message, to: &outgoing)
         transmit(index)
@@ -129,7 +130,7 @@ extension LoadGenerator {
         transmit(index)
     }
 
-    /// Sends the content of `outgoing`. If there is no room, which is rare, the server gets a moment to read.
+    /// Sends the content of `outgoing`. If the socket's buffer is full, which is rare, waits until the server has read.
     private mutating func transmit(_ index: Int) {
         let descriptor = clients[index].descriptor
         let count = outgoing.count
@@ -150,7 +151,7 @@ extension LoadGenerator {
         }
     }
 
-    /// Closes a client. During a task for all clients, its loss makes the task fail.
+    /// Closes the connection of a client. If the current task needs all clients, the task fails.
     mutating func lose(_ index: Int, _ reason: String) {
         guard clients[index].phase != .closed else { return }
         clients[index].phase = .closed

@@ -1,12 +1,12 @@
 import Bytes
 
 extension LoadGenerator {
-    /// Joins more clients, as many as may be in progress at once.
+    /// Joins further clients, until the maximum number of joins is in progress.
     mutating func joinMore(_ topic: ClientText, _ payload: ClientText, _ bindsChanges: Bool, _ next: Int) {
         var next = next
         while next < clients.count, inFlight < window {
             join(topic, payload, next)
-            // The loss of a client ends the task.
+            // If a client was lost, the task has ended.
             guard case .joining = task else { return }
             next += 1
         }
@@ -29,7 +29,7 @@ extension LoadGenerator {
         send(index, message)
     }
 
-    /// Notes that the server accepted the join.
+    /// Records that the server accepted the client's join.
     mutating func joined(_ index: Int) {
         let bindsChanges: Bool
         switch task {
@@ -42,9 +42,9 @@ extension LoadGenerator {
         if !bindsChanges { inFlight -= 1 }
     }
 
-    /// Notes that the client's changes come from now on.
+    /// Records that the server sends the client's changes from now on.
     mutating func subscribed(_ index: Int) {
-        // The server would send this before the reply only by mistake.
+        // A correct server does not send this before its reply to the join.
         guard clients[index].phase == .subscribing else {
             if clients[index].phase == .joining { tally.malformed += 1 }
             return
@@ -56,7 +56,7 @@ extension LoadGenerator {
     mutating func refused(_ index: Int, _ text: RawSpan) {
         switch task {
         case .joining, .returning: fail("client \(firstNumber + index) was refused: " + text.text.prefix(400))
-        // A client that has left is told that its channel is closed.
+        // The server tells a client that has left that its channel is closed.
         case .tracking where clients[index].phase == .open: break
         case .idle, .connecting, .awaiting, .talking, .tracking: tally.malformed += 1
         }

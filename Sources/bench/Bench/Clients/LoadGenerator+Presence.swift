@@ -2,7 +2,7 @@ import Bytes
 import System
 import WebSocket
 
-/// Task of clients that track or leave a presence.
+/// State of a task in which clients track or leave a presence.
 struct PresenceTask {
     enum Deed {
         case tracking(ClientText)
@@ -10,10 +10,10 @@ struct PresenceTask {
     }
 
     let deed: Deed
-    /// Next client to act.
+    /// Index of the next client to act.
     var next: Int
     let end: Int
-    /// True if each client acts only after all clients have seen the one before.
+    /// True if each client acts only after all clients have seen the previous action.
     let isOneByOne: Bool
     let deadline: UInt64
 
@@ -24,7 +24,7 @@ struct PresenceTask {
 
 extension LoadGenerator {
     private static let presencePatience: UInt64 = 60_000_000_000
-    /// Number of messages that are sent before the loop reads what came in.
+    /// Number of messages that the loop sends before it reads again.
     private static let presenceStep = 64
 
     mutating func beginTracking(_ count: Int, _ isTogether: Bool, _ payload: ClientText) {

@@ -10,15 +10,15 @@ extension LoadGenerator {
         }
     }
 
-    /// Reads until nothing is left, and takes every complete frame.
+    /// Reads all available bytes of a client and handles each complete frame.
     private mutating func receive(_ index: Int, _ input: inout ByteWriter) {
         while clients[index].phase != .closed {
-            // A read that did not fill the room took all there was. The kernel reports when there is more.
+            // A read that did not fill the buffer took all available bytes. The kernel reports when more arrive.
             if read(index, Self.readBytes, &input) < Self.readBytes { return }
         }
     }
 
-    /// Reads at most `most` bytes of a client. Returns how many came.
+    /// Reads at most `most` bytes from a client's socket. Returns the number of bytes.
     @discardableResult
     mutating func read(_ index: Int, _ most: Int, _ input: inout ByteWriter) -> Int {
         let descriptor = clients[index].descriptor
@@ -93,7 +93,7 @@ extension LoadGenerator {
         case .joined: joined(index)
         case .subscribed: subscribed(index)
         case .presenceDiff where presence == nil:
-            // Only the number in a bare server's message matters.
+            // In a bare server's message, only the number and the time matter.
             take(index, ServerMessage.numbered(text, &tally.hint), text, now)
         case .presenceState(let range): see(index, .state, text.extracting(range), now)
         case .presenceDiff(let range):

@@ -8,7 +8,7 @@ struct LoadReturn {
     let nanoseconds: UInt64
     let topic: ClientText
     let payload: ClientText
-    /// Next client to connect.
+    /// Index of the next client to connect.
     var next = 0
 
     /// Parses PORT PATH MILLISECONDS TOPIC PAYLOAD.
@@ -23,11 +23,11 @@ struct LoadReturn {
         payload = ClientText(words[4])
     }
 
-    /// Returns the moment at which the client is to connect, in nanoseconds from the beginning.
+    /// Returns the time at which a client has to connect, in nanoseconds since the beginning of the task.
     func due(_ index: Int, of count: Int) -> UInt64 { nanoseconds * UInt64(index) / UInt64(max(1, count)) }
 }
 
-/// Schedule for clients that are to read slowly.
+/// Schedule of clients that read slowly.
 struct SlowReading {
     let bytes: Int
     let nanoseconds: UInt64
@@ -52,7 +52,7 @@ extension LoadGenerator {
         task = .returning(order)
     }
 
-    /// Connects the clients that are due, as many as may be in progress at once.
+    /// Connects the clients that are due, until the maximum number of handshakes is in progress.
     mutating func returnMore(_ order: LoadReturn) {
         var order = order
         let elapsed = Clock.monotonicNanoseconds() - begun

@@ -3,7 +3,7 @@ import System
 import WebSocket
 
 extension LoadGenerator {
-    /// Number of messages that are sent before the loop reads what came in.
+    /// Number of messages that the loop sends before it reads again.
     private static let sentences = 64
 
     mutating func begin(_ order: Talk.Order) {
@@ -27,13 +27,13 @@ extension LoadGenerator {
             say(turn)
             left -= 1
         }
-        // Clients that answer have begun by now, and may wait for ever.
+        // Clients that answer received messages have all begun. If a message is lost, they would wait for ever.
         guard talk?.nextDue == nil else { return }
         task = .awaiting(deadline: now + UInt64(Talk.patienceMilliseconds) * 1_000_000)
     }
 
     private mutating func say(_ turn: Talk.Turn) {
-        // The clients that would have received a lost client's message report it as missing.
+        // A lost client does not send. The clients that would have received its message report it as missing.
         guard clients[turn.speaker].phase == .subscribed else { return }
         message.removeAll()
         talk?.append(turn, topics[turn.channel], number: firstNumber + turn.speaker, to: &message)

@@ -2,21 +2,20 @@ import Bytes
 import System
 import WebSocket
 
-/// Thousands of clients of one server in one thread, commanded by lines (`LoadCommand`). Each line is answered with one
-/// line when its task is done.
+/// Thousands of clients of one server in one thread. The generator reads commands as lines (`LoadCommand`) and answers
+/// each with one line when its task is done.
 ///
-/// Changes are checked as they come. Every change carries a number, the moment at which it was made and perhaps its
-/// owner (`"seq":7,"at":1767225600000000,"owner":3`). Each client counts changes that are missing, doubled or not its
-/// own.
+/// The generator checks changes when it receives them. Every change carries a number, the time at which it was made,
+/// and possibly its owner (`"seq":7,"at":1767225600000000,"owner":3`). The generator counts changes that are missing,
+/// duplicated, or sent to the wrong client.
 public struct LoadGenerator: ~Copyable {
-    /// Maximum in one process, because one table of descriptors may be limited to 20,000. More clients need more
-    /// processes.
+    /// Maximum number of clients in one process, because a table of descriptors may be limited to 20,000.
     public static let maximumClients = 19_000
-    /// Number of clients that share a source address, each with a port of its own.
+    /// Number of clients that share a source address. Each of them has its own port.
     static let clientsPerAddress = 10_000
-    /// Number of handshakes and joins that are in progress at the same time, unless a command changes it.
+    /// Default of the number of handshakes and joins that are in progress simultaneously.
     static let usualWindow = 256
-    /// Maximum bytes of one read; a longer message is refused.
+    /// Maximum number of bytes in one read. A longer message is refused.
     static let readBytes = 256 << 10
     private static let inputKey = UInt64.max
 
@@ -25,7 +24,7 @@ public struct LoadGenerator: ~Copyable {
         case connecting(SocketAddress, path: ClientText, next: Int, end: Int)
         case joining(topic: ClientText, payload: ClientText, bindsChanges: Bool, next: Int)
         case awaiting(deadline: UInt64)
-        /// Sending until all messages are sent; then they are awaited.
+        /// Clients are sending messages. When all are sent, the task becomes `awaiting`.
         case talking
         case tracking(PresenceTask)
         case returning(LoadReturn)
@@ -35,12 +34,12 @@ public struct LoadGenerator: ~Copyable {
     private let output: Int32
     let epoll: Epoll
     var clients: [LoadClient] = []
-    /// Number of the first client, among the clients of all processes.
+    /// Number of this process's first client. Clients are numbered across all processes.
     var firstNumber = 0
     var task = Task.idle
     var inFlight = 0
     var window = LoadGenerator.usualWindow
-    /// Joined topics in order. The first one has the ref 1.
+    /// Joined topics, in the order of their joins. The first one has the ref 1.
     var topics: [ClientText] = []
     var talk: Talk?
     var presence: PresenceWatch?
@@ -50,12 +49,12 @@ public struct LoadGenerator: ~Copyable {
     var slow: SlowReading?
     private(set) var begun: UInt64 = 0
     private var isOver = false
-    /// Buffer for sending, with one frame or request at a time.
+    /// Buffer for sending. It holds one frame or request at a time.
     var outgoing = ByteWriter()
     /// Content of the next frame.
     var message = ByteWriter()
 
-    /// Obeys the lines of the input until they end.
+    /// Obeys the lines of the input until the input ends.
     public static func run(input: Int32 = 0, output: Int32 = 1) throws {
         DescriptorTable.raiseLimit()
         var generator = try LoadGenerator(input: input, output: output)
@@ -147,7 +146,7 @@ public struct LoadGenerator: ~Copyable {
 
     func answer(_ answer: WorkerAnswer) { _ = ByteStream.write(answer.line, to: output) }
 
-    /// Ends the current task with success.
+    /// Ends the current task and answers with its success.
     mutating func finish(_ name: String, _ count: Int) {
         task = .idle
         var done = WorkerAnswer()
@@ -156,14 +155,14 @@ public struct LoadGenerator: ~Copyable {
         answer(done)
     }
 
-    /// Ends the current task with a failure.
+    /// Ends the current task and answers with its failure.
     mutating func fail(_ message: String) {
         if case .idle = task { return }
         task = .idle
         answer(WorkerAnswer(failure: message))
     }
 
-    /// Continues work that no event causes: more of the current task, its end, and heartbeats.
+    /// Does work that no event triggers: continues the current task, detects its end, and sends heartbeats.
     private mutating func goOn() {
         switch task {
         case .idle: break
@@ -189,7 +188,7 @@ public struct LoadGenerator: ~Copyable {
     }
 }
 
-/// Schedule of heartbeats: all clients in turn, evenly, within `seconds`.
+/// Schedule of heartbeats. Within `seconds`, every client sends one, at equal intervals.
 struct Heartbeats {
     private static let ticksPerSecond = 10
 

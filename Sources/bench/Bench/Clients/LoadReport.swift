@@ -1,37 +1,37 @@
 import Bytes
 
-/// Report of the changes that the clients of one process received since the last `expect`. Reports of several processes
-/// are added.
+/// Report of the changes that clients have received since the last `expect`. Reports of several processes can be added.
 public struct LoadReport: Sendable, Equatable {
-    /// Clients that are connected.
+    /// Number of connected clients.
     public var connected: Int64 = 0
-    /// Clients that the server closed, or that lost their connection.
+    /// Number of clients that the server disconnected or that lost their connection.
     public var closed: Int64 = 0
     public var expected: Int64 = 0
-    /// Changes that came at their place in the order.
+    /// Number of changes that were received in the expected order.
     public var received: Int64 = 0
-    /// Changes that came again, or after a later one.
+    /// Number of changes that were received again, or after a later one.
     public var doubled: Int64 = 0
-    /// Numbers that were skipped.
+    /// Number of changes that were not received although a later one was.
     public var skipped: Int64 = 0
-    /// Changes that were meant for other clients.
+    /// Number of received changes that were meant for other clients.
     public var foreign: Int64 = 0
-    /// Messages that are malformed changes, and frames that a server must not send.
+    /// Number of malformed changes, and of frames that a server must not send.
     public var malformed: Int64 = 0
     public var bytes: Int64 = 0
     public var reads: Int64 = 0
     public var processorNanoseconds: Int64 = 0
-    /// Times of the first and the last change that came, in Unix microseconds; 0 without changes.
+    /// Time at which the first change was received, in Unix microseconds; 0 without changes.
     public var firstMicroseconds: Int64 = 0
+    /// Time at which the last change was received, in Unix microseconds; 0 without changes.
     public var lastMicroseconds: Int64 = 0
-    /// Times from the moment that a change carries to its arrival.
+    /// Durations from the time that a change carries to its reception.
     public var latency = LatencyHistogram()
 
     public init() {}
 
     public var missing: Int64 { max(0, expected - received) }
 
-    /// True if every change came once, in order, and nothing else came.
+    /// True if every expected change was received once, in order, and nothing else was received.
     public var isFaultless: Bool {
         received == expected && doubled == 0 && skipped == 0 && foreign == 0 && malformed == 0 && closed == 0
     }

@@ -1,20 +1,21 @@
 import System
 
-/// Count of the changes that the clients of one process received since the last `expect`.
+/// Count of the changes that the clients of one process have received since the last `expect`.
 struct LoadTally {
     private var isExpecting = false
-    /// Number of changes to wait for of each client, nil for all expected ones; and the number of clients without them.
+    /// Number of changes to wait for, for each client; nil for all expected ones.
     private var goal: Int64?
+    /// Number of clients that have not received the changes to wait for.
     private var unsatisfied = 0
     private var figures = LoadReport()
     var closed: Int64 = 0
     var malformed: Int64 = 0
     var bytes: Int64 = 0
     var reads: Int64 = 0
-    /// First change that came.
+    /// First received change since the last `expect`.
     var sample: [UInt8] = []
     var processorAtBegin: UInt64 = 0
-    /// Offsets of the numbers in a change.
+    /// Offsets of the numbers in the last change, where the next change is searched first.
     var hint = Hint()
 
     init() {}
@@ -26,7 +27,7 @@ struct LoadTally {
         figures.expected = clients.reduce(0) { $0 + $1.expected }
     }
 
-    /// Creates a tally of messages that are checked elsewhere.
+    /// Creates a tally of messages that `Talk` checks.
     init(expecting count: Int) {
         isExpecting = true
         unsatisfied = count
@@ -35,7 +36,7 @@ struct LoadTally {
 
     var isSatisfied: Bool { unsatisfied <= 0 }
 
-    /// Waits for the first `count` changes of each client, or for all expected ones.
+    /// Sets what `isSatisfied` waits for: the first `count` changes of each client, or all expected ones.
     mutating func await(_ count: Int64?, of clients: [LoadClient]) {
         goal = count
         unsatisfied = clients.count { $0.received < count ?? $0.expected }
@@ -61,7 +62,7 @@ struct LoadTally {
         if client.received == goal ?? client.expected { unsatisfied -= 1 }
     }
 
-    /// Counts a message that came at its place in the order.
+    /// Counts a message that was received in the expected order.
     mutating func heard(_ now: Int64, sent: Int64? = nil) {
         if let sent { figures.latency.add(now - sent) }
         if figures.firstMicroseconds == 0 { figures.firstMicroseconds = now }

@@ -1,14 +1,15 @@
 import Bytes
 
-/// Views of presence that many clients have, as sums: a join is added, a leave is subtracted. A view is right if it has
-/// as many presences as it should, with the right keys.
+/// Views of presence that many clients have, each stored as sums. A presence that joins is added, one that leaves is
+/// subtracted. A view is correct if it has the expected number of presences, with the expected keys.
 ///
-/// All members of a topic receive the same bytes, so each message is parsed once and not once for each member.
+/// All members of a topic receive the same bytes, so each message is parsed only once for all of them.
 struct PresenceWatch {
     struct View: Equatable {
         var count: Int64 = 0
-        /// Sums of numbers made from keys, and of numbers made from keys and refs.
+        /// Sum of the hashes of the keys.
         var keys: UInt64 = 0
+        /// Sum of the hashes of the keys with the refs.
         var presences: UInt64 = 0
 
         mutating func add(_ other: View) {
@@ -33,14 +34,15 @@ struct PresenceWatch {
     private let keys: [UInt64]
     private var views: [View]
     private(set) var goal = View()
-    /// Number of clients, counted from the first, whose views are checked.
+    /// Number of clients whose views are checked, counted from the first client.
     private var watching: Int
+    /// Number of checked views that are not correct.
     private(set) var unsettled = 0
     private var understood: [(kind: Kind, bytes: [UInt8], change: View)] = []
     private var oldest = 0
 
-    /// Number of parsed messages that are kept. One read brings several messages, and the next client's read brings the
-    /// same.
+    /// Maximum number of parsed messages that are kept. One read brings several messages, and the reads of the next
+    /// clients bring the same ones.
     private static let remembered = 256
 
     init(_ text: ClientText, clients: Range<Int>) {
@@ -51,7 +53,7 @@ struct PresenceWatch {
 
     var isSettled: Bool { unsettled == 0 }
 
-    /// Number of checked views that differ from the first one.
+    /// Number of checked views that differ from the first client's view.
     var differing: Int {
         let first = views[0]
         return views[..<watching].count { $0 != first }
@@ -69,7 +71,7 @@ struct PresenceWatch {
         goal.keys &-= keys[client]
     }
 
-    /// Compares the views after the expected view has changed.
+    /// Checks the views of the first `count` clients against a changed expected view.
     mutating func settle(watching count: Int) {
         watching = count
         unsettled = views[..<count].count { !$0.isOfSameKeys(goal) }
@@ -151,7 +153,7 @@ struct PresenceWatch {
         return view
     }
 
-    /// Returns the ref of a meta whose brace was just read; 0 if it has none.
+    /// Returns the ref of a presence whose opening brace has been read; 0 if it has none.
     private static func ref(_ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
         var ref: UInt64 = 0
         while try scanner.next() == .name {
@@ -166,7 +168,7 @@ struct PresenceWatch {
         guard try scanner.next() == token else { throw ByteError(expected: "a presence", offset: scanner.offset) }
     }
 
-    /// Returns an FNV-1a hash, mixed so that sums of such numbers do not collide by chance.
+    /// Returns an FNV-1a hash, mixed so that sums of such hashes are unlikely to collide.
     private static func number(_ bytes: [UInt8]) -> UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
@@ -180,16 +182,16 @@ struct PresenceWatch {
     }
 }
 
-/// Result of tracking or leaving.
+/// Result of clients that tracked or left a presence.
 struct PresenceOutcome: Equatable {
-    /// Differences and states that all clients together received.
+    /// Number of presence messages, differences and states, that all clients together received.
     var messages: Int64
     var bytes: Int64
-    /// Nanoseconds from the first request until all views were right.
+    /// Nanoseconds from the first request until all views were correct.
     var nanoseconds: Int64
-    /// Views that are not right.
+    /// Number of views that are not correct.
     var unsettled: Int64
-    /// Views that differ from the first one.
+    /// Number of views that differ from the first client's view.
     var differing: Int64
     var malformed: Int64
     var closed: Int64

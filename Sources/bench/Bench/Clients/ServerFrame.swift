@@ -4,14 +4,14 @@ import Bytes
 struct ServerFrame {
     enum Kind {
         case message, ping, pong, close
-        /// Frame that the hub never sends: masked, in fragments, or with bits that were not negotiated.
+        /// Frame that the hub never sends: masked, fragmented, or with bits that were not negotiated.
         case unexpected
     }
 
     let kind: Kind
     let payload: Range<Int>
 
-    /// Parses the frame at `start`; nil if its end has not arrived.
+    /// Parses the frame at `start`. Returns nil if the frame is not complete.
     init?(_ bytes: RawSpan, at start: Int) {
         guard start + 2 <= bytes.byteCount else { return nil }
         let (first, second) = (bytes.byte(start), bytes.byte(start + 1))

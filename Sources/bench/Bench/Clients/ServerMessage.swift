@@ -1,6 +1,6 @@
 import Bytes
 
-/// Offsets of the numbers in the last change.
+/// Offsets of the numbers in the last change. The parser searches there first in the next change.
 struct Hint {
     fileprivate(set) var sequence = 0
     fileprivate(set) var moment = 0
@@ -8,24 +8,25 @@ struct Hint {
     fileprivate(set) var owner: Int? = 0
 }
 
-/// Server's message, parsed no further than a load generator needs.
+/// Message of a server, parsed only as much as a load generator needs.
 enum ServerMessage: Equatable {
-    /// Change; the moment is nil if it is not a number.
+    /// Change of a row. The time is nil if it is not a number.
     case change(sequence: Int64, sentMicroseconds: Int64?, owner: Int64?)
     case joined
     case subscribed
-    /// Presences, and those that came or went. The range is that of the JSON object in the message.
+    /// All presences of a topic. The range is that of the JSON object in the message.
     case presenceState(Range<Int>)
+    /// Presences that joined or left. The range is that of the JSON object in the message.
     case presenceDiff(Range<Int>)
-    /// A refusal, in the server's words.
+    /// Refusal of a join.
     case refused
-    /// Reply to a heartbeat, or another message without meaning here.
+    /// Reply to a heartbeat, or another message that the load generator ignores.
     case other
     case malformed
 
     /// Parses `[join_ref, ref, topic, event, payload]` (version 2.0.0). `hint` holds the offsets of the numbers in the
-    /// last change: in the next one they are there or near. A broadcast in binary form (its first byte is 4) is a
-    /// change, too.
+    /// last change, because they are at or near these offsets in the next one. A broadcast in binary form (its first
+    /// byte is 4) is parsed as a change, too.
     init(_ text: RawSpan, hint: inout Hint) {
         if text.byteCount > 0, text.byte(0) == 4 {
             self = Self.numbered(text, &hint)
@@ -53,7 +54,7 @@ enum ServerMessage: Equatable {
         }
     }
 
-    /// Returns the offset of the fourth element. The first three are texts or null.
+    /// Returns the offset of the event, the fourth element. The first three elements are texts or null.
     private static func eventOffset(_ text: RawSpan) -> Int? {
         guard text.byteCount > 0, text.byte(0) == UInt8(ascii: "[") else { return nil }
         var commas = 0
@@ -87,7 +88,7 @@ enum ServerMessage: Equatable {
         return owner
     }
 
-    /// Returns a change from any message with a number and a moment.
+    /// Parses any message that has a number and a time as a change.
     static func numbered(_ text: RawSpan, _ hint: inout Hint) -> ServerMessage {
         guard let sequence = number("\"seq\":", text, &hint.sequence), let sent = moment(text, &hint.moment) else {
             return .malformed
@@ -95,15 +96,15 @@ enum ServerMessage: Equatable {
         return .change(sequence: sequence, sentMicroseconds: sent, owner: nil)
     }
 
-    /// Returns the moment; nil if there is none, an inner nil if it is a text.
+    /// Returns the time; an inner nil if it is a text, nil if there is none.
     private static func moment(_ text: RawSpan, _ hint: inout Int) -> Int64?? {
         if let number = number("\"at\":", text, &hint) { return number }
         let value = hint + 5
         return value < text.byteCount && text.byte(value) == UInt8(ascii: "\"") ? .some(nil) : nil
     }
 
-    /// Returns the number after a name. Searches first at the last offset, then near it, then everywhere: the benchmark
-    /// measures the hub, so this must be fast.
+    /// Returns the number that follows a name. Searches first at the last offset, then near it, then everywhere. This
+    /// must be fast, so that the benchmark measures the hub and not its clients.
     private static func number(_ name: StaticString, _ text: RawSpan, _ hint: inout Int) -> Int64? {
         let found =
             text.has(name, at: hint)
@@ -114,7 +115,7 @@ enum ServerMessage: Equatable {
     }
 
     private static func reply(_ text: RawSpan, _ rest: RawSpan) -> ServerMessage {
-        // Only this generator's refs occur: a digit, twice, for joins; "h" for a heartbeat.
+        // The only refs are those of this generator: a single digit, twice, for joins; "h" for heartbeats.
         guard text.byteCount > 9, text.byte(2) == text.byte(6), text.byte(2) &- 48 < 10, text.byte(1) == text.byte(5),
             text.byte(1) == UInt8(ascii: "\"")
         else { return .other }
@@ -138,7 +139,7 @@ extension RawSpan {
         return place + length <= byteCount && extracting(place..<place + length).equals(text)
     }
 
-    /// Returns the first offset of the text at or after `start`. The text has at least two bytes.
+    /// Returns the first offset at or after `start` at which the text occurs. The text must have at least two bytes.
     func firstOffset(of text: StaticString, from start: Int) -> Int? {
         let length = text.utf8CodeUnitCount
         // SAFETY: a static text lives as long as the program and has its first two bytes.

@@ -1,21 +1,22 @@
 import Bytes
 
-/// Broadcasts that clients send to each other, in the binary form in which JS and Swift clients push them, and the
-/// broadcasts that each client is to receive.
+/// Broadcasts that clients send to each other, with a check that each client receives the right ones. The messages have
+/// the binary form that JS and Swift clients push.
 ///
-/// Neighbouring clients share a channel. Every message carries its speaker, its channel, its number and the moment when
-/// it was due, so each client knows whether it is the speaker's next message.
+/// Clients with neighbouring numbers share a channel. Every message carries its speaker, its channel, its number and
+/// the time at which it was due. So each receiver knows whether it is the speaker's next message.
 struct Talk {
     struct Order: Sendable, Equatable {
         /// Size of a message's payload.
         var bytes: Int
-        /// Time between two messages of a client in a channel; 0: the next one follows when the last one has come back.
+        /// Microseconds between two messages of a client in a channel. With 0, a client sends its next message when it
+        /// has received its last one back.
         var intervalMicroseconds: Int
-        /// Number of messages of each client in each channel.
+        /// Number of messages that each client sends in each channel.
         var count: Int
-        /// Number of clients that talk, counted from the first.
+        /// Number of clients that send, counted from the first client.
         var speakers: Int
-        /// Number of clients that share each of the channels, in the order in which the channels were joined.
+        /// Number of clients that share a channel, for each channel of a client, in the order of its joins.
         var groups: [Int]
     }
 
@@ -26,17 +27,20 @@ struct Talk {
     static let patienceMilliseconds = 30_000
 
     let order: Order
-    /// Number of the first message. Each talk has its own numbers, so that late messages are noticed.
+    /// Number of each speaker's first message. Each talk has different numbers, so that late messages of an earlier
+    /// talk are noticed.
     let first: Int
-    /// Index of each channel's first speaker among the speakers that a client hears.
+    /// Index of each channel's first speaker among the speakers from whom a client receives messages.
     private let offsets: [Int]
+    /// Number of speakers from whom a client receives messages, in all its channels.
     private let width: Int
-    /// Number of the next message of each speaker, for each client that hears the speaker.
+    /// Number of the next message of each speaker, for each client that receives from the speaker.
     private var next: [UInt32]
     private let filler: [UInt8]
     private let begin: UInt64
-    /// Difference between the wall clock and the monotonic clock.
+    /// Difference between the wall clock and the monotonic clock, in microseconds.
     private let epochMicroseconds: Int64
+    /// Number of messages that have been sent.
     private(set) var said = 0
 
     init(_ order: Order, clients: Int, first: Int, monotonic: UInt64, unixMicroseconds: Int64) {
@@ -56,10 +60,11 @@ struct Talk {
         epochMicroseconds = unixMicroseconds - Int64(monotonic / 1000)
     }
 
-    /// Number of messages that all clients together are to receive.
+    /// Number of messages that all clients together have to receive.
     var expected: Int { order.speakers * order.count * order.groups.reduce(0, +) }
     /// Number of messages that all clients together send.
     var total: Int { order.speakers * order.count * order.groups.count }
+    /// True if each client sends its next message when it has received its last one back.
     var isAnswering: Bool { order.intervalMicroseconds == 0 }
 
     // MARK: Sending
@@ -71,14 +76,15 @@ struct Talk {
         var dueMicroseconds: Int64
     }
 
-    /// Time of the next message; nil if all are sent, or if the next one answers a received message.
+    /// Monotonic time at which the next message is due, in nanoseconds. Nil if all messages are sent, or if each
+    /// further message answers a received one.
     var nextDue: UInt64? {
         guard said < (isAnswering ? order.speakers * order.groups.count : total) else { return nil }
         return due(said)
     }
 
-    /// Returns the due time, spread evenly over the interval. Clients of one channel do not send one right after the
-    /// other, as real clients would not.
+    /// Returns the time at which a message is due. The messages of all clients are spread evenly over the interval.
+    /// Clients of one channel do not send directly after each other, because real clients would not.
     private func due(_ place: Int) -> UInt64 {
         let each = order.speakers * order.groups.count
         return begin + UInt64(order.intervalMicroseconds) * 1000 * UInt64(place) / UInt64(each)
@@ -97,7 +103,7 @@ struct Talk {
             dueMicroseconds: isAnswering ? moment(now) : moment(due))
     }
 
-    /// Returns a speaker's next message after its own message has come back.
+    /// Returns a speaker's next message when it has received its last one back; nil if there are no more.
     mutating func answer(to message: Message, at microseconds: Int64) -> Turn? {
         guard isAnswering, message.number + 1 < first + order.count else { return nil }
         said += 1
@@ -144,7 +150,7 @@ struct Talk {
     enum Verdict: Equatable {
         case inPlace(Message)
         case again
-        /// Message after some missing ones, whose number is given.
+        /// Message that follows some missing ones, with the number of the missing ones.
         case passedOver(Int, Message)
         case foreign
         case malformed
@@ -157,8 +163,8 @@ struct Talk {
         var dueMicroseconds: Int64
     }
 
-    /// Checks a message that a client received. `topic` is made anew for each client, because the message must have it,
-    /// too.
+    /// Checks a message that a client received. The message must have the client's topic; `scratch` is a buffer for
+    /// building it.
     mutating func hear(
         _ client: Int, _ bytes: RawSpan, topics: [ClientText], firstNumber: Int, scratch: inout ByteWriter
     ) -> Verdict {
@@ -184,7 +190,7 @@ struct Talk {
         return filler.rawBytes.extracting(0..<bytes.byteCount).equals(bytes)
     }
 
-    /// Returns the message, and the ranges of its topic and its text.
+    /// Parses a message. Returns it with the ranges of its topic and of its text.
     private static func read(_ bytes: RawSpan) -> (Message, topic: Range<Int>, text: Range<Int>)? {
         guard bytes.byteCount > 5, bytes.byte(0) == heardKind else { return nil }
         let topic = 5..<5 + Int(bytes.byte(1))

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Answer of a worker process to a line: a JSON object of whole numbers and texts, on one line.
+/// Answer of a worker process to one line: a JSON object of whole numbers and texts, on one line.
 public struct WorkerAnswer: Sendable, Equatable {
     public var numbers: [String: Int64] = [:]
     public var texts: [String: String] = [:]

@@ -1,6 +1,6 @@
 import System
 
-/// Attacks on a hub that are possible with the public key, each as far as the hub permits.
+/// Attack on a hub that is possible with the public key. Each attack goes as far as the hub permits.
 enum Attack: String, CaseIterable {
     /// Filters that take long to evaluate on large rows: ten channels of 128.
     case costlyFilters = "costly filters"
@@ -8,19 +8,19 @@ enum Attack: String, CaseIterable {
     case longLists = "long lists"
     case halfMessages = "half messages"
     case halfRequests = "half requests"
-    /// Clients that request everything and read nothing.
+    /// Clients that bind every change and read nothing.
     case slowReaders = "slow readers"
     /// Joins and leaves as fast as the hub answers.
     case joins = "joins"
-    /// Broadcasts in one channel as fast as the hub takes them.
+    /// Broadcasts in one channel, as fast as the hub accepts them.
     case talk = "talk"
-    /// Bytes of no protocol, with a new connection after each failure.
+    /// Bytes that belong to no protocol. After each failure the attacker connects again.
     case garbage = "garbage"
 
-    /// False for clients that do not read.
+    /// False for an attack whose clients do not read.
     var reads: Bool { self != .slowReaders }
 
-    /// Returns the bytes that a socket sends when it has connected.
+    /// Returns the bytes that an attacker's socket sends after it has connected.
     func opening(_ number: Int, _ target: HostileTarget) -> [UInt8] {
         let upgrade = Array(
             """
@@ -37,7 +37,7 @@ enum Attack: String, CaseIterable {
         case .costlyFilters:
             return upgrade + joins(10) { channel in target.bindings(128) { Self.costly(number, channel * 128 + $0) } }
         case .longLists:
-            // As many values as a connection may have, and more.
+            // More values than a connection may have.
             return upgrade + joins(60) { channel in target.bindings(128) { Self.long(channel * 128 + $0) } }
         case .halfMessages: return upgrade + Self.frameHead(4_900_000) + [UInt8](repeating: 0x20, count: 2_450_000)
         case .halfRequests:
@@ -52,7 +52,7 @@ enum Attack: String, CaseIterable {
         }
     }
 
-    /// Returns the next bytes, each time that the hub has taken all of the last.
+    /// Returns the bytes to send next, when the hub has accepted all earlier ones.
     func next(_ round: Int, _ target: HostileTarget) -> [UInt8] {
         switch self {
         case .joins:
@@ -72,7 +72,7 @@ enum Attack: String, CaseIterable {
         (0..<count).flatMap { Self.frame(HostileTarget.join("realtime:hostile\($0)", bindings($0))) }
     }
 
-    /// Returns a filter. No two are the same, so that the hub has to evaluate each.
+    /// Returns a filter that is costly to evaluate. All filters differ, so that the hub has to evaluate each one.
     private static func costly(_ number: Int, _ binding: Int) -> String {
         "or=(" + (0..<50).map { "title.like.%a%a%a%a%\(number)x\(binding)x\($0)" }.joined(separator: ",") + ")"
     }
@@ -83,7 +83,7 @@ enum Attack: String, CaseIterable {
 
     // MARK: Frames
 
-    /// Returns a frame with a mask of zeros, which is as good as any.
+    /// Returns a frame with a mask of zeros, which the protocol allows.
     private static func frame(_ text: String) -> [UInt8] { frameHead(text.utf8.count) + Array(text.utf8) }
 
     private static func frameHead(_ count: Int) -> [UInt8] {

@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Sockets that attack a hub, on a thread of low priority: real attackers bring their own processors. A socket that the
-/// hub closes connects again after a second, as clients do.
+/// Sockets that attack a hub. Their thread has a low priority, because real attackers would use their own machines. A
+/// socket that the hub closes connects again after a second, as clients do.
 final class HostileForce {
     private static let tick: UInt64 = 2_000_000
     private static let patience: UInt64 = 1_000_000_000
@@ -37,7 +37,7 @@ final class HostileForce {
         }
     }
 
-    /// Number of bytes of the attack that the hub took.
+    /// Number of bytes of the attack that the hub has accepted.
     var sentBytes: Int { state.sent.load(ordering: .relaxed) }
 
     func stop() {
@@ -63,7 +63,7 @@ private struct HostileSocket {
         (self.attack, self.number, self.target) = (attack, number, target)
     }
 
-    /// Sends as much as the hub takes and reads what is there. Returns false if the socket was closed.
+    /// Sends as many bytes as the hub accepts, and reads the available ones. Returns false if the socket was closed.
     mutating func work() -> Bool {
         guard let descriptor else { return open() }
         if attack.reads, !read(descriptor) { return end() }
@@ -90,7 +90,7 @@ private struct HostileSocket {
 
     private mutating func open() -> Bool {
         guard let made = try? StreamSocket.connect(to: .loopback(port: target.port)) else { return false }
-        // A small buffer: unsent bytes stay on the attacker's machine.
+        // The socket's buffer is small, so that unsent bytes stay in the attacker's memory.
         StreamSocket.prepare(made, sendBuffer: Self.chunk)
         descriptor = made
         pending = attack.opening(number, target)

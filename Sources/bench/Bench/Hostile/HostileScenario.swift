@@ -61,7 +61,7 @@ private final class Siege {
         let quiet = try measure()
         let target = HostileTarget(port: hub.port, path: stage.path, token: stage.token, table: "hostile")
         let force = try HostileForce(attack, count: count, target)
-        // The attackers connect and settle.
+        // The attackers get time to connect and to reach full strength.
         Pause.milliseconds(1000)
         let (began, sent) = (Clock.monotonicNanoseconds(), force.sentBytes)
         let besieged: LatencyHistogram

@@ -1,12 +1,12 @@
 import Bytes
 import Change
 
-/// Ledger of the incident's log. Most clients stay all the time; some leave and come back each second. Twice a minute
-/// the ledger notes the offset that all clients have reached.
+/// Notes of the clients' ledger in the incident's log. Most clients stay all the time; a few leave and return each
+/// second. Twice a minute the ledger records the offset that all clients have reached.
 struct IncidentAttendance: ~Copyable {
     static let clients = 5000
     private static let leavingAtOnce = 10
-    /// Number of transactions in a second: one is committed in each millisecond.
+    /// Number of transactions per second: one in each millisecond.
     private static let transactionsOfSecond = 1000
 
     struct Notes: ~Copyable {
@@ -18,7 +18,7 @@ struct IncidentAttendance: ~Copyable {
     private var sessions = (0..<UInt64(clients)).map { $0 << 10 }
     private var next = 0
 
-    /// Returns the notes before a transaction, or nil if there are none.
+    /// Returns the notes that precede a transaction; nil if there are none.
     mutating func notes(before number: Int, of all: Int, at offset: UInt64, _ time: Int64) -> Notes? {
         guard number % Self.transactionsOfSecond == 0 else { return nil }
         var notes: [LedgerNote] = []

@@ -4,7 +4,7 @@ import Diagnostics
 import EventLog
 import System
 
-/// Log of one table's rows, as ingest writes it, too large to be read completely for one question.
+/// Log of one table's rows, as the hub's ingest writes it. It is too large to be read completely for one question.
 struct IncidentLog {
     static let changesOfTransaction = 20
     static let versionsOfRow = 10
@@ -24,8 +24,8 @@ struct IncidentLog {
             Column(name: "version", typeOID: 23, typeName: "int4", isIdentity: true, isPrimaryKey: false),
         ])
 
-    /// Returns row and version of a change. The lower half of the rows have all their versions in one place; the
-    /// versions of the others are spread over the log.
+    /// Returns the row and the version of a change. All versions of a row in the lower half are close together in the
+    /// log. The versions of the other rows are spread over the log.
     private func row(of change: Int) -> (id: Int, version: Int) {
         let half = changes / 2
         guard change % 2 == 1 else {
@@ -38,8 +38,9 @@ struct IncidentLog {
         return (rows / 2 + place % spread, place / spread)
     }
 
-    /// Row with all its versions in one place, and below it one with versions spread over the log.
+    /// Number of a row whose versions are close together in the log.
     var gathered: Int { rows / 4 }
+    /// Number of a row whose versions are spread over the log.
     var scattered: Int { rows / 2 + rows / 4 }
 
     func write(_ progress: (Int) -> Void) throws {
@@ -87,7 +88,7 @@ struct IncidentLog {
     }
 
     private static let tableKey = RowKey.table(schema: relation.schema, name: relation.name)
-    /// Unix microseconds of the first commit; one follows in each millisecond.
+    /// Unix microseconds of the first commit. One commit follows in each millisecond.
     private static let begin: Int64 = 1_760_000_000_000_000
 
     private func fill(_ transaction: inout Transaction, _ number: Int, _ fingerprint: UInt64) {

@@ -4,7 +4,7 @@ import Explaining
 import History
 import System
 
-/// Benchmark of questions after an incident, compared with a pass over the whole log.
+/// Benchmark of questions after an incident, compared with one pass over the whole log.
 struct IncidentScenario: Scenario {
     let name = "incident"
     let summary = "Questions to a log of ten million changes: row, tx, who, stats, whatif, beside a bare pass over it."
@@ -172,7 +172,7 @@ private struct Questions {
 
     private func whatIf() throws {
         let report = try database.answer(history)
-        // Every second version of a row is open, and one row is the client's own.
+        // Every second version of a row is open. One row is the client's own, so it does not gain that row.
         try check(report.gains, log.changes / 2 - IncidentLog.versionsOfRow / 2, "whatif, gains")
         try check(report.losses, IncidentLog.versionsOfRow / 2, "whatif, losses")
     }

@@ -5,10 +5,10 @@ import Postgres
 import Replication
 import System
 
-/// Cost of a row without network and disk. A captured stream goes through decoder and assembler into the stored form.
-/// Then each change is read from that form, and its row is written as JSON.
+/// Processor time for decoding a row, without network and disk. A captured replication stream goes through decoder and
+/// assembler into the stored form. Then each change is read from that form, and its row is written as JSON.
 struct DecodeCost {
-    /// Number of rows: few enough to stay in the processor's caches, where a row that was just received would be, too.
+    /// Number of rows. They fit into the processor's caches, as a row that was just received would.
     static let rows = 4000
 
     private let stream: CapturedStream
@@ -30,7 +30,7 @@ struct DecodeCost {
         return Double(Clock.threadNanoseconds() - began) / Double(stream.rows * passes)
     }
 
-    /// Returns the nanoseconds of processor time per row, with or without JSON.
+    /// Returns the nanoseconds of processor time per row for decoding, and also for writing JSON if `asJSON` is true.
     func measure(passes: Int, asJSON: Bool) throws -> Double {
         let sink = RenderingSink(asJSON: asJSON)
         var assembler = TransactionAssembler(spoolDirectory: spool) { _ in ["id"] }
@@ -45,7 +45,7 @@ struct DecodeCost {
     }
 }
 
-/// Messages of some whole transactions, as they came over the wire.
+/// Messages of some whole transactions, as received from PostgreSQL.
 private struct CapturedStream {
     private var content: [UInt8] = []
     /// Offset of each message's end in `content`.
@@ -109,7 +109,7 @@ private struct CapturedStream {
     }
 }
 
-/// Sink that takes stored transactions like the log, and processes them like a socket loop.
+/// Sink that accepts stored transactions, as the log does, and renders them, as a socket loop does.
 private final class RenderingSink: TransactionSink {
     private let asJSON: Bool
     private var renderer: (fingerprint: UInt64, record: RecordJSON)?
@@ -133,7 +133,7 @@ private final class RenderingSink: TransactionSink {
         jsonBytes += output.count
     }
 
-    // The parameter is `inout`, so that the class's exclusivity check is paid once a part.
+    // The parameter is `inout` so that the check for exclusive access happens only once for each part.
     private static func render(_ payload: RawSpan, _ record: RecordJSON, to output: inout ByteWriter) throws -> Int {
         var part = try TransactionPart(payload)
         var rows = 0

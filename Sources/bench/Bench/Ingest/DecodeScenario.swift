@@ -1,4 +1,4 @@
-/// Benchmark of the processor's work for a row, without network and disk.
+/// Benchmark of the processor time for a row, without network and disk.
 struct DecodeScenario: Scenario {
     let name = "decode"
     let summary = "A captured stream to stored transactions and to JSON: processor time a row."

@@ -3,7 +3,7 @@ import Embedded
 import Replication
 import System
 
-/// Cost of one drain of a shape's WAL.
+/// Cost of receiving the whole WAL of one shape once.
 struct Drain: Sendable {
     var seconds: Double
     var clientSeconds: Double
@@ -12,12 +12,13 @@ struct Drain: Sendable {
     var peakBytes: Double?
 }
 
-/// Runner of the draining programs, each in its own process, measured from its start to its end.
+/// Runner of programs that receive a shape's WAL, each in its own process. Measures each from its start to its end.
 struct Drains {
     let stage: IngestStage
     let place: Workplace
 
-    /// Runs `pg_recvlogical` to nowhere, with the hub's options for pgoutput and with nothing that would slow it down.
+    /// Runs `pg_recvlogical` with its output discarded. It has the hub's options for pgoutput, and none that slow it
+    /// down.
     func baseline(_ shape: IngestShape, streaming: Bool) throws -> Drain {
         try stage.withSlot(shape) { slot, _ in
             let options = [
@@ -33,7 +34,7 @@ struct Drains {
         }
     }
 
-    /// Runs the hub's whole path into an event log, and then verifies the log.
+    /// Runs the hub's whole path into an event log, then verifies the log.
     func hub(_ shape: IngestShape, streaming: Bool) throws -> Drain {
         try stage.withSlot(shape) { slot, position in
             place.remove("data")
@@ -64,7 +65,7 @@ struct Drains {
             let words = TextFile.read(place.path + "/\(name).out") ?? ""
             throw BenchFailure("\(name) did not come to the end: \(words.split(separator: "\n").last ?? "")")
         }
-        // The walsender ends a little after its client. Only then is its time known.
+        // The walsender ends slightly later than its client. Its processor time is known only after its end.
         try stage.awaitNoWalsender()
         return Drain(
             seconds: Double(ended - began) / 1e9, clientSeconds: Double(process.usage.cpuNanoseconds) / 1e9,

@@ -5,8 +5,8 @@ import Ingest
 import Server
 import System
 
-/// Verifier of a log that drained a shape: every row once, in whole transactions, offsets without a hole, and every
-/// checksum right. If one of these is wrong, the measured time is worthless.
+/// Verifier of the log that the hub wrote from a shape's WAL. The log must have every row once, whole transactions,
+/// offsets without a hole, and correct checksums. Otherwise the measured time is worthless.
 struct DrainVerifier {
     let shape: IngestShape
 
@@ -74,7 +74,7 @@ struct DrainVerifier {
     private func endTransaction(_ found: inout Found) throws {
         let rows = found.rows - found.rowsBefore
         found.rowsBefore = found.rows
-        // The marker row is alone in its transaction.
+        // The marker's row has a transaction of its own.
         if rows == 0 { return }
         guard rows == shape.rowsPerTransaction else { throw void("a transaction has \(rows) changes") }
         found.transactions += 1

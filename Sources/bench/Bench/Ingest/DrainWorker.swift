@@ -7,7 +7,7 @@ import Replication
 import Server
 import System
 
-/// The hub's ingest in its own process: from a slot into an event log, up to a position.
+/// Ingest of the hub in its own process: reads from a slot into an event log, up to a position.
 public enum DrainWorker {
     public struct Order: Sendable {
         public var databaseURL: String
@@ -17,7 +17,7 @@ public enum DrainWorker {
         public var dataDirectory: String
         public var streaming: Bool
 
-        /// Subcommand of `tidewire bench` that takes the words after it.
+        /// Name of the subcommand of `tidewire bench` that runs this worker.
         public static let command = "drain"
 
         var words: [String] {
@@ -43,8 +43,8 @@ public enum DrainWorker {
         }
     }
 
-    /// Makes a log that begins at the slot's position, like that of a restarted hub. Making the first segment is not
-    /// part of a drain.
+    /// Creates a log that begins at the slot's position, like the log of a restarted hub. The time for creating the
+    /// first segment is therefore not measured.
     static func makeLog(dataDirectory: String, source: UInt64, at position: LSN) throws {
         let path = IngestService.Settings.logDirectory(dataDirectory)
         var options = EventLogOptions(source: source)
@@ -53,8 +53,7 @@ public enum DrainWorker {
         try sink.begin(systemIdentifier: source, at: position)
     }
 
-    /// Drains until everything up to the position is durable and confirmed. Returns the maximum of resident memory in
-    /// KiB.
+    /// Runs until everything up to the position is durable and confirmed. Returns the maximum resident memory in KiB.
     public static func run(_ order: Order) throws -> Int {
         Log.shared.configure(level: .warning, format: .text)
         var settings = IngestService.Settings(

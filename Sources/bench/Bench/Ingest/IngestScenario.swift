@@ -1,6 +1,7 @@
 import Change
 
-/// Benchmark from PostgreSQL's WAL to a durable event log, beside `pg_recvlogical` that drains the same WAL to nowhere.
+/// Benchmark of the path from PostgreSQL's WAL to a durable event log. The baseline is `pg_recvlogical`, which receives
+/// the same WAL and discards it.
 struct IngestScenario: Scenario {
     let name = "ingest"
     let summary = "From WAL to a durable event log, beside pg_recvlogical to /dev/null."
@@ -50,14 +51,15 @@ private struct ShapeSeries {
     let shape: IngestShape
     private var hub: [Drain] = []
     private var plain: [Drain] = []
-    /// Drains of a large transaction without streaming: the server then keeps the transaction until it commits.
+    /// Measurements of a large transaction without streaming, so that the server keeps the transaction until it
+    /// commits.
     private var unstreamed: [Drain] = []
 
     init(shape: IngestShape) { self.shape = shape }
 
     private var isLarge: Bool { shape.transactions == 1 }
 
-    /// Measures hub and baseline in turns, and in the other order every other round.
+    /// Measures the hub and the baseline. The order, `hubFirst`, alternates between rounds.
     mutating func measure(_ drains: Drains, hubFirst: Bool) throws {
         if hubFirst { hub.append(try drains.hub(shape, streaming: true)) }
         plain.append(try drains.baseline(shape, streaming: true))

@@ -1,16 +1,16 @@
-/// WAL of one shape: how to make it, and what a log that drained it must hold.
+/// Shape of WAL: the SQL that produces it, and the content of a log into which the hub has written it.
 struct IngestShape: Sendable {
     enum Kind: Sendable { case inserts, fullUpdates }
 
     let name: String
-    /// Name of the table, the slot and the publication, and beginning of the marker's name.
+    /// Name of the table, of its slot and of its publication. The marker's name begins with it, too.
     let table: String
     let kind: Kind
     let rows: Int
     let rowsPerTransaction: Int
 
     var publication: String { table }
-    /// Name of a table that gets one row at the end.
+    /// Name of a second table. It gets one row after the shape's WAL, which marks the end.
     var marker: String { table + "_done" }
     var transactions: Int { rows / rowsPerTransaction }
 
@@ -32,7 +32,7 @@ struct IngestShape: Sendable {
         ]
     }
 
-    /// Eight columns, some 270 bytes in a CopyData message. The project's `performance` figures refer to such rows.
+    /// Eight columns, about 270 bytes in a CopyData message. The project's `performance` figures refer to such rows.
     static let columns = """
         id bigint PRIMARY KEY, owner_id uuid, created_at timestamptz, amount numeric(12,2), is_settled boolean,
         status text, title text, details jsonb
@@ -43,10 +43,10 @@ struct IngestShape: Sendable {
             + (kind == .fullUpdates ? "FULL" : "DEFAULT")
     }
 
-    /// SQL that must run before the slot is made.
+    /// SQL that must run before the slot is created; nil if there is none.
     var prepare: String? { kind == .fullUpdates ? insert("1", "\(rows)") : nil }
 
-    /// SQL that makes the WAL, in a session whose commits do not wait for the disk one by one.
+    /// SQL that produces the WAL. Its session does not wait for the disk at each commit.
     var load: String {
         let step = kind == .inserts ? insert("first", "last") : update("first", "last")
         return """

@@ -4,7 +4,7 @@ import Postgres
 import Replication
 import System
 
-/// Private PostgreSQL with the WAL of every shape, and slots at its beginning.
+/// Private PostgreSQL with the WAL of every shape, and a slot at the beginning of each.
 final class IngestStage {
     private static let drainSlot = "drain"
 
@@ -15,7 +15,7 @@ final class IngestStage {
 
     init(_ place: Workplace) throws {
         var options = PrivateCluster.Options()
-        // Durable as in production; only occasional disturbances are put off.
+        // Commits are durable, as in production. Only work that would disturb a measurement now and then is postponed.
         options.settings = [
             "shared_buffers=512MB", "max_wal_size=16GB", "checkpoint_timeout=1h", "autovacuum=off",
             "logical_decoding_work_mem=64MB",
@@ -30,30 +30,30 @@ final class IngestStage {
 
     func close() { cluster.stop() }
 
-    /// Makes the shape's WAL, once, between its slot's position and the end that is noted here.
+    /// Produces the shape's WAL once, and records the position of its end.
     func load(_ shape: IngestShape) throws {
         try connection.execute(shape.create)
-        // A publication of its own, so that a drain of one shape receives nothing of the next.
+        // Each shape has its own publication, so that a measurement of one shape receives nothing of another.
         try connection.execute(
             "CREATE TABLE \(shape.marker) (at timestamptz);"
                 + "CREATE PUBLICATION \(shape.publication) FOR TABLE \(shape.table), \(shape.marker)")
         if let prepare = shape.prepare { try connection.execute(prepare) }
         try connection.query("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", [shape.table])
         let loader = try cluster.connect()
-        // Only here: the marker's commit below makes all of it durable at once.
+        // Commits of this session do not wait for the disk. The commit of the marker below makes all of them durable.
         try loader.execute("SET synchronous_commit = off")
         try loader.execute(shape.load)
         let end = try connection.query("SELECT pg_current_wal_insert_lsn()").first?[0]
         guard let end = end.flatMap({ LSN($0) }) else { throw BenchFailure("no position in the WAL") }
         ends[shape.table] = end
-        // A row after the end, so that a draining program learns at once that the end has been reached.
+        // A row that is committed after the end tells a receiving program immediately that the end has been reached.
         try connection.execute("INSERT INTO \(shape.marker) VALUES (now())")
         try connection.execute("CHECKPOINT")
     }
 
     func end(of shape: IngestShape) -> LSN { ends[shape.table] ?? .zero }
 
-    /// Calls `body` with a slot for one drain, which stands where the shape's WAL begins.
+    /// Calls `body` with a slot for one measurement. The slot is a copy that begins where the shape's WAL begins.
     func withSlot<T>(_ shape: IngestShape, _ body: (_ slot: String, _ position: LSN) throws -> T) throws -> T {
         try connection.query(
             "SELECT pg_copy_logical_replication_slot($1, $2)", [shape.table, Self.drainSlot])
@@ -64,7 +64,8 @@ final class IngestStage {
         return try body(Self.drainSlot, position)
     }
 
-    /// Drops the slot. The walsender may need a moment to notice that its client has gone.
+    /// Drops the slot. Tries again for some seconds, because the walsender may not yet have noticed that its client
+    /// ended.
     private func dropSlot() {
         for _ in 0..<500 {
             if (try? connection.query("SELECT pg_drop_replication_slot($1)", [Self.drainSlot])) != nil { return }
@@ -75,13 +76,14 @@ final class IngestStage {
     func awaitNoWalsender() throws {
         let sql = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender'"
         for _ in 0..<500 where try !connection.query(sql).isEmpty { Pause.milliseconds(10) }
-        // The walsender leaves the list a moment before it is gone.
+        // The walsender's process ends a moment after PostgreSQL has removed it from the list.
         Pause.milliseconds(30)
     }
 
     var source: UInt64 { systemIdentifier }
 
-    /// Processor time of the server's ended processes. After a drain, the walsender is among them.
+    /// Nanoseconds of processor time of the server's processes that have ended. After a measurement, this includes the
+    /// walsender.
     var endedProcessesNanoseconds: UInt64 {
         guard let first = TextFile.read(cluster.directory + "/data/postmaster.pid")?.split(separator: "\n").first,
             let status = TextFile.read("/proc/\(first)/stat"), let name = status.lastIndex(of: ")")

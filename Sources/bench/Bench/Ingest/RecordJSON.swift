@@ -10,7 +10,7 @@ struct RecordJSON {
         var rendering: JSONRendering
     }
 
-    /// All keys with the characters before and after them, made once for all rows.
+    /// All keys with the punctuation around them, built once for all rows.
     private let keys: [UInt8]
     private let columns: [Column]
 

@@ -3,14 +3,14 @@ import Diagnostics
 import EventLog
 import System
 
-/// Program under test that makes batches of entries durable.
+/// Program under test, which makes batches of entries durable.
 protocol Appender {
     /// Appends a batch and returns when it is durable.
     mutating func append(batch: Int) throws
 }
 
 extension Appender {
-    /// Returns the entries per second, after a warm-up in which files reach their usual state.
+    /// Returns the entries per second. A warm-up first brings files into their usual state.
     mutating func rate(batch: Int, seconds: Double) throws -> Double {
         _ = try count(batch: batch, seconds: seconds / 3)
         let (entries, spent) = try count(batch: batch, seconds: seconds)
@@ -29,7 +29,7 @@ extension Appender {
     }
 }
 
-/// Event log, as the hub writes it.
+/// Event log, written by the hub's own writer.
 struct LogAppender: Appender {
     private let writer: EventLogWriter
     private let payload: [UInt8]
@@ -66,7 +66,8 @@ struct SQLiteAppender: Appender {
     }
 }
 
-/// The disk alone: writes as many bytes as the log for a batch, and one fdatasync, into a preallocated file.
+/// Baseline of the disk alone: for each batch, one write of as many bytes as the log's and one fdatasync, into a
+/// preallocated file.
 struct DiskAppender: Appender {
     private static let fileBytes: UInt64 = 64 << 20
     private let file: any StorageFile

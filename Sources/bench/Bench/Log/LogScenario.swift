@@ -1,7 +1,7 @@
 import EventLog
 import System
 
-/// Benchmark of the event log alone, beside SQLite and beside the disk.
+/// Benchmark of the event log alone, compared with SQLite and with the bare disk.
 struct LogScenario: Scenario {
     let name = "log"
     let summary = "Appending to the event log beside SQLite and the bare disk; scanning it."
@@ -96,7 +96,7 @@ private struct AppendSeries {
             })
     }
 
-    /// Runs `body` in a directory that is empty before and removed afterwards.
+    /// Runs `body` with an empty directory, which is removed afterwards.
     private func alone(_ place: Workplace, _ body: (DiskDirectory) throws -> Double) throws -> Double {
         defer { place.remove("append") }
         return try body(place.directory("append"))

@@ -5,7 +5,7 @@ import EventLog
 import Glibc
 import System
 
-/// Speed of checking a whole log, beside one checksum over the same files.
+/// Speed of verifying a whole log, compared with one checksum over the same files.
 struct RecoveryScan {
     private let directory: DiskDirectory
     private let entries: Int
@@ -22,7 +22,7 @@ struct RecoveryScan {
         bytes = UInt64(entries * (payload.count + EntryHeader.byteCount))
     }
 
-    /// Returns the bytes per second of the verifier that also runs at recovery.
+    /// Returns the bytes per second of the verifier that the hub also runs after a crash.
     func verify() throws -> Double {
         let began = Clock.monotonicNanoseconds()
         let reports = try EventLogVerifier.verify(directory)
@@ -34,8 +34,8 @@ struct RecoveryScan {
         return Double(bytes) / spent
     }
 
-    /// Returns the bytes per second of a plain checksum over the segments' files, read in blocks as large as the
-    /// scan's.
+    /// Returns the bytes per second of a plain checksum over the segments' files. The blocks are as large as the
+    /// verifier's.
     func plainChecksum() throws -> Double {
         var block = ByteWriter(capacity: Limits.logScanBytes)
         var crc: UInt32 = 0
@@ -61,8 +61,7 @@ struct RecoveryScan {
         return crc == 0 ? 0 : Double(total) / spent
     }
 
-    /// Makes the kernel forget the pages of these files, and no others, so that other programs on the machine keep
-    /// theirs.
+    /// Removes the pages of the log's files from the kernel's cache. The cache of other programs' files stays.
     func makeCold() throws {
         for segment in try EventLogReader.segments(in: directory) {
             // SAFETY: Swift passes a C string that lives for the call.

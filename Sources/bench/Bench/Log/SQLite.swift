@@ -1,7 +1,7 @@
 import Bytes
 import Glibc
 
-/// SQLite as a log: WAL, `synchronous=FULL`, one transaction a batch. The library is loaded when it is needed, so the
+/// SQLite as a log: WAL, `synchronous=FULL`, one transaction for each batch. The library is loaded at run time, so the
 /// program does not depend on SQLite.
 @safe
 final class SQLiteLog {
@@ -17,7 +17,8 @@ final class SQLiteLog {
         guard code == 0 else { throw BenchFailure("SQLite cannot open \(path) (\(code))") }
         try run("PRAGMA journal_mode=WAL")
         try run("PRAGMA synchronous=FULL")
-        // No other process opens the file: SQLite then keeps its index of the WAL in its own memory, which is faster.
+        // With exclusive locking, SQLite keeps its index of the WAL in its own memory, which is faster. No other
+        // process opens the file.
         try run("PRAGMA locking_mode=EXCLUSIVE")
         try run("CREATE TABLE entry (offset INTEGER PRIMARY KEY, payload BLOB)")
         // SAFETY: the statement is finalised in `deinit`.

@@ -4,7 +4,7 @@ import Matching
 import Policy
 import System
 
-/// Deliveries of a run: their number, and a sum that differs if another subscriber is matched.
+/// Deliveries that a run found: their number, and a sum that changes if a wrong subscriber is found.
 struct Deliveries: Equatable {
     var count = 0
     var sum: UInt64 = 0
@@ -70,7 +70,7 @@ struct IndexRunner: ~Copyable {
     }
 }
 
-/// Baseline that finds the subscribers of one change after the other.
+/// Baseline that finds the subscribers of one change at a time.
 protocol ChangeRunner {
     func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws
 }
@@ -90,7 +90,7 @@ extension ChangeRunner {
     }
 }
 
-/// Linear scan: evaluates every predicate on every row, whose values are located once.
+/// Linear scan: evaluates every predicate on every row. It locates a row's values only once.
 struct LinearRunner: ChangeRunner {
     let predicates: [Predicate]
 
@@ -104,7 +104,7 @@ struct LinearRunner: ChangeRunner {
     }
 }
 
-/// Simplest possible scan: compares one column's bytes with the bytes of all filters, without types and operators.
+/// Simplest possible scan: compares one column's bytes with the bytes of all filters, without types or operators.
 struct BytesRunner: ChangeRunner {
     let column: Int
     private var values: [UInt8] = []
@@ -136,7 +136,7 @@ struct BytesRunner: ChangeRunner {
     }
 }
 
-/// Obvious first implementation: the column's value as a string, looked up in a dictionary of waiting subscribers.
+/// Simple implementation with a dictionary: looks up the column's value, as a string, to find its subscribers.
 struct DictionaryRunner: ChangeRunner {
     let column: Int
     private var members: [String: [UInt32]] = [:]

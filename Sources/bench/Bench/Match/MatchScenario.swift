@@ -1,7 +1,7 @@
 import Policy
 import System
 
-/// Benchmark of finding the subscriptions that want a change: the predicate index beside trying all of them.
+/// Benchmark of finding the subscriptions that match a change: the predicate index, compared with trying all of them.
 struct MatchScenario: Scenario {
     let name = "match"
     let summary = "Finding the subscribers of a change among 1, 1,000 and 100,000 distinct filters."
@@ -33,7 +33,7 @@ struct MatchScenario: Scenario {
     }
 }
 
-/// Race with equality filters on one column, for several numbers of filters.
+/// Comparison for equality filters on one column, with several numbers of filters.
 private struct EqualityRace: ~Copyable {
     private let column: MatchShape.Filtered
     private let most: Int
@@ -44,10 +44,10 @@ private struct EqualityRace: ~Copyable {
     private let linear: LinearRunner
     private let bytes: BytesRunner
     private let dictionary: DictionaryRunner
-    /// Number of changes for scans, which are slow.
+    /// Number of changes that scans get. They get fewer, because they are slow.
     private let scanned: Int
 
-    /// Index with some filters, changes that each match one of them, and the times of the runs.
+    /// Index with a number of filters, changes that match one filter each, and the times of the runs.
     struct Entry: ~Copyable {
         var index = IndexRunner()
         let changes: MatchChanges
@@ -103,7 +103,7 @@ private struct EqualityRace: ~Copyable {
         return results(scan, plain, naive)
     }
 
-    /// Returns the changes per second of a scan over the first of the changes that the index had.
+    /// Returns the changes per second of a scan over the first `scanned` of the changes that the index gets.
     private func measure(_ run: (ArraySlice<[UInt8]>) throws -> Deliveries) throws -> Double {
         try measure(scanned / MatchChanges.changesPerPart, 1, run)
     }
@@ -143,10 +143,10 @@ private struct EqualityRace: ~Copyable {
     }
 }
 
-/// Race with filters that the index finds by a column's order or by a prefix.
+/// Comparison for filters that the index finds by a column's order or by a prefix.
 private struct RangeRace {
     let name: String
-    /// Number of lowest values that changes have; nil for all values that filters name.
+    /// Number of lowest values that changes can have; nil for all values that filters name.
     let values: Int?
     let filter: @Sendable (Int) -> String
 
@@ -192,7 +192,7 @@ private struct RangeRace {
     }
 }
 
-/// Race with a thousand filters that the index must try one by one.
+/// Comparison for a thousand filters that the index must try one after the other.
 private struct ScanRace {
     let name: String
     let filter: @Sendable (Int) -> String
@@ -284,9 +284,9 @@ private enum Rate {
     static func perSecond(_ nanoseconds: Samples) -> Samples { Samples(nanoseconds.values.map { 1e9 / $0 }) }
 }
 
-/// Deliveries that a run must find.
+/// Deliveries that a correct run finds.
 private enum Expected {
-    /// Returns the deliveries of changes that each match the subscriber whose filter has their value.
+    /// Returns the deliveries of changes that match one subscriber each: the one whose filter has the change's value.
     static func deliveries(_ changes: MatchChanges, parts: Int) -> Deliveries {
         var deliveries = Deliveries()
         for (change, number) in changes.numbers.prefix(parts * MatchChanges.changesPerPart).enumerated() {

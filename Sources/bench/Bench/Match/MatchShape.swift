@@ -2,7 +2,7 @@ import Bytes
 import Change
 import Policy
 
-/// Table of `bench match`, with the filters on it and the changes of its rows.
+/// Table of the benchmark `match`, the filters on it, and changes of its rows.
 struct MatchShape {
     /// Column that the filters compare.
     enum Filtered: String, CaseIterable {
@@ -59,8 +59,8 @@ struct MatchShape {
         return try Predicate(check, canonical: check.literals.map(\.text))
     }
 
-    /// Returns a stored transaction of inserts. `number` chooses the values of the three filtered columns; `score` is
-    /// separate.
+    /// Returns a stored transaction of inserts. A row's `number` determines the values of the three filtered columns;
+    /// `score` is independent of it.
     static func part(_ rows: ArraySlice<(number: Int, score: Int)>) -> [UInt8] {
         var writer = ByteWriter(capacity: 64 << 10)
         let info = TransactionInfo(xid: 700, commitLSN: .zero, endLSN: .zero, commitTime: 0)
@@ -102,7 +102,7 @@ struct MatchShape {
         return String(repeating: "0", count: 16 - text.count) + text
     }
 
-    /// Returns a pseudo-random number for each index, the same in every run.
+    /// Returns a pseudo-random number for each index. It is the same in every run.
     static func scatter(_ number: Int) -> UInt64 {
         var value = UInt64(number) &* 0x9e37_79b9_7f4a_7c15
         value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9
@@ -111,14 +111,14 @@ struct MatchShape {
     }
 }
 
-/// Stored transactions, and the subscriber of each of their changes.
+/// Stored transactions with known subscribers: one number for each change.
 struct MatchChanges {
     static let changesPerPart = 100
 
     private(set) var parts: [[UInt8]] = []
     private(set) var numbers: [Int] = []
 
-    /// Creates changes. Each has one of `values` values, in scattered order.
+    /// Creates changes. Each has one of `values` different values, in pseudo-random order.
     init(count: Int, values: Int) {
         numbers = (0..<count).map { Int(MatchShape.scatter($0) % UInt64(values)) }
         let rows = numbers.map { (number: $0, score: $0 % 1000) }

@@ -1,6 +1,6 @@
 import System
 
-/// Benchmark of the memory for sessions that have left and may resume.
+/// Benchmark of the hub's memory for sessions that have disconnected and may resume.
 final class DepartedSessions {
     private static let table = "resume_departed"
 
@@ -37,7 +37,7 @@ final class DepartedSessions {
                 count, stage, hub, table: Self.table, filter: nil, sessions: "departed-\(time)")
             try clients.fleet.cut()
             clients.fleet.close()
-            // By then the hub has released the sessions' memory and stored their positions.
+            // During this pause, the hub releases the sessions' memory and stores their positions.
             Pause.milliseconds(3000)
             if time == 0 { before = try ProcessMemory.privateBytes(hub.processID) }
         }

@@ -2,7 +2,7 @@ import Change
 import EventLog
 import System
 
-/// Benchmark of one client that resumes over a long log.
+/// Benchmark of one client that resumes and catches up over a long log.
 final class LongRead {
     private static let table = "resume_long"
 
@@ -52,7 +52,7 @@ final class LongRead {
         ]
     }
 
-    /// Waits until the log gives an answer, and returns it.
+    /// Repeats a question to the log until it has an answer, and returns the answer.
     @discardableResult
     private func waitFor<Answer>(_ question: () throws -> Answer?) throws -> Answer {
         for _ in 0..<1200 {
@@ -62,8 +62,8 @@ final class LongRead {
         throw BenchFailure("void (resume, one client): the hub did not take in what was made")
     }
 
-    /// Returns the log's changes per second, from the client's join to its last change. The client receives the last
-    /// `changes` of its owner's changes.
+    /// Returns the log's changes per second, from the client's join to its last change. `changes` is the number of
+    /// changes that the client receives: the last ones of its owner.
     private func comeBack(
         _ hub: HubProcess, from start: EventLogPosition, filter: String, changes: Int
     ) throws -> Double {
@@ -81,7 +81,7 @@ final class LongRead {
         return Double(count) * 1e6 / Double(max(1, report.lastMicroseconds - began))
     }
 
-    /// Returns the changes per second of a bare loop, which does not look at rows.
+    /// Returns the changes per second of a bare loop over the log, which does not read rows.
     private func readBare(from start: EventLogPosition) throws -> Double {
         var reader = try EventLogReader(
             directory: DiskDirectory(stage.logOfLastHub), from: .offset(start.offset))

@@ -1,7 +1,7 @@
 import Postgres
 import System
 
-/// Benchmark of clients that resume and of slow clients: the changes they get, and the cost.
+/// Benchmark of clients that resume and of slow clients: that they receive every change, and at what cost.
 struct ResumeScenario: Scenario {
     let name = "resume"
     let summary = "Clients that were cut and come back, a log of 1,000,000 changes, positions, slow clients."
@@ -50,7 +50,7 @@ struct ResumeScenario: Scenario {
     }
 }
 
-/// Clients of one table, each with its own login.
+/// Clients of one table, each with its own login session, by which the hub recognizes it.
 final class KnownClients {
     private static let topic = "realtime:bench"
     private static let path = "/socket/websocket?vsn=2.0.0&apikey={token}"
@@ -59,7 +59,7 @@ final class KnownClients {
     private let hub: HubProcess
     private let payload: String
 
-    /// Creates clients that have joined, in sessions of the given name.
+    /// Creates clients and joins them. `sessions` is the beginning of the names of their login sessions.
     init(
         _ count: Int, _ stage: ServingStage, _ hub: HubProcess, table: String, filter: String?, sessions: String
     ) throws {
@@ -88,8 +88,8 @@ extension ServingStage {
         try startHub(table, loops: 0, TalkLane.unlimited + ["--catch-up-grace", "1h"] + more)
     }
 
-    /// Inserts rows, a thousand in each transaction. The owners take turns, and each owner's rows have their own
-    /// numbers.
+    /// Inserts rows, a thousand in each transaction. The owners alternate, and each owner's rows are numbered
+    /// separately.
     func load(_ table: String, first: Int64, count: Int, owners: Int) throws {
         try connection.execute("SET synchronous_commit = off")
         defer { _ = try? connection.execute("RESET synchronous_commit") }

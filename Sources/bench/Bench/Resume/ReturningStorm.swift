@@ -3,10 +3,10 @@ import Postgres
 import Synchronization
 import System
 
-/// Benchmark in which all clients but a few lose their sockets and resume.
+/// Benchmark in which most clients lose their sockets and resume.
 final class ReturningStorm {
     private static let table = "resume_storm"
-    /// Owner for the clients that stay. No client of the storm has this owner.
+    /// Owner of the rows for the clients that stay connected. No client of the storm has this owner.
     private static let liveOwner: Int64 = 1_000_000
     private static let owners = 100
 
@@ -14,7 +14,7 @@ final class ReturningStorm {
     private let settings: BenchSettings
     private let count: Int
     private let liveCount: Int
-    /// Number of changes made while the clients are away.
+    /// Number of changes that are committed while the clients are disconnected.
     private let missed: Int
     private let milliseconds: Int
     private var nextRow: Int64 = 1
@@ -40,7 +40,7 @@ final class ReturningStorm {
         let storm = try KnownClients(
             count, stage, hub, table: Self.table, filter: "owner=eq.{n%\(Self.owners)}", sessions: "storm")
         defer { storm.fleet.close() }
-        // By then the hub has stored the clients' positions.
+        // During this pause, the hub stores the clients' positions.
         Pause.milliseconds(2500)
         var (seconds, behind, during, quiet) = (Samples(), Samples(), Samples(), Samples())
         for round in 0..<settings.rounds(usually: 3) {
@@ -63,8 +63,8 @@ final class ReturningStorm {
         nextRow += Int64(missed)
     }
 
-    /// Returns two times in seconds until all clients have all changes: from the first connection, and from the last
-    /// subscription.
+    /// Returns two durations in seconds until all clients have all changes: since the first connection, and since the
+    /// last subscription.
     private func comeBack(_ storm: KnownClients) throws -> (whole: Double, last: Double) {
         let began = Clock.monotonicNanoseconds()
         let subscribed = try storm.comeBack(milliseconds: milliseconds)
@@ -74,10 +74,11 @@ final class ReturningStorm {
         return (Double(nanoseconds) / 1e9, max(0, Double(nanoseconds) - Double(subscribed)) / 1e9)
     }
 
-    /// Returns the 99th percentile of the latency, in milliseconds, of the clients that stayed, during `doing`.
+    /// Returns the 99th percentile of the latency of the clients that stay connected, in milliseconds, while `doing`
+    /// runs.
     private func latency(of live: KnownClients, while doing: () throws -> Void) throws -> Double {
         let first = nextLive
-        // More changes than will be made: the number of rows written counts.
+        // The clients expect more changes than will be committed. The result depends on the number of written rows.
         try live.fleet.expect(first: first, each: 1 << 40, owner: String(Self.liveOwner))
         let writer = try EvenWriter(stage, Self.table, owner: Self.liveOwner, first: first)
         do {
@@ -112,7 +113,7 @@ final class ReturningStorm {
     }
 }
 
-/// Writer of a hundred rows a second, one a transaction, on a thread of its own.
+/// Writer of a hundred rows per second, each in its own transaction, on a thread of its own.
 private final class EvenWriter {
     private final class Shared: Sendable {
         let isEnding = Atomic<Bool>(false)
@@ -151,7 +152,7 @@ private final class EvenWriter {
         }
     }
 
-    /// Stops the writer and returns the number of the next row.
+    /// Stops the writer and returns the number that the next row would have had.
     func stop() throws -> Int64 {
         shared.isEnding.store(true, ordering: .relaxed)
         thread.join()

@@ -46,7 +46,7 @@ final class SlowCrowd {
             try stage.load(Self.table, first: first, count: changes / 10, owners: 1)
             most = max(most, try ProcessMemory.privateBytes(hub.processID))
         }
-        // The clients go on reading for a while, each at its pace.
+        // The clients continue to read for a while, each at its own speed.
         for _ in 0..<(settings.isQuick ? 5 : 40) {
             Pause.milliseconds(1000)
             most = max(most, try ProcessMemory.privateBytes(hub.processID))

@@ -6,10 +6,10 @@ import Synchronization
 import System
 import WebSocket
 
-/// Subscribers without sockets in the hub's process, each with its own claims, and a check of the changes that each
-/// gets.
+/// Subscribers without sockets, in the hub's process, each with its own claims. They check the changes that each
+/// receives.
 final class PlayedClients: Sendable {
-    /// Number of joins in progress at the same time.
+    /// Number of joins that are in progress simultaneously.
     private static let window = 256
 
     private let hub: RlsHub
@@ -21,7 +21,7 @@ final class PlayedClients: Sendable {
 
     // MARK: Joining
 
-    /// Adds clients up to a total. Returns when all are subscribed.
+    /// Adds clients until there are `total`, and waits until all are subscribed.
     func grow(to total: Int, _ introduction: (Int) -> (token: String, join: String)) throws {
         var begun = count
         let deadline = Clock.monotonicNanoseconds() + 600_000_000_000
@@ -60,9 +60,9 @@ final class PlayedClients: Sendable {
 
     // MARK: Receiving
 
-    /// Lets the hub continue and waits until all clients have all of these changes. Returns the nanoseconds. If not all
-    /// clients see each change, a change is for the client whose number is the change's number modulo the number of
-    /// clients.
+    /// Releases the held hub and waits until all clients have received all of these changes. Returns the nanoseconds.
+    /// If a change is not for all clients, it is for one: the client whose number is the change's number modulo the
+    /// number of clients.
     func receive(_ changes: Range<Int64>, isForAll: Bool, looksInside: Bool) throws -> UInt64 {
         let expected = isForAll ? changes.count * count : changes.count
         let stride = isForAll ? nil : Int64(count)
@@ -74,7 +74,7 @@ final class PlayedClients: Sendable {
                 "void (rls): \(witness.received.load(ordering: .acquiring)) of \(expected) came\(told)",
                 hint: "what the hub itself says of it stands above")
         }
-        // Doubled changes, and changes for other clients, would arrive now.
+        // If the hub sends duplicates, or changes for other clients, they arrive during this pause.
         Pause.milliseconds(10)
         let verdict = Pulse()
         hub.inProcessClients.order { [witness] _ in
@@ -94,7 +94,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
     private let expected = Atomic<Int>(.max)
     private let ended = Atomic<UInt64>(0)
     private let said = Mutex<(refusal: String?, fault: String?)>((nil, nil))
-    /// Counts that only the loop uses.
+    /// Counts that only the loop's thread uses.
     private let counts = LoopOwned(Counts())
 
     /// Value that only the loop's thread touches.
@@ -166,8 +166,8 @@ private final class PlayedWitness: FrameWitness, Sendable {
         counts.value.began = Clock.monotonicNanoseconds()
     }
 
-    /// Checks that each client has the right number of changes. With `looksInside`, each was different, in order and
-    /// the client's own.
+    /// Checks that each client has received the right number of changes. With `looksInside`, also checks that they are
+    /// different, in order, and the client's own.
     func judge() {
         for seat in counts.value.each.indices where counts.value.each[seat] != share(seat) {
             return blame("client \(seat) got \(counts.value.each[seat]) changes instead of \(share(seat))")
@@ -178,7 +178,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
     private func share(_ seat: Int) -> Int {
         let changes = counts.value.changes
         guard let stride = counts.value.stride.map(Int.init) else { return changes.count }
-        // Each round of clients begins with the first client.
+        // The changes are for the clients in turn, beginning with the first client.
         return (max(0, changes.count - seat) + stride - 1) / stride
     }
 
@@ -204,7 +204,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         }
     }
 
-    /// Returns the offset of the first frame.
+    /// Returns the offset of the first frame, behind the answer to the upgrade.
     private func upgraded(_ bytes: RawSpan) -> Int {
         guard bytes.starts(with: "HTTP/1.1 101"), let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else {
             refuse(String(bytes.text.prefix(200)))

@@ -1,4 +1,4 @@
-/// Policies that the benchmark compares, and the peer's way to decide each of them.
+/// Policies that the benchmark compares, and the statements by which PostgreSQL, the peer, decides each.
 enum RlsPolicy: String, CaseIterable {
     case none
     case `true`
@@ -6,10 +6,10 @@ enum RlsPolicy: String, CaseIterable {
     case ownerAndFilter = "owner + filter"
     case membership
     case fallback
-    /// Like `fallback`, but the part that depends on claims alone is outside of the function.
+    /// Like `fallback`, but the part that depends only on claims is outside of the function.
     case fallbackOnce = "fallback, claims read once"
 
-    /// Table of the policy. Two cases may share one.
+    /// Name of the policy's table. Two policies may share a table.
     var table: String {
         switch self {
         case .none: "rls_none"
@@ -34,22 +34,22 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// True if clients also filter by their own rows.
+    /// True if each client also has a filter for its own rows.
     var hasFilter: Bool { self == .ownerAndFilter }
 
-    /// True if the hub leaves the policy to PostgreSQL.
+    /// True if the hub cannot decide the policy itself and asks PostgreSQL.
     var isFallback: Bool { self == .fallback || self == .fallbackOnce }
 
-    /// Table that the policy looks into.
+    /// Name of the membership table that the policy reads; nil if it reads none.
     var members: String? { self == .membership ? RlsStage.members : nil }
 
-    /// True if all clients see every row; otherwise each row is for one subscriber.
+    /// True if all clients see every row. Otherwise each row is for one client.
     var isForAll: Bool { self == .none || self == .true }
 
-    /// Statements of the peer for one subscriber `one` and one `change`.
+    /// Statements by which the peer decides about one subscriber (`one`) and one change (`change`).
     ///
-    /// An assignment is the cheapest statement of the language, and both settings fit into one. With a filter, the peer
-    /// asks only about subscribers whose filter passes. Comparing two values is less work than the peer's question.
+    /// An assignment is the cheapest statement of the language, and one assignment makes both settings. With a filter,
+    /// the peer asks only for subscribers whose filter matches, because comparing two values is less work than asking.
     var check: String {
         let ask = """
             settings := set_config('role', '\(RlsStage.role)', true) || set_config('request.jwt.claims', one.claims, true);
@@ -66,7 +66,8 @@ enum RlsPolicy: String, CaseIterable {
 
     func sizes(isQuick: Bool) -> [Int] {
         if isQuick { return [1, 100] }
-        // Otherwise each change would hold 100,000 deliveries until PostgreSQL has answered for all of them.
+        // With more clients, each change would keep 100,000 deliveries waiting until PostgreSQL has answered for all of
+        // them.
         return isFallback ? [1, 10, 100, 1000, 5000] : [1, 10, 100, 1000, 5000, 100_000]
     }
 
@@ -90,15 +91,16 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// Number of changes in one round: enough to measure. If each row is for one subscriber, the rounds of subscribers
-    /// are whole.
+    /// Number of changes in one round, enough for a measurement. If each row is for one subscriber, all subscribers get
+    /// the same number of rows.
     func changes(subscribers: Int, isQuick: Bool) -> Int {
         let deliveries = isQuick ? 20_000 : 1_000_000
         switch self {
         case .none, .true: return max(4, min(isQuick ? 500 : 50_000, deliveries / subscribers))
         case .owner, .ownerAndFilter, .membership:
             return Self.wholeRounds(isQuick ? 500 : 50_000, subscribers)
-        // Each change is asked about once per subscriber, so the number of questions stays the same.
+        // PostgreSQL is asked once for each subscriber and change, so fewer changes keep the number of questions
+        // constant.
         case .fallback, .fallbackOnce: return max(4, min(1000, (isQuick ? 4000 : 200_000) / subscribers))
         }
     }
@@ -107,7 +109,7 @@ enum RlsPolicy: String, CaseIterable {
         (wanted + subscribers - 1) / subscribers * subscribers
     }
 
-    /// Number of changes for the peer: a measurement takes about a second and has at least one change.
+    /// Number of changes for the peer, at least one. Measuring them takes about a second.
     func peerChanges(subscribers: Int, isQuick: Bool) -> Int {
         max(1, min(2000, (isQuick ? 5000 : 40_000) / subscribers))
     }

@@ -1,7 +1,7 @@
 import Diagnostics
 import System
 
-/// Benchmark of row security that the hub decides, beside PostgreSQL asked for each subscriber.
+/// Benchmark of row security that the hub decides itself, compared with asking PostgreSQL for each subscriber.
 struct RlsScenario: Scenario {
     let name = "rls"
     let summary = "Row Level Security for 1 to 100,000 subscribers, beside one EXISTS per subscriber and change."
@@ -30,7 +30,7 @@ struct RlsScenario: Scenario {
         """
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // The hubs run in this process and would log to its standard error.
+        // The hubs run in this process. This keeps their messages out of its standard error.
         Log.shared.configure(level: .warning, format: .text)
         let place = try Workplace(below: settings.directory)
         settings.progress("starting a private PostgreSQL")
@@ -40,7 +40,7 @@ struct RlsScenario: Scenario {
         for policy in RlsPolicy.allCases {
             let sizes = policy.sizes(isQuick: settings.isQuick).filter { settings.includes(policy.caseName($0)) }
             guard let most = sizes.max() else { continue }
-            // Users are made before the hubs start, which would otherwise receive all their memberships.
+            // The users are created before the hubs start. Otherwise the hubs would receive all memberships as changes.
             try stage.makeUsers(most)
             let race = try RlsRace(policy, stage, settings)
             defer { race.close() }
@@ -51,8 +51,8 @@ struct RlsScenario: Scenario {
     }
 }
 
-/// Race of one policy with a growing number of subscribers: a hub with clients in its process, a hub with sockets, and
-/// the peer.
+/// Comparison for one policy with a growing number of subscribers: a hub with clients in its process, a hub with
+/// sockets, and the peer (PostgreSQL).
 private final class RlsRace {
     private let policy: RlsPolicy
     private let stage: RlsStage
@@ -60,7 +60,7 @@ private final class RlsRace {
     private let playing: RlsHub
     private let played: PlayedClients
     private let serving: RlsHub
-    /// Rates of the clients without sockets, for one subscriber.
+    /// Rates with one client without a socket.
     private var alone: Samples?
 
     private struct Rates {
@@ -98,7 +98,7 @@ private final class RlsRace {
         defer { sockets?.close() }
         _ = try sockets?.join(policy)
         for hub in [playing, serving] { try stage.awaitPolicy(policy, hub) }
-        // This round warms up and checks every message.
+        // This round is a warm-up that checks every message.
         _ = try measure(size, sockets, looksInside: true)
         var rates = Rates()
         let rounds = settings.rounds(usually: 5)
@@ -114,7 +114,8 @@ private final class RlsRace {
         return results(size, rates)
     }
 
-    /// Measures one round and returns changes per second.
+    /// Measures one round. Returns the changes per second of the hub with clients in its process (`played`), of the hub
+    /// with sockets (`served`) and of the peer.
     private func measure(
         _ size: Int, _ sockets: SocketClients?, peerFirst: Bool = false, looksInside: Bool = false
     ) throws -> (played: Double, served: Double?, peer: Double) {
@@ -166,7 +167,7 @@ private final class RlsRace {
     }
 }
 
-/// Benchmark of many clients that join a table with memberships at the same time.
+/// Benchmark of many clients that join a table with memberships simultaneously.
 private struct JoinStorm {
     private let stage: RlsStage
     private let settings: BenchSettings

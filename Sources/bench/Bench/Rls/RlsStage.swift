@@ -6,7 +6,7 @@ import Server
 import Settings
 import System
 
-/// Private PostgreSQL with a table for each policy, users, and the peer's functions.
+/// Private PostgreSQL with a table for each policy, users, and the functions of the peer (PostgreSQL as the baseline).
 final class RlsStage {
     static let role = "authenticated"
     static let members = "rls_members"
@@ -45,10 +45,10 @@ final class RlsStage {
         hubURL = cluster.url(user: "tidewire", password: secret)
         policyURL = cluster.url(user: "tidewire_policies", password: secret)
         writer = try cluster.connect()
-        // The measured rows are read from the log, so the speed of their commits does not matter.
+        // The hubs read the measured rows from their logs, so the speed of the commits does not matter.
         try writer.execute("SET synchronous_commit = off")
         peer = try cluster.connect()
-        // Otherwise PostgreSQL would plan each check anew.
+        // With generic plans, PostgreSQL does not plan each check anew.
         try peer.execute("SET plan_cache_mode = force_generic_plan")
         try makeTables()
     }
@@ -104,8 +104,8 @@ final class RlsStage {
                 + "CREATE POLICY bench ON \(table) FOR SELECT TO \(Self.role) USING (\(condition))")
     }
 
-    /// Creates the peer's function for one change and all subscribers. A function within the server is the fastest way
-    /// to ask for each subscriber.
+    /// Creates the function by which the peer decides about one change for all subscribers. A function inside the
+    /// server is the fastest way to ask for each subscriber.
     private func makePeer(_ policy: RlsPolicy) throws {
         try connection.execute(
             """
@@ -135,7 +135,7 @@ final class RlsStage {
         return String(repeating: "0", count: 12 - digits.count) + digits
     }
 
-    /// Returns the claims of a user. More than one claim is distinct.
+    /// Returns the claims of a user. Several claims differ between users.
     static func claims(numbered digits: String) -> String {
         #"{"role":"\#(role)","sub":"\#(userPrefix)\#(digits)","email":"user\#(digits)@example.com","exp":4102444800}"#
     }
@@ -147,7 +147,7 @@ final class RlsStage {
             + #""access_token":"\#(token)"}"#
     }
 
-    /// Returns a client's token and the message by which the client joins.
+    /// Returns a client's token, and the message by which the client joins.
     func introduction(_ number: Int, _ policy: RlsPolicy) -> (token: String, join: String) {
         let digits = Self.digits(number)
         let claims = Array(Self.claims(numbered: digits).utf8)
@@ -158,9 +158,10 @@ final class RlsStage {
 
     var clientErrors: String { place.path + "/clients.log" }
 
-    /// Creates users up to a number, with their memberships and, for the peer, their subscriptions.
+    /// Creates users up to this number, with their memberships, and their subscriptions for the peer.
     func makeUsers(_ wanted: Int) throws {
-        // PostgreSQL reads a smaller table completely, without the index, and evaluates the claims for each row.
+        // With a smaller table, PostgreSQL would read it completely instead of using the index, and evaluate the claims
+        // for each row.
         let count = max(wanted, Self.fewestUsers)
         guard count > users else { return }
         try connection.query(
@@ -178,8 +179,8 @@ final class RlsStage {
             FROM generate_series($1::bigint, $2::bigint) AS number
             """, [String(users), String(count - 1)])
         users = count
-        // The peer then has the best plans: for full tables, by index-only scans. Such scans need rows whose commits
-        // were waited for.
+        // This gives the peer the best plans, index-only scans over full tables. Index-only scans need commits that
+        // have been flushed.
         try connection.execute("VACUUM (ANALYZE) \(Self.members)")
         try connection.execute("VACUUM (ANALYZE) \(Self.subscriptions)")
         try connection.execute("CHECKPOINT")
@@ -187,7 +188,7 @@ final class RlsStage {
 
     // MARK: Rows
 
-    /// Commits `count` rows, one a transaction, for each subscriber in turn. Returns their numbers.
+    /// Commits `count` rows for the subscribers in turn, each in its own transaction. Returns the numbers of the rows.
     func write(_ policy: RlsPolicy, _ count: Int, subscribers: Int) throws -> Range<Int64> {
         let behind = next[policy.table] ?? 0
         let divisor = Int64(subscribers)
@@ -197,8 +198,7 @@ final class RlsStage {
         return first..<first + Int64(count)
     }
 
-    /// Waits until the hub decides the policy itself. Until the hub's catalog is complete, PostgreSQL decides row by
-    /// row.
+    /// Waits until the hub decides the policy itself. Before its catalog is complete, it asks PostgreSQL for each row.
     func awaitPolicy(_ policy: RlsPolicy, _ hub: RlsHub) throws {
         guard policy.condition != nil, !policy.isFallback else { return }
         for _ in 0..<30_000 {
@@ -210,7 +210,8 @@ final class RlsStage {
 
     /// Waits until all committed rows are durable in the hub's log.
     func awaitLog(_ hub: RlsHub) throws {
-        // Commits that did not wait may not be in the WAL's files yet, and only the files' content is sent.
+        // Commits that did not wait for the disk may be missing in the WAL's files, and PostgreSQL streams only what is
+        // in the files. This message flushes them.
         try connection.query("SELECT pg_logical_emit_message(true, 'bench', '')")
         let end = try connection.query("SELECT pg_current_wal_lsn()").first?[0] ?? "0/0"
         for _ in 0..<60_000 {
@@ -225,7 +226,7 @@ final class RlsStage {
 
     // MARK: The peer
 
-    /// Returns the peer's changes per second. Throws if the peer finds a wrong number of rows.
+    /// Returns the peer's changes per second. Throws if the peer finds a wrong number of visible rows.
     func measurePeer(_ policy: RlsPolicy, _ changes: Range<Int64>, subscribers: Int) throws -> Double {
         let began = Clock.monotonicNanoseconds()
         let answer = try peer.query(
@@ -259,7 +260,7 @@ final class RlsStage {
             ])
     }
 
-    /// Stops the hub and drops its slot, which would otherwise keep WAL.
+    /// Stops the hub and drops its slot. Otherwise the slot would retain WAL.
     func end(_ hub: RlsHub) {
         hub.stop()
         for _ in 0..<100 {
@@ -269,7 +270,7 @@ final class RlsStage {
     }
 }
 
-/// Hub in this process, so that it can be held while its log fills.
+/// Hub in this process. It can be held while its log fills.
 final class RlsHub: Sendable {
     let slot: String
     let inProcessClients = InProcessClients()
@@ -289,10 +290,10 @@ final class RlsHub: Sendable {
 
     func decides(_ policy: RlsPolicy) -> Bool { hub.decides(policy.table, with: policy.members) }
 
-    /// Holds the hub: commits stay in the log.
+    /// Makes the hub stop reading its log. Commits are still written to the log.
     func hold() { inProcessClients.order { $0.isHolding = true } }
 
-    /// Lets the hub read on. `also` runs on the loop at that moment.
+    /// Makes the hub read its log again. The loop's thread calls `also` first.
     func goOn(_ also: @escaping @Sendable () -> Void = {}) {
         inProcessClients.order { loop in
             also()

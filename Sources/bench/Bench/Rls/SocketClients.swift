@@ -1,7 +1,7 @@
 import Synchronization
 import System
 
-/// Subscribers with sockets, in processes of their own, each with its own claims.
+/// Subscribers with sockets, in processes of their own. Each has its own claims.
 final class SocketClients {
     private let hub: RlsHub
     private let fleet: LoadFleet
@@ -27,14 +27,14 @@ final class SocketClients {
         return Clock.monotonicNanoseconds() - began
     }
 
-    /// Lets the hub continue and waits until all clients have all of these changes. Returns the nanoseconds.
+    /// Releases the held hub and waits until all clients have received all of these changes. Returns the nanoseconds.
     func receive(_ changes: Range<Int64>, isForAll: Bool) throws -> UInt64 {
         try fleet.expect(first: changes.lowerBound, each: Int64(changes.count), stride: isForAll ? 1 : count)
         let moment = Mutex<Int64>(0)
         try awaitOrder { moment.withLock { $0 = Clock.unixMicroseconds() } }
         let began = moment.withLock { $0 }
         _ = try fleet.awaitAll(milliseconds: 120_000)
-        // Doubled changes, and changes for other clients, would arrive now.
+        // If the hub sends duplicates, or changes for other clients, they arrive during this pause.
         Pause.milliseconds(20)
         let report = try fleet.report()
         guard report.isFaultless else {

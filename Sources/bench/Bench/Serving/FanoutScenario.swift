@@ -1,6 +1,6 @@
 import System
 
-/// Benchmark of one change for many subscribers, beside a bare loop of `send()`.
+/// Benchmark of one change for many subscribers, compared with a bare loop of `send()`.
 struct FanoutScenario: Scenario {
     let name = "fanout"
     let summary = "One change to 1,000 and 10,000 subscribers, beside a bare send() loop of the same bytes."
@@ -87,7 +87,7 @@ final class FanoutLane {
         stage.end(hub)
     }
 
-    /// Sends transactions, each after all clients have received the one before.
+    /// Sends transactions. Waits after each until all clients have received it.
     func send(transactions: Int, rows: Int) throws -> FanoutCost {
         let before = try hub.use()
         try fleet.expect(first: next, each: Int64(transactions * rows))
@@ -100,7 +100,8 @@ final class FanoutLane {
             guard report.received == Int64(fleet.count * transaction * rows) else { throw void(report) }
             microseconds += max(1, report.lastMicroseconds - began)
         }
-        // Doubled changes would arrive now, and the kernel's figures are exact for threads at rest.
+        // If the hub sends duplicates, they arrive during this pause. It also makes the kernel's figures exact: they
+        // are so only for threads at rest.
         Pause.milliseconds(50)
         let report = try fleet.report()
         guard report.isFaultless else { throw void(report) }
@@ -122,7 +123,7 @@ final class FanoutLane {
     }
 }
 
-/// Race of hubs and the bare server with the same number of clients.
+/// Comparison of hubs and the bare server, with the same number of clients.
 private final class FanoutRace {
     private static let rowsQueued = 16
 
@@ -136,7 +137,7 @@ private final class FanoutRace {
 
     init(_ count: Int, _ stage: ServingStage, _ place: Workplace, _ settings: BenchSettings) throws {
         self.count = count
-        // Many short rounds: a disturbance of the machine then affects neighbouring rounds alike.
+        // There are many short rounds, so that a disturbance of the machine affects neighbouring rounds equally.
         changes = settings.isQuick ? 10 : 100_000 / count
         var lanes: [FanoutLane] = []
         for (name, loops, backend) in [
@@ -153,7 +154,7 @@ private final class FanoutRace {
             clients: count, first: FanoutLane.firstSequence, errors: place.path + "/bare.log")
         try ProcessorPin.put(bare.serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
         try ProcessorPin.put(bare.clientProcessIDs, on: ProcessorPin.clients)
-        // The first messages warm up, and give a sample of the hub's message.
+        // The first messages are a warm-up. They also give a sample of the hub's message for the bare server.
         for lane in lanes { _ = try lane.send(transactions: 3, rows: 1) }
         template = ChangeTemplate.text(of: try lanes[0].sample())
     }

@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Hub in a process of its own, as operators run it.
+/// Hub in its own process, as operators run it.
 final class HubProcess {
     let port: UInt16
     private let process: ChildProcess
@@ -9,7 +9,7 @@ final class HubProcess {
     /// Starts the hub and returns when it listens.
     init(_ words: [String], environment: [String: String], log: String) throws {
         let program = try Self.program
-        // The kernel stops the hub when this program dies. A hub does not notice by itself that nobody needs it.
+        // The kernel terminates the hub when this program ends for any reason. The hub itself would not notice.
         let command = ["setpriv", "--pdeathsig", "TERM", "--", program, "serve"] + words
         process = try ChildProcess(command, output: log, environment: environment)
         for _ in 0..<3000 {

@@ -47,7 +47,7 @@ struct IdleScenario: Scenario {
     }
 }
 
-/// Series for one kind of subscription, round by round.
+/// Measurements of one kind of subscription, round by round.
 private struct IdleSeries {
     let name: String
     let filter: String?
@@ -78,7 +78,7 @@ private struct IdleSeries {
         }
     }
 
-    /// Returns the hub's use of one processor, in percent.
+    /// Returns the percentage of one processor that the hub uses during these seconds.
     private func share(_ hub: HubProcess, _ seconds: Int) throws -> Double {
         let before = try hub.use()
         Pause.milliseconds(seconds * 1000)

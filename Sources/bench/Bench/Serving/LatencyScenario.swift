@@ -3,7 +3,7 @@ import Postgres
 import Synchronization
 import System
 
-/// Benchmark of the time from a row to the clients that want it.
+/// Benchmark of the time from the insertion of a row to its reception by subscribers.
 struct LatencyScenario: Scenario {
     let name = "latency"
     let summary = "From insert to client at 100 changes/s, beside a plain LISTEN/NOTIFY."
@@ -66,7 +66,7 @@ private final class LatencyRace {
         if !hubFirst { hub.append(try measureHub()) }
     }
 
-    /// Measures the hub. Each owner's rows have their own numbers, so that a client notices missing ones.
+    /// Measures the hub. Each owner's rows are numbered separately, so that a client notices missing ones.
     private func measureHub() throws -> LatencyHistogram {
         try fleet.expect(first: next, each: Int64(changes / Self.owners), owner: "{n%\(Self.owners)}")
         try EvenPace.run(changes) { number in
@@ -111,7 +111,7 @@ private final class LatencyRace {
     }
 }
 
-/// Session that listens, on a thread of its own.
+/// PostgreSQL session that listens for notifications, on a thread of its own.
 private final class NotifyListener {
     private final class Outcome: Sendable {
         let latency = Mutex(LatencyHistogram())
@@ -122,7 +122,7 @@ private final class NotifyListener {
     private let thread: BackgroundThread
     private let expected: Int
 
-    /// Starts the session and returns when it listens.
+    /// Starts the session and waits until it listens.
     init(_ target: ConnectionTarget, expected: Int) throws {
         self.expected = expected
         let ready = try Wake()

@@ -2,16 +2,16 @@ import EventLog
 import Postgres
 import System
 
-/// Benchmark of the ledger's cost. Hubs that record more or less about their clients have the same deliveries per
-/// second; the loop's time and the bytes on disk are compared.
+/// Benchmark of the cost of the ledger, the hub's record of its clients. Hubs with different settings make the same
+/// deliveries per second. The benchmark compares the loops' processor time and the bytes on the disk.
 final class LedgerRace {
-    /// Subscribers that each change has.
+    /// Number of subscribers that each change has.
     enum Shape: String, CaseIterable {
         case everybody = "for everybody"
         case one = "for one of them"
     }
 
-    /// Values of the setting `ledger`. The first one is the baseline of the others.
+    /// Values of the hub's setting `ledger`. The first one is the baseline for the others.
     private static let modes = ["off", "exceptions", "ranges", "full"]
     private static let ofDefault = "ranges"
 
@@ -34,7 +34,7 @@ final class LedgerRace {
     func close() { for lane in lanes { lane.close() } }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // Many short rounds: a disturbance of the machine then affects neighbouring rounds alike.
+        // There are many short rounds, so that a disturbance of the machine affects neighbouring rounds equally.
         let rounds = settings.rounds(usually: 61)
         for round in 0..<rounds {
             settings.progress("the ledger, \(shape.rawValue): round \(round + 1) of \(rounds)")
@@ -65,7 +65,7 @@ private final class LedgerLane {
     private static let firstSequence: Int64 = 1_000_000
     private static let deliveriesPerSecond = 40_000
     private static let transactionsPerSecond = 10
-    /// Time after which all notes have come into the log.
+    /// Milliseconds after which all notes about clients have been written to the log.
     private static let settlingMilliseconds = 3_000
 
     let mode: String
@@ -111,7 +111,7 @@ private final class LedgerLane {
         bytesBefore = try ledgerBytes()
     }
 
-    /// Sends transactions at even moments, until all clients have received their changes.
+    /// Sends transactions at equal intervals, and waits until all clients have received their changes.
     func send() throws {
         let before = try hub.use()
         let rows = Int64(transactions * rowsOfTransaction)
@@ -125,7 +125,8 @@ private final class LedgerLane {
         }
         _ = try fleet.awaitAll(milliseconds: 60_000)
         let seconds = Double(Clock.monotonicNanoseconds() - began) / 1e9
-        // Doubled changes would arrive now, and the kernel's figures are exact for threads at rest.
+        // If the hub sends duplicates, they arrive during this pause. It also makes the kernel's figures exact: they
+        // are so only for threads at rest.
         Pause.milliseconds(50)
         let report = try fleet.report()
         guard report.isFaultless else {
@@ -139,7 +140,7 @@ private final class LedgerLane {
         rates.append(Double(report.received) / seconds)
     }
 
-    /// Inserts rows. Each is for the client whose number is the row's number modulo the number of clients.
+    /// Inserts rows. Each is for one client: the one whose number is the row's number modulo the number of clients.
     private func insert() throws {
         try stage.connection.query(
             """

@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import System
 
-/// Processor time that a process has used so far, thread by thread.
+/// Processor time that a process has used so far, for each thread.
 struct ProcessUse {
     struct Thread {
         var name: String
@@ -14,7 +14,7 @@ struct ProcessUse {
     init(_ process: Int32) throws {
         for thread in try DiskDirectory("/proc/\(process)/task").names() {
             let path = "/proc/\(process)/task/\(thread)"
-            // A thread may have ended meanwhile.
+            // A thread may have ended since the list was read.
             guard let name = TextFile.read(path + "/comm"), let used = TextFile.read(path + "/schedstat"),
                 let nanoseconds = used.split(separator: " ").first.flatMap({ UInt64($0) })
             else { continue }
@@ -22,7 +22,8 @@ struct ProcessUse {
         }
     }
 
-    /// Returns the nanoseconds since an earlier reading, for threads whose names begin with `prefix`.
+    /// Returns the nanoseconds of processor time used since an earlier reading, by threads whose names begin with
+    /// `prefix`.
     func nanoseconds(since earlier: ProcessUse, threads prefix: String = "") -> Double {
         var total: UInt64 = 0
         for (number, thread) in threads where thread.name.hasPrefix(prefix) {
@@ -33,7 +34,7 @@ struct ProcessUse {
 }
 
 enum ProcessMemory {
-    /// Returns the bytes of a process's private memory, without shared code and files.
+    /// Returns the bytes of a process's private memory, which excludes shared code and files.
     static func privateBytes(_ process: Int32) throws -> Double {
         let kinds = ["Private_Clean", "Private_Dirty"].compactMap { kind in
             TextFile.line(kind, in: "/proc/\(process)/smaps_rollup").flatMap { Double($0.prefix { $0 != " " }) }
@@ -43,16 +44,16 @@ enum ProcessMemory {
     }
 }
 
-/// Pinning of processes to processors: compared servers share one processor, and their clients another.
+/// Pinning of processes to processors: compared servers share one processor, and their clients share another.
 enum ProcessorPin {
     static let servers = 0
     static let clients = Processors.count - 1
 
-    /// Pins all current threads of the processes. Threads that they start later inherit the processor.
+    /// Pins all current threads of the processes. Threads that they start later inherit the pinning.
     static func put(_ processes: [Int32], on processor: Int) throws {
         for process in processes {
             for thread in try DiskDirectory("/proc/\(process)/task").names() {
-                // A thread may have ended meanwhile.
+                // A thread may have ended since the list was read.
                 if let number = Int32(thread) { _ = tw_pin_thread(number, Int32(processor)) }
             }
         }

@@ -4,7 +4,7 @@ import Embedded
 import Postgres
 import System
 
-/// Private PostgreSQL with tables that hubs serve, and the tokens and paths of clients.
+/// Private PostgreSQL with tables that hubs serve. Also makes clients' tokens and paths.
 final class ServingStage {
     static let role = "authenticated"
 
@@ -28,15 +28,15 @@ final class ServingStage {
 
     func close() { cluster.stop() }
 
-    /// Creates a table with the number and moment that clients check, an owner for filters, and some text.
+    /// Creates a table with the number and the time that clients check, an owner for filters, and some text.
     func makeTable(_ name: String) throws {
         try connection.execute(
             "CREATE TABLE \(name) (id bigint PRIMARY KEY, owner bigint, seq bigint, at bigint, title text);"
                 + "GRANT SELECT ON \(name) TO \(Self.role); CREATE PUBLICATION \(name) FOR TABLE \(name)")
     }
 
-    /// Inserts `count` rows in one transaction, numbered from `first`. The moment in a row is when the statement runs,
-    /// before its commit.
+    /// Inserts `count` rows in one transaction, numbered from `first`. The time in each row is that of the statement,
+    /// which is earlier than the commit.
     func insert(into table: String, first: Int64, count: Int, owner: Int64 = 0) throws {
         try connection.query(
             """
@@ -47,7 +47,7 @@ final class ServingStage {
             """, [String(first), String(count), String(owner)])
     }
 
-    /// Starts a hub that serves one table, with its own slot.
+    /// Starts a hub that serves one table from its own slot.
     func startHub(
         _ table: String, loops: Int, backend: String = "auto", _ more: [String] = []
     ) throws -> HubProcess {
@@ -64,10 +64,10 @@ final class ServingStage {
 
     private var dataOfLastHub: String { place.path + "/hub\(hubs)" }
 
-    /// Directory of the last started hub's event log.
+    /// Directory of the event log of the hub that was started last.
     var logOfLastHub: String { dataOfLastHub + "/log" }
 
-    /// Stops a hub and drops its slot, which would otherwise keep WAL and processes of the server.
+    /// Stops a hub and drops its slot. Otherwise the slot would retain WAL, and a process of the server would remain.
     func end(_ hub: HubProcess) {
         hub.stop()
         let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active"
@@ -77,7 +77,7 @@ final class ServingStage {
         }
     }
 
-    /// Returns clients that are subscribed to a table of a hub. In the filter, `{n}` is a client's number.
+    /// Connects clients and subscribes them to a table. In the filter, `{n}` is the client's number.
     func connect(_ count: Int, to hub: HubProcess, table: String, filter: String? = nil) throws -> LoadFleet {
         let fleet = try LoadFleet(clients: count, errors: place.path + "/clients.log")
         try fleet.heartbeat(seconds: 0)

@@ -3,7 +3,7 @@ import Glibc
 import System
 import TidewireClient
 
-/// Settings of a soak.
+/// Settings of a soak test.
 public struct SoakSettings: Sendable {
     public var seed: UInt64 = 1
     public var seconds = 300
@@ -22,17 +22,17 @@ public struct SoakReport: Sendable {
     public internal(set) var deeds = 0
     public internal(set) var refusals = 0
     public internal(set) var faults: [(fault: String, times: Int)] = []
-    /// Number of rows that were compared in the end.
+    /// Number of rows that were compared at the end.
     public internal(set) var rows = 0
-    /// Seconds until all apps showed the right rows; nil if they did not settle.
+    /// Seconds from the last fault until all apps showed the right rows; nil if they did not.
     public internal(set) var settledAfter: Double?
     public internal(set) var differences: [String] = []
 
     public var isSound: Bool { differences.isEmpty && settledAfter != nil }
 }
 
-/// Soak test, `tidewire bench soak`: five apps, the actions of their users, and faults meanwhile. In the end each app
-/// must show the rows that its person may SELECT.
+/// Soak test, `tidewire bench soak`: users of five apps act while faults happen. At the end, each app must show the
+/// rows that its person may SELECT.
 @MainActor
 public final class Soak {
     private static let settling: Duration = .seconds(240)
@@ -152,8 +152,8 @@ public final class Soak {
         return false
     }
 
-    /// Compares each app until it agrees with the database: changes in flight must arrive, but nothing else may be
-    /// needed.
+    /// Compares each app with the database until they agree. Changes in flight get time to arrive, but the app must
+    /// need nothing else.
     private func judge() async throws {
         let began = ContinuousClock.now
         for seat in seats {
@@ -194,7 +194,7 @@ public final class Soak {
         var chance = VerifyChance(settings.seed, lane: 2)
         while ContinuousClock.now < end {
             guard let trouble = Trouble.allCases.randomElement(using: &chance) else { return }
-            // A gap makes all apps start anew. One in eight of the drawn gaps is enough.
+            // A gap in the hub's history makes all apps start anew, so only one in eight of the drawn gaps happens.
             if trouble == .gap, chance.number(0...7) > 0 { continue }
             settings.progress("\(trouble.rawValue)")
             counts[trouble.rawValue, default: 0] += 1
@@ -217,7 +217,7 @@ public final class Soak {
         case .gap: await restartHub(SIGKILL, pause: 500, meanwhile: SoakHub.dropSlot)
         case .background:
             for seat in some { seat.client.enterBackground() }
-            // Sometimes for longer than the connection stays open.
+            // In one case of four, the app stays in the background for longer than its connection stays open.
             later(chance.number(0...3) == 0 ? 35 : seconds) { for seat in some { seat.client.enterForeground() } }
         case .noNetwork:
             for seat in some { seat.client.updateNetwork(isReachable: false) }
@@ -257,7 +257,7 @@ public final class Soak {
         }
     }
 
-    /// Runs blocking work on a thread of its own, because the main actor must not wait for a process.
+    /// Runs blocking work on a thread of its own, so that the main actor does not block.
     private func blocking<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             Thread.detachNewThread { continuation.resume(returning: work()) }

@@ -2,7 +2,7 @@ import Examples
 import Foundation
 import TidewireClient
 
-/// Seat in the expenses app. Each person has two devices.
+/// Device of a person in the expenses app. Each person has two devices.
 final class ExpenseSeat: SoakSeat {
     private static let money = "financial_transactions"
     private var model: ExpensesModel?
@@ -240,7 +240,7 @@ final class ListingSeat: SoakSeat {
 final class FriendSeat: SoakSeat {
     private let others: [UUID]
     private var model: FriendshipsModel?
-    /// Toasts of this launch and all earlier ones.
+    /// Toasts that the app has shown, in this launch and all earlier ones.
     private var told: [FriendshipsModel.Toast] = []
 
     init(_ database: SoakDatabase, _ person: UUID, port: UInt16, others: [UUID]) {
@@ -264,8 +264,8 @@ final class FriendSeat: SoakSeat {
         return [{ await model.run() }]
     }
 
-    /// Performs an action. Each pair of users has one request and one answer, so a toast that is shown twice is an
-    /// error.
+    /// Performs an action of the person. Each pair of users has only one request and one answer, so a toast that is
+    /// shown twice is an error.
     override func act(_ chance: inout VerifyChance) async throws {
         guard let other = others.randomElement(using: &chance), other != person else { return }
         let sql =

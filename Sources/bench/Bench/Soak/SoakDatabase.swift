@@ -7,8 +7,8 @@ import Synchronization
 import System
 import TidewireClient
 
-/// Private PostgreSQL with the five apps' tables. Threads of its own ask it as the apps' APIs would: under the person's
-/// role and claims.
+/// Private PostgreSQL with the tables of the five apps. Its own threads run SQL as the apps' APIs would: with a
+/// person's role and claims.
 final class SoakDatabase: Sendable {
     typealias Rows = [[String?]]
 
@@ -65,7 +65,7 @@ final class SoakDatabase: Sendable {
 
     // MARK: Questions
 
-    /// Runs the SQL as the person, under the policies, or as the superuser if `person` is nil.
+    /// Runs the SQL as a person, under the policies. If `person` is nil, runs it as the superuser.
     func ask(_ sql: String, as person: UUID? = nil) async throws -> Rows {
         try await withCheckedThrowingContinuation { continuation in
             let question = Question(sql: sql, person: person) { continuation.resume(with: $0) }
@@ -116,7 +116,8 @@ final class SoakDatabase: Sendable {
         return JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
     }
 
-    /// Applies a pending write. The same write may come twice, and an older write does not replace a newer one.
+    /// Applies a pending write of an app. An app may send the same write twice, and an older write must not replace a
+    /// newer one.
     func take(_ write: PendingWrite, of person: UUID) async -> OfflineWrites.Answer {
         var values = write.values
         let isLike = write.table == Like.table
@@ -160,7 +161,7 @@ extension String {
     var quoted: String { "'" + replacing("'", with: "''") + "'" }
 }
 
-/// Hub as operators run it, always on the same port and data.
+/// Hub as operators run it. The soak test starts it always on the same port and data.
 final class SoakHub: Sendable {
     private static let slot = "soak"
 

@@ -15,7 +15,7 @@ class SoakSeat {
     private(set) var client: Tidewire
     private(set) var writes: OfflineWrites
     private var running: [Task<Void, Never>] = []
-    /// True if the app runs. Nobody acts in an app that does not run.
+    /// True while the app runs. The person acts only while the app runs.
     private(set) var isLaunched = false
 
     /// Name of the seat in the report.
@@ -31,9 +31,9 @@ class SoakSeat {
 
     // MARK: Life of the app
 
-    /// Creates a model for the current client and writes.
+    /// Creates the app's model for the current launch.
     func makeModel() {}
-    /// Returns the tasks that the app runs while it lives.
+    /// Returns the tasks that the app runs while it is launched.
     func work() -> [@MainActor @Sendable () async -> Void] { [] }
 
     func launch() {
@@ -53,7 +53,7 @@ class SoakSeat {
 
     private var current: LaunchStorage?
 
-    /// Kills the app as the system does. The next launch finds only stored data.
+    /// Kills the app without warning, as the system may do. The next launch has only the stored data.
     func killApp() {
         current?.die()
         isLaunched = false
@@ -62,7 +62,7 @@ class SoakSeat {
         client.signOut()
     }
 
-    /// True if the person's API answers.
+    /// True if the app's API answers this person.
     var isOnline: Bool {
         get { api.isOn }
         set {
@@ -78,16 +78,16 @@ class SoakSeat {
     // MARK: Actions and rows
 
     func act(_ chance: inout VerifyChance) async throws {}
-    /// Returns the rows that the app shows. `expected` returns SQL for the rows that the person may SELECT, in the same
-    /// words.
+    /// Returns texts of the rows that the app shows.
     func shown() -> [String] { [] }
+    /// Returns SQL for the rows that the person may SELECT, in the same form as `shown`.
     func expected() -> String { "" }
-    /// Returns faults of the app that do not depend on the server's data.
+    /// Returns descriptions of faults in the app that do not depend on the database's rows.
     func faults() -> [String] { [] }
 
     func differences() async throws -> [String] {
         let rows = try await database.ask(expected(), as: person)
-        // Both are read without a suspension between them, so nothing changes in between.
+        // There is no suspension between the two, so the app's rows cannot change in between.
         let (there, here) = (Set(rows.compactMap { $0[0] }), Set(shown()))
         return there.subtracting(here).sorted().map { "\(name) lacks \($0)" }
             + here.subtracting(there).sorted().map { "\(name) shows \($0)" } + faults().map { "\(name): \($0)" }
@@ -103,7 +103,7 @@ final class Switch: Sendable {
     }
 }
 
-/// Storage of one launch of an app. After a kill nothing more is stored, even if a write was in progress.
+/// Storage of one launch of an app. After the app is killed, nothing more is stored, even if a write was in progress.
 final class LaunchStorage: TidewireStorage {
     private let shared: Tidewire.MemoryStorage
     private let isAlive = Mutex(true)

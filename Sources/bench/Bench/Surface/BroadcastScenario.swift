@@ -49,7 +49,7 @@ struct BroadcastScenario: Scenario {
 
 // MARK: Users
 
-/// Race for the number of users that one loop sustains, and their cost.
+/// Search for the number of users that one loop sustains, and measurement of their cost.
 private final class UserRace {
     private static let group = 6
     private static let bytes = 300
@@ -74,7 +74,7 @@ private final class UserRace {
     func close() { lane.close() }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        // The first talk warms up, and gives a sample of the hub's message.
+        // The first talk is a warm-up. It also gives a sample of the hub's message for the bare server.
         _ = try talk(most / 10, messages: 2)
         let users = try confirmed(try search())
         let template = ChangeTemplate.text(of: try lane.sample())
@@ -120,7 +120,7 @@ private final class UserRace {
         return cost.p99 < Self.highestP99
     }
 
-    /// Searches for the highest sustained number of users: doubles, then bisects.
+    /// Searches for the highest sustained number of users: first by doubling, then by bisection.
     private func search() throws -> Int {
         var low = 0
         var high = rounded(isQuick ? 60 : 1500)
@@ -138,7 +138,8 @@ private final class UserRace {
         return low
     }
 
-    /// Confirms a number of users with a longer step, because the search may have been lucky.
+    /// Confirms a number of users in a longer step, because the search may have been lucky. Reduces the number until it
+    /// is sustained.
     private func confirmed(_ found: Int) throws -> Int {
         var users = found
         while try !isSustained(users, messages: isQuick ? 2 : 10) {
@@ -158,7 +159,8 @@ struct TalkSeries {
         Samples(costs.map { $0[keyPath: path] })
     }
 
-    /// Checks that messages of the hub and of the bare server have the same size, except for the digits of numbers.
+    /// Checks that messages of the hub and of the bare server have the same size. Only the digits of numbers may
+    /// differ.
     func checkSizes() throws {
         let (one, other) = (samples(hub, \.bytesPerDelivery).median, samples(bare, \.bytesPerDelivery).median)
         guard (one - other).magnitude < 12 else {
@@ -201,7 +203,7 @@ struct TalkSeries {
 
 // MARK: Payloads
 
-/// Race of large messages to six receivers.
+/// Comparison for large messages to six receivers.
 private final class PayloadRace {
     private static let group = 6
 

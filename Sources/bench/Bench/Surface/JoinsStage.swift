@@ -3,7 +3,8 @@ import Embedded
 import Postgres
 import System
 
-/// Private PostgreSQL with Supabase's schemas, users who are members of rooms, and a policy that checks membership.
+/// Private PostgreSQL with Supabase's schemas, users who are members of rooms, and a policy that checks their
+/// membership.
 final class JoinsStage {
     static let rooms = 1000
     private static let role = "authenticated"
@@ -36,7 +37,7 @@ final class JoinsStage {
 
     func close() { cluster.stop() }
 
-    /// Creates members and the usual policy of private channels, as people write it.
+    /// Creates the members, and a policy for private channels as developers usually write it.
     private func makeMembers(_ users: Int) throws {
         try connection.execute(
             """
@@ -61,13 +62,13 @@ final class JoinsStage {
 
     static func topic(numbered number: String) -> String { "realtime:room:\(number)" }
 
-    /// Returns the claims of a user. Each round has other claims, so the hub has not seen any token before.
+    /// Returns the claims of a user. They differ in each round, so that the hub has not seen the token before.
     static func claims(round: Int, numbered digits: String) -> String {
         #"{"role":"\#(role)","sub":"\#(userPrefix)\#(digits)","email":"user\#(digits)@example.com","round":\#(round),"#
             + #""exp":4102444800}"#
     }
 
-    /// Path with the key that all clients use to connect.
+    /// Path at which all clients connect, with their common API key.
     var path: String {
         let claims = Array(#"{"role":"anon","exp":4102444800}"#.utf8)
         return "/socket/websocket?vsn=2.0.0&apikey=" + JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
@@ -93,9 +94,9 @@ final class JoinsStage {
 
     // MARK: The peer
 
-    /// Returns the peer's joins per second, made like the reference's: one session, and for each join a transaction
-    /// that inserts a row, sets the claims, and checks whether the row is visible. The statements are prepared, as the
-    /// reference's are.
+    /// Returns the joins per second of the peer, PostgreSQL used as the reference uses it. One session runs a
+    /// transaction for each join, which inserts a row, sets the claims, and checks whether the row is visible. The
+    /// statements are prepared, as the reference's are.
     func measurePeer(_ joins: Int) throws -> Double {
         let session = try cluster.connect()
         var prepared: Set<String> = []

@@ -32,7 +32,7 @@ struct PresenceScenario: Scenario {
     }
 }
 
-/// Hub whose members come and go.
+/// Hub whose members track and leave a presence.
 private final class PresenceLane {
     let hub: HubProcess
     private let stage: ServingStage
@@ -51,7 +51,7 @@ private final class PresenceLane {
 
     deinit { stage.end(hub) }
 
-    /// Returns members of a topic that has had no members before.
+    /// Returns clients that have joined a new topic.
     func members(_ count: Int) throws -> LoadFleet {
         topics += 1
         let fleet = try LoadFleet(clients: count, inOneProcess: true, errors: place.path + "/clients.log")
@@ -67,7 +67,7 @@ private final class PresenceLane {
         return fleet
     }
 
-    /// Payload of a member's presence. The numbers are for the bare server's clients, which look for them.
+    /// Payload of a member's presence. The bare server's clients search for its numbers.
     static let payload = #"{"name":"member {n:6}","seq":1,"at":1767225600000000,"online_at":"2026-01-01T00:00:00Z"}"#
 }
 
@@ -119,7 +119,7 @@ private final class PresenceStorm {
             + results("\(count / 2) of \(count) members all at once, leaving", going)
     }
 
-    /// Warms up. Returns a sample of the difference that one member makes.
+    /// Warms up the hub. Returns a sample of the difference message for one member.
     private func warmUp() throws -> String {
         let fleet = try lane.members(count)
         defer { fleet.close() }
@@ -139,7 +139,7 @@ private final class PresenceStorm {
         going.messages.add(Double(went.messages) / Double(count))
     }
 
-    /// Checks that no superfluous message arrives a moment later and makes right views wrong.
+    /// Checks that no superfluous message arrives afterwards and makes correct views wrong.
     private func checkAgain(_ fleet: LoadFleet) throws {
         Pause.milliseconds(50)
         _ = try fleet.track(0, together: true, payload: "{}").check("tracking")
@@ -204,7 +204,7 @@ private final class PresenceSteps {
         return all.flatMap(results)
     }
 
-    /// Returns the microseconds of the loop per delivery.
+    /// Returns the microseconds of the loop's processor time per delivery.
     private func measureHub(_ members: Int, _ template: inout String) throws -> Double {
         let fleet = try lane.members(members)
         defer { fleet.close() }

@@ -1,8 +1,8 @@
 import System
 
-/// Hub with one loop on a processor of its own, and clients on another processor that talk in the hub's channels.
+/// Hub with one loop, pinned to one processor, and clients that talk in its channels, pinned to another.
 final class TalkLane {
-    /// Options that turn all limits off, because limits are the operator's choice and not part of the measurement.
+    /// Options that turn all limits off. Limits are the operator's choice and not part of the measurement.
     static let unlimited = [
         "--max-events-per-second", "0", "--max-joins-per-second", "0", "--max-presence-events-per-second", "0",
         "--max-client-presence-events-per-window", "0", "--max-connections", "19500", "--max-concurrent-users", "19500",
@@ -14,7 +14,7 @@ final class TalkLane {
     private let stage: ServingStage
     private let name: String
 
-    /// Starts the hub and the clients. For each group size, so many neighbouring clients share a channel.
+    /// Starts the hub and the clients. Each group size makes one channel for so many clients with neighbouring numbers.
     init(_ name: String, _ stage: ServingStage, _ place: Workplace, clients: Int, groups: [Int]) throws {
         self.stage = stage
         self.name = name
@@ -41,7 +41,7 @@ final class TalkLane {
         stage.end(hub)
     }
 
-    /// Returns one of the hub's own messages.
+    /// Returns a message that the hub sent.
     func sample() throws -> String { try fleet.sample() }
 
     func talk(bytes: Int, intervalMicroseconds: Int, count: Int, speakers: Int) throws -> TalkCost {
@@ -50,7 +50,8 @@ final class TalkLane {
         let before = try hub.use()
         let began = Clock.unixMicroseconds()
         let awaited = try fleet.talk(order)
-        // Doubled messages would arrive now, and the kernel's figures are exact for threads at rest.
+        // If the hub sends duplicates, they arrive during this pause. It also makes the kernel's figures exact: they
+        // are so only for threads at rest.
         Pause.milliseconds(50)
         let report = try fleet.report()
         guard report.isFaultless else { throw void(report) }
@@ -73,12 +74,12 @@ final class TalkLane {
 struct TalkCost {
     var p50: Double
     var p99: Double
-    /// Deliveries per second of processor time of the hub's loop.
+    /// Deliveries per second of processor time that the hub's loop uses.
     var deliveriesPerProcessorSecond: Double
     var bytesPerProcessorSecond: Double
     var bytesPerSecond: Double
     var bytesPerDelivery: Double
-    /// Use of one processor by the hub's loop, in percent.
+    /// Percentage of one processor that the hub's loop uses.
     var loopShare: Double
     var clientShare: Double
 
@@ -95,7 +96,7 @@ struct TalkCost {
         clientShare = clientNanoseconds / microseconds / 10
     }
 
-    /// Creates the cost of the bare server, which does nothing but send.
+    /// Creates the cost of the bare server, which only sends.
     init(_ cost: BareFanout.Cost, _ report: LoadReport, microseconds: Double) {
         self.init(
             report, loopNanoseconds: Double(cost.processorNanoseconds),
@@ -104,14 +105,14 @@ struct TalkCost {
 }
 
 extension BareFanout {
-    /// Returns the same numbers for the bare server.
+    /// Makes the bare server send messages, and returns their cost.
     func talk(messages: Int, _ template: String) throws -> TalkCost {
         let began = Clock.unixMicroseconds()
         let (cost, report) = try send(messages, template: template)
         return TalkCost(cost, report, microseconds: Double(max(1, report.lastMicroseconds - began)))
     }
 
-    /// Pins the server to the hub's processor, and the server's clients to the clients' processor.
+    /// Pins the bare server to the hub's processor, and its clients to the clients' processor.
     func pin() throws {
         try ProcessorPin.put(serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
         try ProcessorPin.put(clientProcessIDs, on: ProcessorPin.clients)
