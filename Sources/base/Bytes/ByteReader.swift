@@ -1,6 +1,6 @@
 /// Error for refused bytes: a phrase that names the expected content, and the offset where the reader expected it.
 public struct ByteError: Error, Sendable {
-    /// A fixed phrase, never data.
+    /// Description of the expected content. It is a fixed phrase and never contains data.
     public let expected: StaticString
     public let offset: Int
 
@@ -15,8 +15,8 @@ extension ByteError: CustomStringConvertible {
     public var description: String { "expected \(expected) at byte \(offset)" }
 }
 
-/// Reader of numbers and spans in place, from borrowed bytes. Every read is checked against the end, so the bytes may
-/// come straight from an untrusted peer.
+/// Reader of numbers and spans from borrowed bytes, without copying. Every read checks for the end of the bytes, so
+/// they may come directly from an untrusted peer.
 ///
 /// A reader does not own the bytes and cannot outlive them.
 public struct ByteReader: ~Escapable {
@@ -70,7 +70,7 @@ public struct ByteReader: ~Escapable {
     @_lifetime(self: copy self)
     public mutating func uint64() throws(ByteError) -> UInt64 { try load(UInt64.self).bigEndian }
 
-    // Little-endian: the order of our own files.
+    // Little-endian: the order of the hub's own files.
     @inlinable
     @_lifetime(self: copy self)
     public mutating func littleUInt16() throws(ByteError) -> UInt16 { try load(UInt16.self).littleEndian }
@@ -91,7 +91,8 @@ public struct ByteReader: ~Escapable {
             throw ByteError(expected: "more numbers", offset: position)
         }
         let numbers = try span(count * 8)
-        // SAFETY: `numbers` has eight bytes for each place, every bit pattern is a valid integer, and all places are filled.
+        // SAFETY: `numbers` has eight bytes for each place, every bit pattern is a valid integer, and all places are
+        // filled.
         return unsafe [UInt64](unsafeUninitializedCapacity: count) { room, filled in
             for place in 0..<count {
                 let number = unsafe numbers.unsafeLoadUnaligned(

@@ -107,7 +107,7 @@ public struct ByteWriter: ~Copyable {
         append(varint: UInt64(bitPattern: value << 1 ^ value >> 63))
     }
 
-    /// Appends the first `count` bytes of a word in memory order: a short tail without a call to memcpy.
+    /// Appends the first `count` bytes of a word in memory order. For short texts this avoids a call of memcpy.
     @inlinable
     public mutating func append(low word: UInt64, count: Int) {
         precondition(count >= 0 && count <= 8, "a word has eight bytes")
@@ -156,7 +156,7 @@ public struct ByteWriter: ~Copyable {
         used &+= length
     }
 
-    /// Appends text that is not on a hot path. Literals use the `StaticString` overload, which needs no conversion.
+    /// Appends a text. Not for frequent calls: literals use the `StaticString` overload, which needs no conversion.
     @_disfavoredOverload
     public mutating func append(_ text: String) {
         var text = text
@@ -208,7 +208,7 @@ public struct ByteWriter: ~Copyable {
         unsafe base.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt32.self)
     }
 
-    /// Reserves `count` bytes at the end and lets `fill` write there. `fill` returns the number of bytes that it wrote.
+    /// Reserves `count` bytes at the end, where `fill` then writes. `fill` returns the number of bytes that it wrote.
     public mutating func append<Failure: Error>(
         upTo count: Int, _ fill: (UnsafeMutableRawBufferPointer) throws(Failure) -> Int
     ) throws(Failure) -> Int {

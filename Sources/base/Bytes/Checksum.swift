@@ -1,15 +1,15 @@
 import CChecksum
 
-/// CRC-32C, the checksum of everything the event log stores.
+/// CRC-32C, the checksum of everything that the event log stores.
 public enum CRC32C {
-    /// Returns the checksum of the bytes, continuing from `crc`, or from 0 to begin.
+    /// Returns the checksum of the bytes. To continue a checksum, pass it as `crc`; 0 begins a new one.
     public static func of(_ bytes: RawSpan, continuing crc: UInt32 = 0) -> UInt32 {
         // SAFETY: the C function reads exactly the span's bytes, inside the closure.
         unsafe bytes.withUnsafeBytes { unsafe tw_crc32c(crc, $0.baseAddress, $0.count) }
     }
 }
 
-/// Hints to the processor to load memory that will be read soon, so that the wait overlaps with other work.
+/// Hint to the processor to load memory that will be read soon. The program does other work while the memory is loaded.
 public enum Prefetch {
     @inlinable @inline(__always)
     public static func line(at address: UnsafeRawPointer) {
@@ -35,7 +35,8 @@ public struct KeyHash: Sendable {
     @inlinable
     public mutating func combine(_ number: UInt64) { mix(number) }
 
-    /// Adds the bytes and their length, so that two neighbouring fields cannot be confused with one.
+    /// Adds the bytes and their length. Because of the length, two neighbouring fields never hash like one joined
+    /// field.
     @inlinable
     public mutating func combine(_ bytes: RawSpan) {
         let length = bytes.byteCount

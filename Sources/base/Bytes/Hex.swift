@@ -70,7 +70,7 @@ public enum Base64URL {
                 bytes.append(UInt8(truncatingIfNeeded: held >> UInt32(bits)))
             }
         }
-        // Left-over bits must be zero and fewer than a digit, so that each value has exactly one text.
+        // The remaining bits must be zero and too few for another digit. So each value has exactly one text.
         guard bits < 6, held & (1 << UInt32(bits) - 1) == 0 else { return nil }
         return bytes
     }

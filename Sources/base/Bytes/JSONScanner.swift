@@ -12,11 +12,11 @@ public enum JSONToken: Sendable, Equatable {
     case end
 }
 
-/// Scanner that reads JSON (RFC 8259) token by token, in place. It refuses everything that is not exactly JSON,
+/// Scanner that reads JSON (RFC 8259) token by token, in place. It refuses everything that is not correct JSON,
 /// including invalid UTF-8, unpaired surrogates, and anything after the value.
 ///
-/// A scanner allocates no memory, whatever the text. Arrays and objects may be nested up to a limit. Duplicate names
-/// in an object are not detected.
+/// A scanner allocates no memory for any text. Arrays and objects may be nested up to a limit. The scanner does not
+/// detect duplicate names in an object.
 public struct JSONScanner: ~Escapable {
     /// Largest permitted value of `maximumDepth`: the scanner keeps one bit for each open array or object.
     public static let deepest = 64
@@ -29,7 +29,7 @@ public struct JSONScanner: ~Escapable {
     private var position = 0
     private let maximumDepth: Int
     private var depth = 0
-    /// Kinds of the open arrays and objects, one bit each: 1 for an object. Bit 0 is the innermost.
+    /// Kinds of the open arrays and objects, one bit for each: 1 for an object, 0 for an array. Bit 0 is the innermost.
     private var objects: UInt64 = 0
     private var expected = Expected.value
     private var tokenStart = 0
@@ -43,10 +43,11 @@ public struct JSONScanner: ~Escapable {
         self.maximumDepth = maximumDepth
     }
 
-    /// Offset at which the scanner looks for the next token.
+    /// Offset from which the scanner reads the next token.
     public var offset: Int { position }
 
-    /// Bytes of the last number, string or name. Strings and names have no quotes here; escapes are not decoded.
+    /// Bytes of the last number, string or name. Strings and names are without their quotes, and escapes are not
+    /// decoded.
     public var tokenBytes: RawSpan {
         @_lifetime(copy self)
         get { bytes.extracting(tokenStart..<tokenEnd) }
@@ -207,7 +208,7 @@ public struct JSONScanner: ~Escapable {
 
     // MARK: Strings
 
-    /// Reads from the opening quote to the closing quote, checks escapes and UTF-8, and stores the range between them.
+    /// Reads a string up to its closing quote, checks escapes and UTF-8, and stores the range between the quotes.
     @_lifetime(self: copy self)
     private mutating func quoted() throws(ByteError) {
         position += 1

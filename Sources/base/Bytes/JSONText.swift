@@ -16,8 +16,8 @@ public enum JSONText {
         }
     }
 
-    /// Appends text without quotes and escapes quotes, backslashes and control characters. Checks and copies eight
-    /// bytes at a time while none of them needs an escape.
+    /// Appends a text without quotes, and escapes the quotes, backslashes and control characters in it. Eight bytes
+    /// that need no escape are copied together.
     @inlinable
     public static func appendEscaped(_ text: RawSpan, to writer: inout ByteWriter) {
         let length = text.byteCount
@@ -30,7 +30,8 @@ public enum JSONText {
         if at < length { appendTail(text, from: at, to: &writer) }
     }
 
-    /// Appends the last one to seven bytes, padded to a word with spaces, which need no escape.
+    /// Appends the last one to seven bytes. They are checked as a word of eight bytes, padded with spaces, which need
+    /// no escape.
     @inlinable
     static func appendTail(_ text: RawSpan, from start: Int, to writer: inout ByteWriter) {
         let word = tail(text, from: start)
@@ -73,8 +74,8 @@ public enum JSONText {
         }
     }
 
-    /// True if any of eight bytes is below 0x20, a quote or a backslash. Bit operations check all eight at once; a
-    /// borrow may also mark the byte above such a byte, but never hides one.
+    /// True if any of the eight bytes is below 0x20, a quote or a backslash. Bit operations check all eight together. A
+    /// borrow may also set the mark of the byte above such a byte, but never clears a mark.
     @inlinable
     static func needsEscape(_ word: UInt64) -> Bool {
         let ones: UInt64 = 0x0101_0101_0101_0101
@@ -123,16 +124,16 @@ public enum JSONText {
         appendWithoutControls(json, from: at, to: length, &writer)
     }
 
-    /// Copies bytes and drops control characters. JSON allows raw control characters only
-    /// between tokens, as white space.
+    /// Copies bytes and leaves out control characters. In JSON, raw control characters are allowed only between tokens,
+    /// as white space.
     private static func appendWithoutControls(
         _ json: RawSpan, from start: Int, to end: Int, _ writer: inout ByteWriter
     ) {
         for at in start..<end where json.byte(at) >= 0x20 { writer.append(json.byte(at)) }
     }
 
-    /// True if any of eight bytes is below 0x20. A borrow may also mark the byte above
-    /// such a byte, but never hides one.
+    /// True if any of the eight bytes is below 0x20. A borrow may also set the mark of the byte above such a byte, but
+    /// never clears a mark.
     private static func hasControl(_ word: UInt64) -> Bool {
         (word &- 0x2020_2020_2020_2020) & ~word & 0x8080_8080_8080_8080 != 0
     }

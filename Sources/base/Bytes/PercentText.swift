@@ -1,4 +1,4 @@
-/// Percent-encoding (RFC 3986): any text as the few characters that are safe in a URL or a header, and back.
+/// Percent-encoding (RFC 3986): converts any text to characters that are safe in a URL or a header, and back.
 public enum PercentText {
     public static func encoded(_ text: String) -> String {
         var out: [UInt8] = []

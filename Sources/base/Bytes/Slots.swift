@@ -1,4 +1,4 @@
-/// Collection that assigns a small index to each element and reuses the index after the element is removed.
+/// Collection that assigns a small index to each element. After an element is removed, a later one reuses its index.
 public struct Slots<Element> {
     @usableFromInline var elements: [Element?] = []
     @usableFromInline var free: [UInt32] = []

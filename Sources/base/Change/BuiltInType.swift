@@ -1,4 +1,5 @@
-/// Types that every PostgreSQL has, by OID: their catalog names and the conversion of their values to JSON.
+/// Types that every PostgreSQL database has, by OID: their names in the catalog, and the conversion of their values to
+/// JSON.
 ///
 /// OIDs of built-in types never change between releases (src/include/catalog/pg_type.dat).
 public enum BuiltInType {
@@ -39,8 +40,8 @@ public enum BuiltInType {
     /// Returns the element type of an array type, or nil if the type is not an array.
     public static func element(of oid: UInt32) -> UInt32? { arrayElements[oid] }
 
-    /// Returns the conversion of a value's text to JSON. The type alone determines it, so
-    /// look it up once for each column.
+    /// Returns the conversion of a value's text to JSON. It depends only on the type, so look it up once for each
+    /// column.
     public static func rendering(of oid: UInt32) -> JSONRendering {
         if let element = arrayElements[oid] { return .array(of: scalar(element).nested) }
         return .scalar(scalar(oid))

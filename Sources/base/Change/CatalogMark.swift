@@ -1,12 +1,12 @@
 import Bytes
 
-/// Mark in the log: policies, rights or tables may have changed before the changes that follow. A reader must read the
-/// catalog before it judges those changes.
+/// Mark in the log: policies, rights or tables may have changed before the next changes in the log. A reader of the log
+/// must read PostgreSQL's catalog before it evaluates policies for those changes.
 public struct CatalogMark: Sendable, Equatable {
-    /// Transaction that revealed the change: a snapshot that includes it shows the changed
-    /// catalog. Zero: any snapshot does.
+    /// Number of the transaction that revealed the catalog's change. A snapshot that includes this transaction shows
+    /// the changed catalog. 0 if any snapshot does.
     public var xid: UInt32
-    /// OID of the table concerned. Zero means any table.
+    /// OID of the table whose definition or policies may have changed; 0 for any table.
     public var table: UInt32
 
     public init(xid: UInt32, table: UInt32) {

@@ -1,12 +1,12 @@
 import Bytes
 
-/// All answers that PostgreSQL gave to the hub's queries about its catalog at one time. The hub's code can query the
-/// record instead of the server, and so repeat earlier decisions exactly.
+/// Record of all answers that PostgreSQL gave to the hub's queries about its catalog at one time. The hub's code can
+/// query the record instead of PostgreSQL, and so repeat earlier decisions exactly.
 public struct CatalogRecord: Sendable, Equatable {
-    /// Answer to one query, which is identified by its fingerprint.
+    /// Answer to one query. `question` is the query's fingerprint.
     public struct Answer: Sendable, Equatable {
         public var question: UInt64
-        /// Error code if the query failed; then there are no rows.
+        /// Error code if the query failed; nil otherwise. A failed query has no rows.
         public var failure: String?
         public var rows: [[String?]]
 
@@ -19,15 +19,16 @@ public struct CatalogRecord: Sendable, Equatable {
 
     /// Time of the record in microseconds since 1970, UTC.
     public var time: Int64
-    /// Offset from which all loops of the hub judged changes by this record.
+    /// Offset in the log from which all loops of the hub evaluated changes by this record.
     public var since: UInt64
-    /// Offset from which, up to `since`, changes may have been judged by this record or by an unrecorded one: the loops
-    /// learn of a new catalog one by one, and the catalog may change twice in a moment.
+    /// Offset from which, up to `since`, a loop may have evaluated changes by this record or by one that is not
+    /// recorded. The loops receive a new catalog one after the other, and the catalog may change twice in a short time.
     public var unknownFrom: UInt64
     public var serverVersion: UInt32
     public var publication: String
-    /// Transactions of the catalog marks at which the hub waited for this record and for no older one. For records of
-    /// older hub versions, whose `since` was the log's end: changes behind these marks were judged by this record, too.
+    /// Transactions of the catalog marks at which the hub waited for this record and for no older one. Matters for
+    /// records of older hub versions, whose `since` was the end of the log: the hub evaluated the changes after these
+    /// marks by this record, too.
     public var awaited: [UInt32]
     /// Roles whose rights the record contains.
     public var roles: [String]
@@ -48,7 +49,8 @@ public struct CatalogRecord: Sendable, Equatable {
         self.answers = answers
     }
 
-    /// Returns a query's fingerprint. A query that follows another one in the same transaction has another fingerprint.
+    /// Returns a query's fingerprint. `before` is the fingerprint of the previous query in the same transaction, which
+    /// is part of the new one.
     public static func question(_ sql: String, _ parameters: [String?], behind before: UInt64?) -> UInt64 {
         var hash = KeyHash(seed: 7)
         if let before { hash.combine(before) }
@@ -66,7 +68,8 @@ public struct CatalogRecord: Sendable, Equatable {
             && answers == other.answers
     }
 
-    /// True if no query that both records contain has another answer. Records of one catalog may differ in their roles.
+    /// True if every query that both records contain has the same answer in both. Records of the same catalog may
+    /// contain different roles.
     public func agrees(with other: CatalogRecord) -> Bool {
         let known = Dictionary(answers.map { ($0.question, $0) }) { first, _ in first }
         return serverVersion == other.serverVersion && publication == other.publication
@@ -88,8 +91,8 @@ extension CatalogRecord: LogNote {
 ///
 /// ```
 /// entry  = version u8 · number of records u32 · record*
-/// record = time i64 · since u64 · unknown from u64 · server version u32 · publication · number of transactions u32 · u32*
-///          · number of roles u32 · role* · number of answers u32 · answer*
+/// record = time i64 · since u64 · unknown from u64 · server version u32 · publication
+///           · number of transactions u32 · u32* · number of roles u32 · role* · number of answers u32 · answer*
 /// answer = question u64 · failure (none is empty) · number of rows u32 · row*
 /// row    = number of values u32 · value*
 /// text   = length u32 · bytes;  value = length u32 (all ones: NULL) · bytes
@@ -146,7 +149,7 @@ public enum CatalogRecordCodec {
     public static func decode(_ bytes: RawSpan) throws(ByteError) -> [CatalogRecord] {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "catalogs of version 1", offset: 0) }
-        // No capacity is reserved: in damaged bytes the count may be wrong.
+        // No capacity is reserved, because damaged bytes may contain a wrong count.
         var records: [CatalogRecord] = []
         for _ in 0..<(try reader.littleUInt32()) { records.append(try record(&reader)) }
         try reader.expectEnd()

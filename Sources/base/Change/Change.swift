@@ -5,7 +5,7 @@ public enum Operation: UInt8, Sendable, Hashable, CaseIterable {
     case update = 0x55  // U
     case delete = 0x44  // D
     case truncate = 0x54  // T
-    /// Content written with pg_logical_emit_message, not a row.
+    /// Content written with `pg_logical_emit_message`, which belongs to no row.
     case message = 0x4d  // M
 
     public var name: String {
@@ -19,10 +19,10 @@ public enum Operation: UInt8, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// Part of the row before the change that PostgreSQL sent.
+/// Columns of the row before the change that PostgreSQL sent.
 public enum OldImage: UInt8, Sendable {
     case none = 0
-    /// Key columns only. PostgreSQL sends the other columns as NULL, which means "unknown" here.
+    /// Key columns only. PostgreSQL sends the other columns as NULL; here that means "unknown".
     case key = 0x4b  // K
     case full = 0x4f  // O
 }
@@ -33,12 +33,12 @@ public struct Change: ~Escapable {
     public let oldImage: OldImage
     /// Flags. Truncate: bit 0 CASCADE, bit 1 RESTART IDENTITY. Message: bit 0 transactional.
     public let options: UInt8
-    /// True if the values were removed from the log on demand: all columns of the images
-    /// are unknown. See `ForgottenMark`.
+    /// True if the row's values were removed from the log on demand. All columns of the images are then unknown. See
+    /// `ForgottenMark`.
     public let isForgotten: Bool
-    /// Fingerprint of the relation entry with the schema that the row had. Zero for a message.
+    /// Fingerprint of the log's relation entry that has the schema of the row at that time. 0 for a message.
     public let relation: UInt64
-    /// Both row images, the old one before the new one, as one span for callers that take values from either.
+    /// Both row images in one span, the old one before the new one, for callers that read values from either.
     public let images: RawSpan
     /// Length of the old image in `images`, in bytes.
     public let oldLength: Int
@@ -67,13 +67,13 @@ public struct Change: ~Escapable {
         get { images.extracting(droppingFirst: oldLength) }
     }
 
-    /// Row before the change, as far as the replica identity keeps it.
+    /// Row before the change, with the columns that the replica identity keeps; nil if PostgreSQL did not send it.
     public var old: Tuple? {
         @_lifetime(copy self)
         get { oldImage == .none ? nil : Tuple(oldBytes) }
     }
 
-    /// Row after the change. Nil unless the change is an insert or an update.
+    /// Row after the change; nil unless the change is an insert or an update.
     public var new: Tuple? {
         @_lifetime(copy self)
         get {

@@ -1,20 +1,21 @@
 import Bytes
 
-/// Stored form of the deliveries of one socket loop: the channels that received each change, and when. The ledger
-/// contains such blocks where each delivery is recorded.
+/// Stored form of the deliveries of one socket loop: which channels received each change, and when. The ledger contains
+/// such blocks if the hub records each delivery.
 ///
 /// ```
 /// block   = number of regions varint · region* · number of channels varint · channel* · turn*
-/// region  = difference to the one before zigzag; a region of the log has 4096 offsets
-/// channel = difference of the session's number, its loop turned to the top, zigzag · the channel's number varint
-/// turn    = microseconds since the one before varint · number of changes varint · change*
+/// region  = difference to the region before, zigzag; a region of the log has 4096 offsets
+/// channel = difference of the session's number, rotated so that its loop is at the top, zigzag
+///           · the channel's number varint
+/// turn    = microseconds since the turn before varint · number of changes varint · change*
 /// change  = difference of the offset zigzag · number of deliveries varint · stretch*
-/// stretch = (zigzag difference of the first channel's place to the one behind the last << 1 | is long) varint
-///           · where it is long, how many more channels follow varint
+/// stretch = (zigzag difference of the first channel's place to the place after the last stretch << 1 | is long) varint
+///           · if it is long, the number of further channels varint
 /// ```
 ///
 /// Channels have places in the order of their first delivery in the block. A change for the same channels as the change
-/// before takes only a few bytes, however many the channels are.
+/// before needs only a few bytes, even if the channels are many.
 public enum DeliveryBlock {
     public static let regionBits: UInt64 = 12
 
@@ -22,20 +23,20 @@ public enum DeliveryBlock {
 
     private static let loopBits = UInt64(LedgerNote.loopBits.nonzeroBitCount)
 
-    /// Rotates the loop's number from the lowest bits to the top. It is the same for all sessions of a block.
+    /// Rotates the loop's number from the lowest bits to the highest. All sessions of a block have the same loop.
     fileprivate static func turned(_ session: UInt64) -> UInt64 { session >> loopBits | session << (64 - loopBits) }
     private static func turnedBack(_ session: UInt64) -> UInt64 { session << loopBits | session >> (64 - loopBits) }
 
     /// One delivery of a change to a channel.
     public struct Delivery: Sendable, Equatable {
         public var offset: UInt64
-        /// End of the loop's turn, when its sockets got their bytes, in microseconds since 1970, UTC.
+        /// Time at which the loop's turn ended and its sockets had received the bytes, in microseconds since 1970, UTC.
         public var time: Int64
         public var session: UInt64
         public var channel: UInt32
     }
 
-    /// Returns the log regions of the changes in the block. Empty if the block cannot be read.
+    /// Returns the regions of the log whose changes the block contains; empty if the block is malformed.
     public static func regions(of block: [UInt8]) -> [UInt64] {
         var reader = ByteReader(block.rawBytes)
         return (try? regions(&reader)) ?? []
@@ -52,7 +53,7 @@ public enum DeliveryBlock {
 
     /// Calls `visit` with each delivery, in the order in which the deliveries were made.
     ///
-    /// - Parameter wants: returns true for the offsets of changes whose deliveries are visited.
+    /// - Parameter wants: returns true for the offset of a change whose deliveries are to be visited.
     public static func read(
         _ block: RawSpan, from time: Int64, of wants: (UInt64) -> Bool = { _ in true }, _ visit: (Delivery) -> Void
     ) throws(ByteError) {
@@ -102,13 +103,13 @@ public enum DeliveryBlock {
     }
 }
 
-/// Writer of delivery blocks. Deliveries name channels by seats, which are small numbers: recording a delivery is an
-/// append to one array, and writing it is a look-up in another.
+/// Writer of delivery blocks. Each channel has a seat, a small number. Recording a delivery appends the seat to an
+/// array; writing the block looks up the seat's channel.
 public struct DeliveryBlockWriter: ~Copyable {
     private struct Seat {
         var session: UInt64
         var channel: UInt32
-        /// Place of the channel in the block with the number `block`.
+        /// Index (place) of the channel in the list of channels of the block whose number is `block`.
         var place: UInt32 = 0
         var block: UInt64 = 0
     }
@@ -133,8 +134,8 @@ public struct DeliveryBlockWriter: ~Copyable {
 
     public var isEmpty: Bool { turns.isEmpty }
     public var byteCount: Int { turns.count + channels.count }
-    /// True if channel names take at least half of the block. Continuing it is then cheaper
-    /// than naming the channels again.
+    /// True if the names of channels are at least half of the block. Then it is cheaper to continue the block than to
+    /// name the channels again in a new one.
     public var isMostlyNames: Bool { channels.count >= turns.count }
 
     // MARK: Seats
@@ -149,7 +150,7 @@ public struct DeliveryBlockWriter: ~Copyable {
         return UInt32(seats.count - 1)
     }
 
-    /// Frees the seat of a channel that has ended and whose deliveries have been written.
+    /// Frees the seat of a channel that has ended. Its deliveries must have been written.
     public mutating func leave(_ seat: UInt32) {
         precondition(Int(seat) < seats.count, "only who has a seat leaves it")
         free.append(seat)
@@ -157,16 +158,16 @@ public struct DeliveryBlockWriter: ~Copyable {
 
     // MARK: Deliveries
 
-    /// Starts a turn of the loop that ended at `time`. The deliveries of `changes` changes must follow.
+    /// Begins a turn of the loop that ended at `time`. The caller then appends the deliveries of `changes` changes.
     public mutating func beginTurn(at time: Int64, changes: Int) {
         if isEmpty { (began, lastTime) = (time, time) }
-        // The clock may be set back.
+        // The clock may have been set back.
         turns.append(varint: UInt64(max(0, time - lastTime)))
         turns.append(varint: UInt64(changes))
         lastTime = max(time, lastTime)
     }
 
-    /// Appends one change of the turn, and the seats of the channels that received it.
+    /// Appends a change, and the seats of the channels that received it.
     public mutating func append(_ offset: UInt64, to members: Span<UInt32>) {
         offsets = regions.isEmpty ? offset...offset : min(offsets.lowerBound, offset)...max(offsets.upperBound, offset)
         let region = DeliveryBlock.region(of: offset)
@@ -205,7 +206,7 @@ public struct DeliveryBlockWriter: ~Copyable {
         return channelCount - 1
     }
 
-    /// Returns the block written since the last call and begins a new one.
+    /// Returns the block written since the last call, and begins a new one.
     public mutating func take() -> [UInt8] {
         var whole = ByteWriter(capacity: byteCount + 64)
         whole.append(varint: UInt64(regions.count))

@@ -29,7 +29,7 @@ public struct ForgottenMark: Sendable, Hashable {
         (0..<count).map { UInt8(truncatingIfNeeded: hash >> (8 * UInt64($0))) }
     }
 
-    /// Reads the mark behind the columns of an image. Nil if the image had no room for a mark.
+    /// Reads the mark that follows the columns of an image. Nil if the image had no room for a mark.
     public init?(_ image: borrowing Tuple) {
         let start = Self.columnBytes(image.columnCount)
         let room = image.bytes.byteCount - start
@@ -43,10 +43,12 @@ public struct ForgottenMark: Sendable, Hashable {
 
     private static func columnBytes(_ columns: Int) -> Int { 2 + columns }
 
-    /// True if the mark may belong to the row with this key hash. A wrong "true" is rare; "false" is always right.
+    /// True if the mark may belong to the row with this key hash. It may, rarely, be true for another row. It is never
+    /// false for the right one.
     public func fits(_ keyHash: UInt64) -> Bool { key == Self.bytes(of: keyHash, key.count) }
 
-    /// Returns the first bytes of a forgotten image of the given length. Zeros follow them.
+    /// Returns the first bytes of a row image of the given length whose values are removed. The rest of the image is
+    /// zeros.
     public static func image(columns: Int, byteCount: Int, day: UInt16, keyHash: UInt64) -> [UInt8] {
         let room = byteCount - columnBytes(columns)
         precondition(room >= 0, "a column takes a byte at least")
@@ -54,7 +56,7 @@ public struct ForgottenMark: Sendable, Hashable {
         return mark.image(columns: columns, room >= dayBytes + leastKeyBytes)
     }
 
-    /// Returns the shortest image that contains this mark.
+    /// Returns the shortest row image that contains this mark.
     public func image(columns: Int) -> [UInt8] { image(columns: columns, true) }
 
     private func image(columns: Int, _ isMarked: Bool) -> [UInt8] {
@@ -65,7 +67,7 @@ public struct ForgottenMark: Sendable, Hashable {
 }
 
 extension Change {
-    /// Marks of forgotten values in the old and in the new image.
+    /// Marks in the old and in the new image, if their values were removed on demand.
     public var forgottenMarks: (old: ForgottenMark?, new: ForgottenMark?) {
         guard isForgotten else { return (nil, nil) }
         var (was, now): (ForgottenMark?, ForgottenMark?) = (nil, nil)

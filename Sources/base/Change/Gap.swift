@@ -1,7 +1,7 @@
 import Bytes
 
-/// Loss of changes before they reached the log: the reason, and the positions around the loss. The log records a gap as
-/// an entry and continues in another epoch, so that the two sides are not taken for one history.
+/// Loss of changes before they reached the log: the reason, and the positions before and after it. The log records a
+/// gap as an entry and continues in another epoch, so that readers do not take the two sides for one history.
 public struct Gap: Sendable, Equatable {
     public enum Reason: String, Sendable, CaseIterable {
         case slotMissing = "slot_missing"
@@ -10,15 +10,15 @@ public struct Gap: Sendable, Equatable {
         case databaseRestored = "database_restored"
         case otherDatabase = "other_database"
         case publicationRecreated = "publication_recreated"
-        /// A slot exists that was used, but the log that followed the slot is missing.
+        /// A slot exists that a hub has used, but the log that belongs to the slot is missing.
         case logMissing = "log_missing"
-        /// The source that the log followed is no longer known.
+        /// The identity of the database that the log followed is no longer known.
         case lineageDamaged = "lineage_damaged"
-        /// An operator gave up a damaged part of the log.
+        /// An operator gave up a damaged stretch of the log.
         case logDamaged = "log_damaged"
 
-        /// True if later changes may be of another database, or of an older state of this one,
-        /// where OIDs have other meanings.
+        /// True if later changes may belong to another database, or to an older state of the same one. OIDs may then
+        /// have other meanings.
         public var mayChangeDatabase: Bool {
             switch self {
             case .databaseRestored, .otherDatabase, .logMissing, .lineageDamaged: true

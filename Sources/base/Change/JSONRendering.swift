@@ -2,8 +2,8 @@ import Bytes
 
 /// Conversion of a value's text to JSON. PostgreSQL writes the text with ISO dates, UTC and hex.
 ///
-/// A plain number in memory, without references: each value of each row needs its conversion, and a reference would be
-/// counted up and down each time. Arrays of arrays have the same type as arrays, so one level suffices.
+/// The type is a plain number in memory. Each value of each row needs its conversion, and a reference would cost
+/// reference counting each time. In PostgreSQL, arrays of arrays have the same type as arrays, so one level suffices.
 public enum JSONRendering: Sendable {
     case scalar(ScalarRendering)
     case array(of: ScalarRendering)
@@ -20,7 +20,7 @@ public enum JSONRendering: Sendable {
 
 public enum ScalarRendering: Sendable {
     case integer
-    /// Type numeric or float: digits unchanged, exponents written out, NaN and the infinities as null.
+    /// Conversion of numeric and float: digits unchanged, exponents written out, NaN and infinities as null.
     case number
     /// Number inside another value: like `number`, but NaN and the infinities are strings.
     case nestedNumber
@@ -47,11 +47,11 @@ public enum ScalarRendering: Sendable {
         }
     }
 
-    /// Conversion of the same type inside an array or a row, for which the reference uses `to_jsonb`.
+    /// Conversion of the same type inside an array or a row. There the reference uses `to_jsonb`.
     public var nested: ScalarRendering {
         switch self {
         case .number: .nestedNumber
-        // A top-level value loses its `\x` prefix; an element keeps it.
+        // A value by itself loses its prefix `\x`; an element of an array or row keeps it.
         case .bytes: .text
         default: self
         }
@@ -92,7 +92,7 @@ enum NumberText {
         }
     }
 
-    /// Returns the offset behind the number without its exponent, or nil if the text has another form. RFC 8259 §6: an
+    /// Returns the offset after the number without its exponent; nil if the text has another form. RFC 8259 §6: an
     /// optional minus, an integer without leading zeros, an optional fraction.
     private static func endOfMantissa(_ text: RawSpan) -> Int? {
         let length = text.byteCount
@@ -116,7 +116,7 @@ enum NumberText {
         return at
     }
 
-    /// Returns the exponent behind the `e`, or nil if it is not a number or is larger than a double's.
+    /// Returns the exponent after the `e`; nil if it is not a number or is too large for a double.
     private static func exponent(_ text: RawSpan, from mark: Int) -> Int? {
         var start = mark + 1
         guard start < text.byteCount else { return nil }
@@ -164,8 +164,8 @@ enum NumberText {
 }
 
 enum TimestampText {
-    /// Appends a timestamp: `2026-03-01 10:20:30.5+00` becomes
-    /// `2026-03-01T10:20:30.5+00:00`; `infinity` stays unchanged.
+    /// Appends a timestamp in ISO form: `2026-03-01 10:20:30.5+00` becomes `2026-03-01T10:20:30.5+00:00`. `infinity`
+    /// stays unchanged.
     static func append(_ text: RawSpan, withZone: Bool, to writer: inout ByteWriter) {
         // A year has four digits unless it is far in the past or future.
         var space = text.byteCount > 10 && text.byte(10) == UInt8(ascii: " ") ? 10 : 0
@@ -198,8 +198,8 @@ enum ArrayText {
         append(text, to: &writer) { value, writer in element.append(value, to: &writer) }
     }
 
-    /// Appends an array. Passes the unquoted text of each element that is not NULL to
-    /// `appendValue`, which writes its JSON.
+    /// Appends an array. For each element that is not NULL, calls `appendValue` with the unquoted text, to write its
+    /// JSON.
     static func append(
         _ text: RawSpan, to writer: inout ByteWriter, _ appendValue: (RawSpan, inout ByteWriter) -> Void
     ) {
@@ -214,7 +214,7 @@ enum ArrayText {
         JSONText.appendString(text, to: &writer)
     }
 
-    /// Appends the array that begins at `start`. Returns the offset behind the array, or nil if it is malformed.
+    /// Appends the array that begins at `start`. Returns the offset after the array; nil if it is malformed.
     private static func appendArray(
         _ text: RawSpan, from start: Int, depth: Int, to writer: inout ByteWriter,
         _ appendValue: (RawSpan, inout ByteWriter) -> Void

@@ -1,8 +1,8 @@
 import Bytes
 
-/// Rows of a table as read from the database, for rows of which the log has no change.
+/// Rows of a table that the hub read from the database, because the log has no changes of them.
 ///
-/// Every change that was committed before the rows were read is in the log before these rows.
+/// Every change that was committed before the reading is before these rows in the log.
 public struct KeptRows: Sendable, Equatable {
     public struct Row: Sendable, Equatable {
         /// Row image in the form that `Tuple` reads.
@@ -16,13 +16,14 @@ public struct KeptRows: Sendable, Equatable {
         }
     }
 
-    /// Number of the reading that these rows belong to, because parts of two readings may have the same WAL position.
+    /// Number of the reading that these rows belong to. It is needed because parts of two readings may have the same
+    /// WAL position.
     public var reading: UInt64
     /// Position of PostgreSQL's WAL when the rows were read.
     public var lsn: LSN
     /// Time when the rows were read, in microseconds since 1970, UTC.
     public var time: Int64
-    /// Number of this part, from zero. The rows of a table come in parts; `isLast` marks the last one.
+    /// Number of this part, from zero. The rows of one reading are stored in parts; `isLast` marks the last one.
     public var part: UInt32
     public var isLast: Bool
     /// Schema of the rows, encoded by `RelationCodec`.
@@ -56,7 +57,8 @@ extension KeptRows: LogNote {
 ///
 /// ```
 /// entry = version u8 · number of notes u32 · note*
-/// note  = reading u64 · lsn u64 · time i64 · part u32 · flags u8 (bit 0: the last part) · length u32 · schema · number of rows u32 · row*
+/// note  = reading u64 · lsn u64 · time i64 · part u32 · flags u8 (bit 0: the last part) · length u32 · schema
+///          · number of rows u32 · row*
 /// row   = flags u8 (bit 0: forgotten) · length u32 · image
 /// ```
 public enum KeptRowsCodec {
@@ -99,8 +101,8 @@ public enum KeptRowsCodec {
         return notes
     }
 
-    /// Calls `begin` with each note without its rows, then `row` with each row: forgotten
-    /// or not, image, image's offset.
+    /// Calls `begin` with each note without its rows, then `row` with each of its rows: whether the row is forgotten,
+    /// its image, and the image's offset.
     public static func visit(
         _ bytes: RawSpan, _ begin: (KeptRows) throws(ByteError) -> Void,
         _ row: (Bool, RawSpan, Int) throws(ByteError) -> Void
@@ -126,7 +128,7 @@ public enum KeptRowsCodec {
         try reader.expectEnd()
     }
 
-    /// Returns the keys by which the entry is found, or nil if the entry cannot be read.
+    /// Returns the keys by which readers find the entry; nil if the entry is malformed.
     public static func keys(of bytes: RawSpan) -> [UInt64]? {
         var keys: Set<UInt64> = []
         do throws(ByteError) {

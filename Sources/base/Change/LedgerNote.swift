@@ -1,38 +1,37 @@
 import Bytes
 
-/// Event of a channel, stored in the log beside the changes. After an incident, these notes show which clients were
-/// told of a change, and which could not be.
+/// Event of a channel, stored in the log beside the changes. After an incident, these notes show which clients the hub
+/// told of a change, and which it could not tell.
 public struct LedgerNote: Sendable, Equatable {
     public enum Event: UInt8, Sendable, CaseIterable {
-        /// The channel joined. Changes from `offset` on that match the channel's bindings are for this channel.
+        /// The channel joined. It receives changes from `offset` on that match its bindings.
         case joined = 1
-        /// The join was refused. `reason` is the text that the client was told.
+        /// The hub refused the join. `reason` is the text that the hub sent to the client.
         case refused = 2
-        /// The channel has these claims from here on.
+        /// The channel has these claims from this note on.
         case renewed = 3
-        /// The client was told that something is missing or will be missing. `reason` is the text.
+        /// The hub told the client that changes are missing or will be missing. `reason` is the text.
         case told = 4
         /// The channel ended. Changes before `offset` were sent; the client has certainly
         /// received those before `received`.
         case left = 5
-        /// The hub started. Channels of the run before whose end is not in the ledger were cut off when that run ended.
+        /// The hub started. A channel of an earlier run without an end in the ledger was cut off when that run ended.
         case began = 6
-        /// The channel is still there. Repeats the channel's `joined` note, because retention may remove that one.
+        /// The channel is still joined. Repeats its `joined` note, because retention may remove the original.
         case stands = 7
-        /// One loop of the hub (`channel` is the loop's number) had sent the changes before `offset` to
-        /// all channels that it served then.
+        /// One loop of the hub (`channel` is the loop's number) has sent all changes before `offset` to its channels.
         case reached = 8
-        /// Deliveries of one loop of the hub, change by change, from `time` on. They are in `deliveries`.
+        /// Deliveries of one loop of the hub, change by change, since `time`. They are in `deliveries`.
         case delivered = 9
-        /// Deliveries of a loop are not recorded for changes from `offset` on and before
-        /// `received`: the log had no room.
+        /// The loop's deliveries of the changes from `offset` to before `received` are not recorded, because the log
+        /// had no room.
         case unrecorded = 10
-        /// A request over HTTP was answered with the changes from `offset` on and before `received`. `reason`
-        /// tells how many changes these were.
+        /// The hub answered an HTTP request with the changes from `offset` to before `received`. `reason` is their
+        /// number.
         case answered = 11
-        /// Some earlier notes of a loop (`channel` is the loop's number) are not in the log: there was no room.
-        /// `offset` counts those about channels that the log knows; the state of these is unknown unless a later note
-        /// tells it. `received` counts channels and requests without any note.
+        /// Earlier notes of a loop (`channel` is the loop's number) are missing, because the log had no room. `offset`
+        /// is the number of missing notes about channels that the log knows. The state of these channels is unknown
+        /// until a later note states it. `received` is the number of channels and requests without any note.
         case missed = 12
 
         public var name: String {
@@ -53,10 +52,10 @@ public struct LedgerNote: Sendable, Equatable {
         }
     }
 
-    /// Topic of refused requests that broadcast over HTTP. Such a request receives nothing.
+    /// Topic in the notes of refused HTTP requests that broadcast. Such a request receives no changes.
     public static let topicOfPosts = Array("http:broadcast".utf8)
 
-    /// Bits of a socket's number that name the loop serving the socket. A hub has fewer loops than this.
+    /// Bits of a socket's number that are the number of the loop serving the socket. A hub has fewer loops than this.
     public static let loopBits: UInt64 = 1023
 
     public var event: Event
@@ -78,10 +77,11 @@ public struct LedgerNote: Sendable, Equatable {
     public var subject: [UInt8]
     /// Claims that the hub is configured to keep, as a JSON object.
     public var claims: [UInt8]
-    /// Names of the claims that are not kept, separated by commas. Policies that use those cannot be evaluated later.
+    /// Names of the claims that are not kept, separated by commas. Policies that use them cannot be evaluated
+    /// afterwards.
     public var otherClaims: [UInt8]
     public var reason: [UInt8]
-    /// True if each delivery to the channel is recorded, so that a change without a recorded delivery was not sent.
+    /// True if every delivery to the channel is recorded. A change without a recorded delivery was then not sent.
     public var isRecorded = false
     /// True if the channel is private.
     public var isPrivate = false
@@ -175,7 +175,7 @@ public enum LedgerCodec {
         try decode(bytes) { _ in true }
     }
 
-    /// Decodes only notes of wanted events, because recorded deliveries may be far larger than all other notes.
+    /// Decodes the notes of the wanted events only. Recorded deliveries may be far larger than all other notes.
     public static func decode(
         _ bytes: RawSpan, _ wants: (LedgerNote.Event) -> Bool
     ) throws(ByteError) -> [LedgerNote] {
@@ -185,7 +185,7 @@ public enum LedgerCodec {
             throw ByteError(expected: "a ledger of version 1 or 2", offset: 0)
         }
         let count = try reader.littleUInt32()
-        // No capacity is reserved: in damaged bytes the count may be wrong.
+        // No capacity is reserved, because damaged bytes may contain a wrong count.
         var notes: [LedgerNote] = []
         var longerNotes = 0
         for _ in 0..<count {

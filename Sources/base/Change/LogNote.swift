@@ -1,16 +1,18 @@
 import Bytes
 
-/// Record that the log stores beside the changes, several in one entry.
+/// Record that the log stores beside the changes. One entry of the log contains several.
 public protocol LogNote: Sendable {
     /// Length of the stored form in bytes.
     var byteCount: Int { get }
-    /// True if every part fits the length field that the stored form has for it.
+    /// True if every field of the note fits the length field that the stored form has for it.
     var isStorable: Bool { get }
     /// Keys by which readers find the note.
     var keys: [UInt64] { get }
-    /// True if notes of this kind can be so large that other notes need room beside them.
+    /// True if notes of this kind can be so large that the log gives them an allowance of bytes separate from that of
+    /// other notes.
     var isBulk: Bool { get }
-    /// True if other notes are more urgent: this note is refused where it might leave no room for them.
+    /// True if other notes are more urgent. The log's queue refuses this note when it is half full, to leave room for
+    /// them.
     var yields: Bool { get }
     static func encode(_ notes: some Collection<Self>, to writer: inout ByteWriter)
 }
@@ -35,9 +37,9 @@ extension LedgerNote: LogNote {
 
     public var isBulk: Bool { event == .delivered }
 
-    /// True for bulk and for `stands` notes, which are repeated later. After notes were missed, all
-    /// channels are noted again. Without yielding, these notes would leave no room for ends; missed ends
-    /// would cause all to be noted yet again.
+    /// True for recorded deliveries and for `stands` notes, which the hub repeats later. After notes were lost, the hub
+    /// notes all its channels again. If these notes did not yield, they would leave no room for notes of channels that
+    /// end. Their loss would make the hub note all channels again.
     public var yields: Bool { isBulk || event == .stands }
 
     public var keys: [UInt64] {

@@ -1,17 +1,17 @@
 import Bytes
 
-/// Table whose rows are messages: the hub broadcasts each inserted row after its commit.
+/// Table whose rows are messages (`realtime.messages`). The hub broadcasts each inserted row after its commit.
 ///
-/// The table is partitioned by day. Changes have the names of the partitions, or the root's name if a publication says
-/// so; both count as the same table here.
+/// The table is partitioned by day. Changes name the partition, or the whole table if the publication is set so. Both
+/// count as the same table here.
 public enum MessageTable {
     public static let schema = "realtime"
     public static let name = "messages"
 
-    /// Key by which every change of the table is found, whatever the partition's name.
+    /// Key by which readers find every change of the table, in any partition.
     public static let key = RowKey.table(schema: schema, name: name)
 
-    /// True if the relation is the table or one of its partitions, such as `messages_2026_03_01`.
+    /// True if the relation is the table itself or one of its partitions, such as `messages_2026_03_01`.
     public static func holds(_ relation: Relation) -> Bool {
         relation.schema == schema && (relation.name == name || isPartition(relation.name))
     }

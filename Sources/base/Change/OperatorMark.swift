@@ -1,17 +1,18 @@
 import Bytes
 
-/// Action of an operator on a running hub, or a text to find again later. The log stores it between the changes.
+/// Action of an operator on a running hub, or a text that the operator wants to find again. The log stores it between
+/// the changes.
 public struct OperatorMark: Sendable, Equatable {
     public enum Action: UInt8, Sendable, CaseIterable {
-        /// No action: a text at a place in the log.
+        /// No action: the operator set a text as a mark at this position in the log.
         case marked = 1
         /// The hub stopped reading from the database.
         case paused = 2
-        /// The hub was told to continue reading from the database.
+        /// The operator told the hub to continue reading from the database.
         case resumed = 3
-        /// The current segment of the log was ended.
+        /// The hub ended the current segment of the log.
         case rotated = 4
-        /// All existing rows of a table were written to the log.
+        /// The hub wrote all existing rows of a table to the log.
         case backfilled = 5
 
         public var name: String {
@@ -74,7 +75,7 @@ public enum OperatorMarkCodec {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "marks of version 1", offset: 0) }
         let count = try reader.littleUInt32()
-        // No capacity is reserved: in damaged bytes the count may be wrong.
+        // No capacity is reserved, because damaged bytes may contain a wrong count.
         var marks: [OperatorMark] = []
         for _ in 0..<count {
             guard let action = OperatorMark.Action(rawValue: try reader.uint8()) else {

@@ -31,7 +31,7 @@ extension LSN: CustomStringConvertible {
     }
 }
 
-/// Time scale of PostgreSQL: microseconds since 2000-01-01 UTC.
+/// Time scale of PostgreSQL: microseconds since 2000-01-01, UTC.
 public enum PostgresTime {
     /// Microseconds from 1970 to 2000.
     public static let epochOffset: Int64 = 946_684_800_000_000

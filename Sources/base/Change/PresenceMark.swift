@@ -2,8 +2,8 @@ import Bytes
 
 /// Change of presence in a topic: a client joined, left or updated its state.
 ///
-/// Presence lives in the hub's memory. The log stores these marks beside the changes. After an incident, they show who
-/// was present when a change was delivered.
+/// Presence is kept in the hub's memory. The log stores these marks beside the changes. After an incident, they show
+/// which clients were present when a change was delivered.
 public struct PresenceMark: Sendable, Equatable {
     public enum Event: UInt8, Sendable, CaseIterable {
         case joined = 1
@@ -25,9 +25,9 @@ public struct PresenceMark: Sendable, Equatable {
     public var time: Int64
     public var topic: [UInt8]
     public var key: [UInt8]
-    /// Reference that distinguishes the metas of one key.
+    /// Reference that distinguishes the presences (metas) of one key.
     public var ref: [UInt8]
-    /// State that the client tracks, a JSON object. For a client that left, its last state.
+    /// State that the client tracks, a JSON object. After the client left, its last state.
     public var meta: [UInt8]
 
     public init(
@@ -84,7 +84,7 @@ public enum PresenceCodec {
         var reader = ByteReader(bytes)
         guard try reader.uint8() == version else { throw ByteError(expected: "presence of version 1", offset: 0) }
         let count = try reader.littleUInt32()
-        // No capacity is reserved: in damaged bytes the count may be wrong.
+        // No capacity is reserved, because damaged bytes may contain a wrong count.
         var marks: [PresenceMark] = []
         for _ in 0..<count { marks.append(try mark(&reader)) }
         try reader.expectEnd()

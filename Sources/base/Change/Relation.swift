@@ -12,12 +12,14 @@ public struct Column: Sendable, Hashable {
     public var name: String
     public var typeOID: UInt32
     public var typeModifier: Int32
-    /// Catalog name of the type, such as `int8` or `_text`; for a user-defined type, the plain name.
+    /// Name of the type in the catalog, such as `int8` or `_text`. For a user-defined type, the name without its
+    /// schema.
     public var typeName: String
     /// True if the column is part of the replica identity. With REPLICA IDENTITY FULL, every column is.
     public var isIdentity: Bool
     public var isPrimaryKey: Bool
-    /// True if the value was computed from other columns and not sent with its row. Stored rows have no such columns.
+    /// True if PostgreSQL computed the value from other columns later and the stream did not contain it. Relations of
+    /// rows as they were received have no such columns.
     public var isComputed: Bool
 
     public init(
@@ -34,8 +36,8 @@ public struct Column: Sendable, Hashable {
     }
 }
 
-/// Table as it was when its changes were made. Old rows keep their schema: a changed schema is another
-/// relation with another fingerprint.
+/// Table as it was when its changes were made. Old rows keep their schema: after a change of the schema, the table is
+/// another relation with another fingerprint.
 public struct Relation: Sendable, Hashable {
     public var oid: UInt32
     public var schema: String
@@ -51,7 +53,8 @@ public struct Relation: Sendable, Hashable {
         self.columns = columns
     }
 
-    /// Indices of the columns that identify a row: the primary key, else the replica identity if it is an index.
+    /// Indexes of the columns that identify a row: the primary key; without one, the replica identity if it is an
+    /// index.
     public var keyColumns: [Int] {
         let primary = columns.indices.filter { columns[$0].isPrimaryKey }
         if !primary.isEmpty { return primary }
@@ -114,7 +117,8 @@ public enum RelationCodec {
         return Relation(oid: oid, schema: schema, name: name, identity: identity, columns: columns)
     }
 
-    /// Returns the fingerprint of an encoded relation: the same for the same schema, at any time and on any machine.
+    /// Returns the fingerprint of an encoded relation. It is the same for the same schema, at any time and on any
+    /// machine.
     public static func fingerprint(of encoded: RawSpan) -> UInt64 {
         var hash = KeyHash(seed: 0x7265_6c61_7469_6f6e)
         hash.combine(encoded)

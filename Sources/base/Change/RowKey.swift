@@ -1,9 +1,9 @@
 import Bytes
 
-/// Hashes by which a segment can tell that it has no version of a row. A collision only costs a needless
-/// search; a row is never missed.
+/// Hashes of keys that segments record. By them, a search can tell that a segment has no version of a row. A collision
+/// only causes a needless search and never hides a row.
 public enum RowKey {
-    /// Returns the key of every change of the table, whatever the row.
+    /// Returns the key of all changes of a table.
     public static func table(schema: String, name: String) -> UInt64 {
         var hash = KeyHash(seed: 1)
         hash.combine(text: schema)
@@ -11,14 +11,16 @@ public enum RowKey {
         return hash.value
     }
 
-    /// Returns the key of a table's changes whose rows cannot be told apart: no primary key and no identity index.
+    /// Returns the key of a table's changes if its rows cannot be identified, because it has neither a primary key nor
+    /// an identity index.
     public static func unkeyed(table: UInt64) -> UInt64 {
         var hash = KeyHash(seed: 2)
         hash.combine(table)
         return hash.value
     }
 
-    /// Returns the key of every part of the transactions with this number. Segments record it since `scheme` 1.
+    /// Returns the key of every part of the transactions with this number. Segments record this key if they have at
+    /// least `scheme` 1.
     public static func transaction(xid: UInt32) -> UInt64 {
         var hash = KeyHash(seed: 4)
         hash.combine(UInt64(xid))
@@ -36,7 +38,7 @@ public enum RowKey {
     }
     /// Returns the key of the ledger entries of one user.
     public static func ledger(subject: [UInt8]) -> UInt64 { ledger(of: 2, subject) }
-    /// Key of the ledger entries that tell that notes are missing.
+    /// Key of the ledger entries that state that notes are missing.
     public static let missed = ledger(of: 5, [])
 
     /// Key of every entry with individually recorded deliveries.
@@ -72,11 +74,12 @@ public enum RowKey {
         return hash.value
     }
 
-    /// Version of the keys that segments record for transactions. Each segment stores the version it was written with;
-    /// a segment of a lower one may contain transactions that its keys do not list.
+    /// Current version of the keys that segments record for transactions. Each segment stores the version with which it
+    /// was written. A segment of a lower version may contain transactions that its keys do not list.
     public static let scheme: UInt32 = 1
 
-    /// Begins the key of one row. The caller combines the text of each key column in column order, then takes `value`.
+    /// Returns the beginning of the key of one row. The caller adds the text of each key column, in column order, then
+    /// reads `value`.
     @inlinable
     public static func row(table: UInt64) -> KeyHash {
         var hash = KeyHash(seed: 3)

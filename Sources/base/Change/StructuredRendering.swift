@@ -1,11 +1,11 @@
 import Bytes
 
-/// Conversion of values of user-defined types to JSON: rows within rows, and arrays of rows.
+/// Conversion of values of user-defined types to JSON: rows inside rows, and arrays of rows.
 ///
-/// Separate from `JSONRendering`, because this type holds references; most columns never need it.
+/// This type is separate from `JSONRendering` because it holds references, which most columns do not need.
 public indirect enum ValueRendering: Sendable {
     case plain(JSONRendering)
-    /// Object with the type's attributes in their order, without dropped ones.
+    /// Object of the type's attributes, in their order, without dropped attributes.
     case composite([Attribute])
     case array(of: ValueRendering)
 
@@ -19,7 +19,7 @@ public indirect enum ValueRendering: Sendable {
         }
     }
 
-    /// Appends the value as JSON. A text that PostgreSQL would not have written becomes a JSON string.
+    /// Appends the value as JSON. A text that PostgreSQL would not write becomes a JSON string.
     public func append(_ text: RawSpan, to writer: inout ByteWriter) {
         switch self {
         case .plain(let rendering): rendering.append(text, to: &writer)
@@ -29,7 +29,7 @@ public indirect enum ValueRendering: Sendable {
         }
     }
 
-    /// Appends the value as it is written inside another value.
+    /// Appends the value in the form that it has inside another value.
     func appendNested(_ text: RawSpan, to writer: inout ByteWriter) {
         if case .plain(.scalar(let scalar)) = self {
             scalar.nested.append(text, to: &writer)
@@ -39,7 +39,7 @@ public indirect enum ValueRendering: Sendable {
     }
 }
 
-/// Row text of PostgreSQL, `(1,"a ""b""",,"(2,x)")`: an empty field is NULL, quotes and backslashes are doubled.
+/// Row in PostgreSQL's text form, `(1,"a ""b""",,"(2,x)")`: an empty field is NULL, quotes and backslashes are doubled.
 enum CompositeText {
     static func append(_ text: RawSpan, of attributes: [ValueRendering.Attribute], to writer: inout ByteWriter) {
         let before = writer.count
@@ -70,7 +70,7 @@ enum CompositeText {
         return at == text.byteCount - 1 && text.byte(at) == UInt8(ascii: ")")
     }
 
-    /// Appends the field that begins at `start`. Returns the offset behind the field, or nil if the field has no end.
+    /// Appends the field that begins at `start`. Returns the offset after the field; nil if the field has no end.
     private static func appendField(
         _ text: RawSpan, from start: Int, _ rendering: ValueRendering, to writer: inout ByteWriter
     ) -> Int? {
@@ -107,7 +107,7 @@ enum CompositeText {
 
 /// Text of the extension hstore: `"a"=>"1", "b"=>NULL`.
 enum HstoreText {
-    /// Appends an hstore value as an object. Never inlined: it is rare and must not slow down plain values.
+    /// Appends an hstore value as an object. Not inlined, because it is rare and must not slow down other values.
     @inline(never)
     static func append(_ text: RawSpan, to writer: inout ByteWriter) {
         let before = writer.count

@@ -5,11 +5,13 @@ public struct TransactionInfo: Sendable, Hashable {
     public var xid: UInt32
     /// Start of the commit record in the WAL.
     public var commitLSN: LSN
-    /// End of the commit record in the WAL: the log's WAL position once the log holds the transaction.
+    /// End of the commit record in the WAL. When the log has stored the transaction, this is the log's position in the
+    /// WAL.
     public var endLSN: LSN
     /// Commit time in microseconds since 1970, UTC.
     public var commitTime: Int64
-    /// Name of the node of the first commit, if the transaction came to this server by replication.
+    /// Name of the replication origin: the node on which the transaction was first committed. Empty if it was committed
+    /// on this server.
     public var origin: String
 
     public init(xid: UInt32, commitLSN: LSN, endLSN: LSN, commitTime: Int64, origin: String = "") {
@@ -21,14 +23,16 @@ public struct TransactionInfo: Sendable, Hashable {
     }
 }
 
-/// Stored form of a transaction, or of a part of a transaction that is too large for a single entry.
+/// Stored form of a transaction, or of a part of a transaction that is too large for one entry.
 ///
 /// ```
-/// part   = version u8 · flags u8 (bit 0: has changes that were forgotten) · origin length u16 · xid u32 · commit LSN u64 · end LSN u64 · commit time i64
-///          · index of its first change in the transaction u32 · number of changes u32 · origin · change*
+/// part   = version u8 · flags u8 (bit 0: has changes that were forgotten) · origin length u16 · xid u32
+///           · commit LSN u64 · end LSN u64 · commit time i64 · index of its first change in the transaction u32
+///           · number of changes u32 · origin · change*
 /// change = length u32 (of all that follows) · operation u8 · old image u8 · options u8 · flags u8 (bit 0: forgotten)
-///          · relation u64 · length of old u32 · old · new
+///           · relation u64 · length of old u32 · old · new
 /// ```
+///
 /// Numbers are little-endian; row images are PostgreSQL's own bytes.
 public enum TransactionCodec {
     static let version: UInt8 = 1
@@ -52,20 +56,20 @@ public enum TransactionCodec {
         writer.append(origin)
     }
 
-    /// Finishes a part: fills in the values that were unknown when the part began.
+    /// Finishes a part: fills in the values that were unknown when it began.
     public static func finish(endLSN: LSN, changeCount: UInt32, in writer: inout ByteWriter) {
         writer.set(little: UInt32(truncatingIfNeeded: endLSN.rawValue), at: 16)
         writer.set(little: UInt32(truncatingIfNeeded: endLSN.rawValue >> 32), at: 20)
         writer.set(little: changeCount, at: 36)
     }
 
-    /// Marks a part that is being written: some of its changes were forgotten.
+    /// Marks the part that is being written: values of some of its changes were removed on demand.
     public static func noteForgotten(in writer: inout ByteWriter) {
         let length = UInt32(writer.bytes.byte(2)) | UInt32(writer.bytes.byte(3)) << 8
         writer.set(little: UInt32(version) | UInt32(forgottenFlag) << 8 | length << 16, at: 0)
     }
 
-    /// Reserves the header of a change whose images the caller then writes in place. `endChange` completes the change.
+    /// Reserves the header of a change. The caller then writes the change's images. `endChange` completes the change.
     public static func beginChange(in writer: inout ByteWriter) {
         for _ in 0..<changeHeadBytes { writer.append(UInt8(0)) }
     }
@@ -108,8 +112,8 @@ public enum TransactionCodec {
     }
 }
 
-/// Stored part of a transaction, read in place: its header at once, its changes one by one. The type contains no
-/// references, so a copy is cheap.
+/// Stored part of a transaction, read in place: its header when it is created, its changes one after the other. The
+/// type contains no references, so a copy is cheap.
 public struct TransactionPart: ~Escapable {
     public let xid: UInt32
     public let commitLSN: LSN
@@ -125,8 +129,8 @@ public struct TransactionPart: ~Escapable {
     public let bytes: RawSpan
     var reader: ByteReader
     var read: UInt32 = 0
-    /// Relations whose old images claim to be complete but may not be: partitioned tables
-    /// with partitions that keep less.
+    /// Fingerprints of relations whose old images may lack columns although they are marked as complete: partitioned
+    /// tables in which some partition has a replica identity that keeps less.
     private let doubted: Span<UInt64>
 
     @_lifetime(copy bytes)
@@ -185,10 +189,10 @@ public struct TransactionPart: ~Escapable {
             isForgotten: head >> 24 & 1 != 0, relation: relation, images: images, oldLength: oldLength)
     }
 
-    /// End of the change last read, as an offset in the stored form.
+    /// Offset in the stored form after the change that was read last.
     public var offset: Int { reader.offset }
 
-    /// Current position, to return to with `rewind`.
+    /// Current position, to which `rewind` returns.
     public var mark: Mark { Mark(read: read, offset: reader.offset) }
 
     public struct Mark: Sendable {

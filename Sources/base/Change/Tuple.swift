@@ -3,14 +3,14 @@ import Bytes
 /// One column of a row image, as PostgreSQL sent it.
 public enum ColumnValue: ~Escapable {
     case null
-    /// Large value that the change did not touch and PostgreSQL therefore did not send: unknown, not NULL.
+    /// Large value that the change did not touch, so that PostgreSQL did not send it. It is unknown, not NULL.
     case unchanged
     case text(RawSpan)
     case binary(RawSpan)
 }
 
 /// Row image in the form of PostgreSQL's TupleData: a column count, then for each column a kind byte and, for values, a
-/// length and the bytes. The hub stores the image unchanged, so a row is copied once and never rewritten.
+/// length and the bytes. The hub stores the image unchanged, so it copies a row only once.
 public struct Tuple: ~Escapable {
     public let bytes: RawSpan
 
@@ -25,7 +25,7 @@ public struct Tuple: ~Escapable {
     @_lifetime(copy self)
     public func columns() -> TupleColumns { TupleColumns(bytes) }
 
-    /// Returns the value of one column, or nil if the image has no such column.
+    /// Returns the value of one column; nil if the image has no such column.
     @_lifetime(copy self)
     public func value(at index: Int) throws(ByteError) -> ColumnValue? {
         var columns = columns()

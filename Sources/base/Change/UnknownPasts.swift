@@ -1,11 +1,12 @@
-/// Positions at which memberships of a table mattered, or may have, and can no longer be determined.
+/// Positions in the WAL at which a table's memberships (rows that decide what others see) cannot be determined.
 public struct UnknownPast: Sendable, Equatable {
-    /// Position before which the past of the table is unknown.
+    /// Position before which the table's memberships are unknown.
     fileprivate var knownFrom: LSN = .zero
-    /// Positions during which the table was followed, before that was interrupted.
+    /// Positions of an earlier time in which the hub followed the table. They are unknown, because the hub then stopped
+    /// following it. Nil if it never stopped.
     fileprivate var interrupted: Range<LSN>?
 
-    /// A past without unknown positions.
+    /// Value for a table of which every position is known.
     public static let none = UnknownPast()
 
     public func contains(_ position: LSN) -> Bool {
@@ -13,14 +14,15 @@ public struct UnknownPast: Sendable, Equatable {
     }
 }
 
-/// Unknown pasts of all tables.
+/// Unknown positions (`UnknownPast`) of all tables.
 public struct UnknownPasts: Sendable, Equatable {
-    /// Position before which the past of every table is unknown; nil until the end of the WAL is known.
+    /// Position before which the memberships of every table are unknown; nil until the hub knows the end of the WAL.
     public var knownFrom: LSN?
-    /// Positions during which tables were followed, before that was interrupted.
+    /// Positions of an earlier time in which the hub followed a table, by the table's OID. They are unknown, because
+    /// the hub then stopped following it.
     public var interrupted: [UInt32: Range<LSN>] = [:]
 
-    /// Pasts of tables of which every position is known.
+    /// Value if every position of every table is known.
     public static let none = UnknownPasts(knownFrom: .zero)
 
     public init(knownFrom: LSN?) { self.knownFrom = knownFrom }
@@ -29,7 +31,8 @@ public struct UnknownPasts: Sendable, Equatable {
         UnknownPast(knownFrom: knownFrom ?? LSN(UInt64.max), interrupted: interrupted[table])
     }
 
-    /// Records that the table was followed from `first` on and is not followed at `last`, or not without a break.
+    /// Records that the hub followed the table from `first` on, and that at `last` it no longer does, or not without a
+    /// break.
     public mutating func interrupt(_ table: UInt32, from first: LSN, to last: LSN) {
         guard first < last else { return }
         let known = interrupted[table]

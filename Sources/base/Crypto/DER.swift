@@ -1,4 +1,4 @@
-/// Parts of ASN.1's distinguished encoding (X.690) that keys and signatures need.
+/// Elements of ASN.1's distinguished encoding (X.690) that keys and signatures need.
 enum DER {
     static func sequence(_ parts: [UInt8]...) -> [UInt8] { element(0x30, parts.flatMap { $0 }) }
 

@@ -33,7 +33,8 @@ extension PublicKey {
         return try made(.edwards(curve), DER.sequence(curve.objectIdentifier), copied(x))
     }
 
-    /// Creates a key from its parts by way of X.509's `SubjectPublicKeyInfo`. Throws if the numbers do not make a key.
+    /// Creates a key from its parts, encoded as X.509's `SubjectPublicKeyInfo`. Throws if the numbers do not form a
+    /// key.
     private static func made(_ kind: Kind, _ algorithm: [UInt8], _ key: [UInt8]) throws(PublicKeyError) -> PublicKey {
         let encoded = DER.sequence(algorithm, DER.bitString(key))
         defer { ERR_clear_error() }

@@ -1,8 +1,6 @@
 import COpenSSL
 
-/// Public key that checks signatures.
-///
-/// One key may be used by many threads at once.
+/// Public key that checks signatures. Many threads may use one key simultaneously.
 @safe
 public final class PublicKey: @unchecked Sendable {
     /// Permitted length of an RSA modulus in bits. RFC 7518 §3.3 requires at least 2048; the
@@ -31,7 +29,7 @@ public final class PublicKey: @unchecked Sendable {
         unsafe EVP_PKEY_free(handle)
     }
 
-    /// True if the numbers form a valid key: the point lies on its curve, the modulus is not a prime.
+    /// True if the numbers form a valid key: the point is on its curve, the modulus is not a prime.
     var isSound: Bool {
         // SAFETY: the context is made, used and freed here; the handle is this object's.
         guard let context = unsafe EVP_PKEY_CTX_new(handle, nil) else {
@@ -60,7 +58,7 @@ public final class PublicKey: @unchecked Sendable {
         // SAFETY: the context is made, used and freed here.
         guard let context = unsafe EVP_MD_CTX_new() else { preconditionFailure("there must be memory for a digest") }
         defer { unsafe EVP_MD_CTX_free(context) }
-        // A refusal leaves entries in this thread's OpenSSL error queue, which TLS would take for its own errors.
+        // A refusal adds entries to this thread's OpenSSL error queue. TLS would later report them as its own errors.
         defer { ERR_clear_error() }
         guard unsafe EVP_DigestVerifyInit(context, nil, digest, nil, handle) == 1 else { return false }
         // SAFETY: both spans are valid inside the closures with the counts given; OpenSSL keeps no pointer.

@@ -4,7 +4,8 @@ public enum PublicKeyError: Error, Sendable, Equatable {
     case exponent
     /// A coordinate or an encoded point does not have the length that its curve requires.
     case length(expected: Int, found: Int)
-    /// OpenSSL found no valid key in the numbers: a point that is not on its curve, a prime modulus and so on.
+    /// OpenSSL found no valid key in the numbers, for example because a point is not on its curve or the modulus is a
+    /// prime.
     case refused
 }
 

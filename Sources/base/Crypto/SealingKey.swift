@@ -1,10 +1,10 @@
 import COpenSSL
 
-/// Key that encrypts and authenticates stored data. Uses AES-256 in Galois/Counter Mode (NIST SP 800-38D), in the
-/// layout nonce ‖ tag ‖ ciphertext.
+/// Key that encrypts and authenticates stored data. Uses AES-256 in Galois/Counter Mode (NIST SP 800-38D). Sealed data
+/// is nonce ‖ tag ‖ ciphertext.
 ///
-/// A second key derives the nonce from the message, so equal messages give equal sealed bytes. An observer learns that
-/// two messages are equal, and nothing else; no nonce is used for two different messages.
+/// A second key derives the nonce from the message, so equal messages give equal sealed bytes. An observer learns only
+/// that two messages are equal. No nonce is used for two different messages.
 public struct SealingKey: Sendable {
     public static let nonceBytes = 12
     public static let tagBytes = 16
@@ -13,13 +13,13 @@ public struct SealingKey: Sendable {
     private let cipherKey: [UInt8]
     private let nonceKey: [UInt8]
 
-    /// Derives a key from any bytes. Keys with different purposes cannot open each other's sealed data.
+    /// Derives a key from any bytes. A key cannot open data that was sealed with a key for another purpose.
     public init(from secret: Span<UInt8>, for purpose: String) {
         cipherKey = SHA256.authenticationCode(of: Array((purpose + " cipher").utf8).span, key: secret)
         nonceKey = SHA256.authenticationCode(of: Array((purpose + " nonce").utf8).span, key: secret)
     }
 
-    /// Encrypts the message for one place. `open` refuses the result for any other place.
+    /// Encrypts the message for one place, such as a file name. `open` refuses the result for any other place.
     public func seal(_ message: Span<UInt8>, for place: Span<UInt8>) -> [UInt8] {
         let nonce = nonce(for: message, at: place)
         var cipher = Cipher(cipherKey, nonce, isSealing: true)
@@ -94,7 +94,7 @@ private struct Cipher: ~Copyable {
         unsafe EVP_CIPHER_CTX_free(context)
     }
 
-    /// Adds data that is authenticated but not encrypted. It must be the same when the message is opened.
+    /// Adds data that is authenticated but not encrypted. Opening the message needs the same data.
     mutating func look(at place: Span<UInt8>) {
         var count: Int32 = 0
         // SAFETY: OpenSSL reads the span's bytes inside the closure; without an output it only authenticates them.
@@ -124,13 +124,14 @@ private struct Cipher: ~Copyable {
         precondition(succeeded == 1, "a tag of 16 bytes is always taken")
     }
 
-    /// Ends the run. When opening, true if the tag is the expected one; when sealing, true if the tag was computed.
+    /// Completes the operation. When opening, returns true if the tag is the expected one. When sealing, returns true
+    /// if the tag was computed.
     mutating func finish() -> Bool {
         var rest = [UInt8](repeating: 0, count: 16)
         var count: Int32 = 0
         // SAFETY: GCM writes nothing here; there is room for a block all the same.
         let succeeded = unsafe EVP_CipherFinal_ex(context, &rest, &count)
-        // A refusal leaves entries in this thread's OpenSSL error queue, which TLS would take for its own errors.
+        // A refusal adds entries to this thread's OpenSSL error queue. TLS would later report them as its own errors.
         ERR_clear_error()
         return succeeded == 1
     }

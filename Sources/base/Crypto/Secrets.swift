@@ -1,9 +1,9 @@
 import COpenSSL
 
-/// Operations on data that must not leak or be guessed.
+/// Operations on secrets, which must not leak and must not be guessable.
 public enum Secrets {
-    /// True if two secrets are equal. The time depends only on their lengths: otherwise a patient client could measure
-    /// how many bytes of a signature it has guessed.
+    /// True if two secrets are equal. The time of the comparison depends only on their lengths. Otherwise a client
+    /// could measure how many bytes of a signature it has guessed.
     public static func areEqual(_ left: Span<UInt8>, _ right: Span<UInt8>) -> Bool {
         let length = left.count
         guard right.count == length else { return false }

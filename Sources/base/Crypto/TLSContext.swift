@@ -84,19 +84,20 @@ public final class TLSContext: @unchecked Sendable {
 
 /// Result of one step of a TLS session on a non-blocking socket.
 public enum TLSOutcome: Sendable, Equatable {
-    /// Number of bytes read or written; for a handshake, 0 when it is complete.
+    /// Number of bytes that were read or written. For a handshake, 0 means that it is complete.
     case moved(Int)
-    /// Call again when the socket can be read.
+    /// The caller must call again when the socket is readable.
     case wantsRead
-    /// Call again when the socket can be written. A write must offer the same bytes again, from the first one.
+    /// The caller must call again when the socket is writable. A write must then pass the same bytes again, from the
+    /// first one.
     case wantsWrite
-    /// The peer will send nothing more.
+    /// The peer will send no more bytes.
     case finished
     /// The session is broken and cannot be used again.
     case failed
 }
 
-/// One TLS session on a socket that the caller owns. For one thread at a time.
+/// One TLS session on a socket that the caller owns. Only one thread at a time may use it.
 @safe
 public final class TLSSession {
     private let ssl: OpaquePointer
@@ -120,7 +121,7 @@ public final class TLSSession {
         return answer == 1 ? .moved(0) : outcome(of: answer)
     }
 
-    /// Reason why the peer's certificate is not trusted. Nil if it is trusted, or if the peer sent none.
+    /// Reason why the peer's certificate is not trusted; nil if it is trusted, or if the peer sent none.
     public var certificateTrouble: String? {
         // SAFETY: as in `handshake`; the text is a constant of the library.
         let code = unsafe SSL_get_verify_result(ssl)
@@ -144,13 +145,13 @@ public final class TLSSession {
         return count > 0 ? .moved(Int(count)) : outcome(of: count)
     }
 
-    /// Largest size of a record.
+    /// Largest number of bytes in one TLS record.
     public static let recordBytes = 16 << 10
 
-    /// True if decrypted bytes are waiting that no socket event will announce.
+    /// True if decrypted bytes can be read although epoll will not report the socket as readable.
     public var hasMore: Bool { unsafe SSL_pending(ssl) > 0 }  // SAFETY: as in `handshake`.
 
-    /// Tells the peer that this side will send nothing more, if the socket accepts that at once.
+    /// Tells the peer that this side will send no more bytes, if the socket accepts the message immediately.
     public func finish() {
         guard !isBroken, unsafe SSL_is_init_finished(ssl) == 1 else { return }
         ERR_clear_error()

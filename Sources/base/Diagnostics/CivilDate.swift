@@ -11,7 +11,7 @@ public enum CivilDate {
         return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, day)
     }
 
-    /// Returns the days from 1970 to a date, or nil for a date that no calendar has, such as 30 February.
+    /// Returns the days from 1970 to a date; nil if the date does not exist, such as 30 February.
     public static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64? {
         guard (1...12).contains(month), (1...31).contains(day) else { return nil }
         let (era, yearOfEra) = (month <= 2 ? year - 1 : year).floored(by: 400)
@@ -23,7 +23,7 @@ public enum CivilDate {
 }
 
 extension Int64 {
-    /// Divides and rounds towards minus infinity, so that moments before 1970 keep a positive time of day.
+    /// Divides and rounds towards minus infinity. So a time before 1970 has a positive time of day, too.
     public func floored(by divisor: Int64) -> (quotient: Int64, remainder: Int64) {
         let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
         return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)

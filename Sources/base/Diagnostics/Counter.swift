@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Number that only grows. Recording is one atomic addition, from any thread.
+/// Metric that only increases. Recording is one atomic addition, from any thread.
 public final class Counter: Sendable {
     let name: String
     let help: String
@@ -22,7 +22,7 @@ public final class Counter: Sendable {
     }
 }
 
-/// Duration that only grows, exposed in seconds.
+/// Duration that only increases. The metric shows it in seconds.
 public final class TimeCounter: Sendable {
     let name: String
     let help: String
@@ -30,13 +30,13 @@ public final class TimeCounter: Sendable {
 
     public init(_ name: String = "", _ help: String = "") { (self.name, self.help) = (name, help) }
 
-    /// Sets the total so far, which the caller gets from elsewhere.
+    /// Sets the total, which the caller has measured elsewhere.
     public func set(nanoseconds total: UInt64) { nanoseconds.store(total, ordering: .relaxed) }
 
     var seconds: Double { Double(nanoseconds.load(ordering: .relaxed)) / 1e9 }
 }
 
-/// Description that is constant while the process runs, exposed as the labels of a metric with the value 1.
+/// Description that stays the same while the process runs. The metric shows it as labels, with the value 1.
 public final class Information: Sendable {
     let name: String
     let help: String
@@ -47,7 +47,7 @@ public final class Information: Sendable {
     }
 }
 
-/// Number that moves both ways, such as a position or a lag.
+/// Metric that increases and decreases, such as a position or a lag.
 public final class Gauge: Sendable {
     let name: String
     let help: String
@@ -59,7 +59,7 @@ public final class Gauge: Sendable {
         current.store(value, ordering: .relaxed)
     }
 
-    /// Sets the gauge to an unsigned position. LSNs and offsets stay far below 2^63.
+    /// Sets the gauge to an unsigned position. LSNs and offsets are far below 2^63.
     public func set(_ value: UInt64) {
         set(Int64(clamping: value))
     }
@@ -73,14 +73,14 @@ public final class Gauge: Sendable {
     }
 }
 
-/// Label that distinguishes the members of a metric family. Its values are a closed set, so that no peer can make the
-/// hub keep a counter for every name it invents.
+/// Label that distinguishes the members of a metric family. All its values are known in advance, so no client can make
+/// the hub keep counters for invented names.
 public protocol MetricLabel: CaseIterable, Hashable, RawRepresentable<String>, Sendable {
     /// Name of the label in the exposition, e.g. `op`.
     static var labelName: String { get }
 }
 
-/// Family of counters, one for each case of a label. Code that counts rows should look a member up once and keep it.
+/// Family of counters, one for each case of a label. Code that counts rows should look up its counter once and keep it.
 public final class CounterFamily<Label: MetricLabel>: Sendable {
     let name: String
     let help: String

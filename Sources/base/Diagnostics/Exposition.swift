@@ -4,7 +4,7 @@ protocol Instrument: Sendable {
     var name: String { get }
     var help: String { get }
 
-    /// Appends the metric's lines. Each line gets `labels` in addition to its own.
+    /// Appends the lines of the metric. Each line has `labels` in addition to its own labels.
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8])
 }
 
@@ -13,12 +13,13 @@ protocol Instrument: Sendable {
 enum Exposition {
     static func text(of instruments: [any Instrument]) -> [UInt8] { text(of: [([], instruments)]) }
 
-    /// Returns the metrics of all projects: each name once, with the lines of each project.
+    /// Returns the metrics of all projects. Each metric's name appears once, followed by the lines of all projects.
     static func text(of projects: [ProjectMetrics]) -> [UInt8] {
         text(of: projects.map { ($0.tenant.map { [("tenant", $0)] } ?? [], $0.instruments) })
     }
 
-    /// Returns the metrics of several owners, which must all have the same instruments.
+    /// Returns the metrics of several owners, such as projects. All owners must have the same metrics in the same
+    /// order.
     private static func text(of owners: [(labels: [MetricLine.Label], instruments: [any Instrument])]) -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(owners.count * 32 << 10)
@@ -107,9 +108,9 @@ extension Histogram: Instrument {
     static let typeName = "histogram"
     var typeName: String { Self.typeName }
 
-    /// Appends the histogram's lines. Of the 976 buckets, only the powers of two in the range that
-    /// matters for the unit are shown: their bounds are exact. (A bound reads as 2^k, but counts the
-    /// values below: one nanosecond or byte less.)
+    /// Appends the lines of the histogram. Of its 976 buckets, only powers of two in the useful range of the unit
+    /// appear, because their bounds are exact. (A bound is written as 2^k but counts the values below it, one
+    /// nanosecond or byte less.)
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         let snapshot = snapshot()
         for exponent in unit.shownExponents {
@@ -124,7 +125,7 @@ extension Histogram: Instrument {
 }
 
 extension Histogram.Unit {
-    /// Powers of two that are shown: 2^13 ns (8 µs) to 2^36 ns (69 s), or 2^6 bytes to 1 GiB.
+    /// Exponents of the powers of two that the metric shows: 2^13 ns (8 µs) to 2^36 ns (69 s), or 2^6 bytes to 1 GiB.
     fileprivate var shownExponents: ClosedRange<Int> {
         switch self {
         case .seconds: 13...36

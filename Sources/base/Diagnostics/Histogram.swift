@@ -1,13 +1,14 @@
 import Synchronization
 
-/// Distribution of whole numbers, counted in buckets whose width grows with the value: 16 for each power of two.
+/// Distribution of whole numbers, counted in buckets. Larger values have wider buckets: 16 for each power of two.
 ///
 /// A quantile of the histogram is never below the true one and at most 1/16 (6.25 %) above it; below 32 it is exact.
-/// Recording takes no lock. A reader may see an observation in its bucket before the sum and the largest value have it.
+/// Recording takes no lock. A reader may see an observation in its bucket before it is included in the sum and in the
+/// largest value.
 public final class Histogram: Sendable {
-    /// Unit of the recorded values, which decides how the exposition writes them.
+    /// Unit of the recorded values. It determines how the metric writes them.
     public enum Unit: Sendable {
-        /// Duration, recorded in nanoseconds and exposed in seconds, which is Prometheus' base unit.
+        /// Duration, recorded in nanoseconds and written in seconds, which is Prometheus' base unit.
         case seconds
         case bytes
     }
@@ -36,8 +37,8 @@ public final class Histogram: Sendable {
         raiseLargest(to: value)
     }
 
-    /// Raises the largest value. Avoids `Atomic.max`, which compares unsigned numbers as signed ones up to
-    /// Swift 6.3 (swiftlang/swift#91176).
+    /// Raises the largest value. `Atomic.max` is not used, because up to Swift 6.3 it compares unsigned numbers as
+    /// signed ones (swiftlang/swift#91176).
     private func raiseLargest(to value: UInt64) {
         var seen = largest.load(ordering: .relaxed)
         while value > seen {
@@ -52,7 +53,7 @@ public final class Histogram: Sendable {
     public func record(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
         guard seconds >= 0, attoseconds >= 0 else { return record(UInt64(0)) }
-        // Below 18 thousand million seconds, the nanoseconds fit 64 bits.
+        // If a duration has fewer than 18 thousand million seconds, its nanoseconds fit 64 bits.
         guard seconds < 18_000_000_000 else { return record(UInt64.max) }
         record(UInt64(seconds) * 1_000_000_000 + UInt64(attoseconds) / 1_000_000_000)
     }
@@ -67,8 +68,8 @@ public final class Histogram: Sendable {
             counts: counts, sum: sum.load(ordering: .relaxed), largest: largest.load(ordering: .relaxed))
     }
 
-    /// Returns the bucket of a value. Values below 16 have a bucket each. Above, the position of the highest bit and
-    /// the four bits after it decide.
+    /// Returns the bucket of a value. Values below 16 have one bucket each. For larger values, the position of the
+    /// highest bit and the four bits after it determine the bucket.
     static func index(of value: UInt64) -> Int {
         guard value >= subBuckets else { return Int(value) }
         let shift = UInt64.bitWidth - 1 - value.leadingZeroBitCount - subBucketBits
@@ -84,7 +85,7 @@ public final class Histogram: Sendable {
     }
 }
 
-/// Content of a histogram at one moment.
+/// Content of a histogram at one time.
 public struct HistogramSnapshot: Sendable {
     let counts: [UInt64]
     public let sum: UInt64
@@ -94,7 +95,8 @@ public struct HistogramSnapshot: Sendable {
         counts.reduce(0, &+)
     }
 
-    /// Returns the value that at least this share of the recorded values do not exceed, or nil if nothing was recorded.
+    /// Returns the smallest bound that at least this share of the recorded values does not exceed; nil if nothing was
+    /// recorded.
     public func quantile(_ share: Double) -> UInt64? {
         precondition((0...1).contains(share), "a quantile is a share between 0 and 1")
         let total = count

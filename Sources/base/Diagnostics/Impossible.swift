@@ -1,7 +1,7 @@
 /// Violations of the hub's internal rules, which only a defect of the hub can cause.
 ///
-/// The code that finds a violation gives up the connection, the loop or the answer concerned (such an answer never
-/// permits anything) and continues. An operator sees a counter, and the violated rule in the log.
+/// Code that detects a violation gives up the affected connection, loop or answer, and the hub continues. An answer
+/// that is given up never permits anything. Operators see a counter, and the violated rule in the log.
 public enum Impossible {
     /// Room (module) in which a rule was violated.
     public enum Room: String, MetricLabel {
@@ -10,8 +10,9 @@ public enum Impossible {
         public static let labelName = "room"
     }
 
-    /// Violations by room. Only this counter belongs to the whole process and is not passed to its users: a defect of
-    /// the hub belongs to no project, and the code that finds it often does not know for which project it works.
+    /// Violations by room. This is the only counter that belongs to the whole process and is not passed to the code
+    /// that uses it. A defect of the hub belongs to no project, and the code that detects it often does not know its
+    /// project.
     public static let states = CounterFamily<Room>(
         "tidewire_impossible_states_total",
         "Violations of the hub's internal rules, which only a defect of the hub can cause. The hub gave up the "

@@ -1,8 +1,8 @@
-/// All maxima of the hub in one place: no queue, buffer, cache, frame or retry grows without one of these. Values that
-/// only divide a room's time and memory are in that room (`DeliveryTunings.swift` and others).
+/// Maxima of the hub: every queue, buffer, cache, frame and retry is limited by one of these. Values that only divide a
+/// room's (module's) time and memory are in that room (`DeliveryTunings.swift` and others).
 ///
 /// `checkInvariants()` checks the relations between the maxima; the hub calls it when it starts. Each room checks its
-/// tunings against the maxima when its threads are made.
+/// tunings against the maxima when it creates its threads.
 public enum Limits {
     // MARK: Entries and transactions
 
@@ -11,25 +11,26 @@ public enum Limits {
     /// are refused before memory is allocated.
     public static let maximumEntryPayloadBytes = Int(Int32.max) - 255
 
-    /// Largest message that the server can send, which is the largest change.
+    /// Largest message that PostgreSQL can send, which is the largest change.
     static let maximumMessageBytes = (1 << 30) - 1
 
-    /// Target size of a part of a long transaction. Such a transaction is written in parts, so that memory does not
-    /// grow with its length. A single change larger than this makes one part of its own.
+    /// Target size of a part of a long transaction. The log stores such a transaction in parts, so that memory does not
+    /// grow with its length. A single change larger than this has a part of its own.
     public static let transactionPartTargetBytes = 1 << 20
 
-    /// Transactions in progress that the server may stream at the same time. One more is a protocol error.
+    /// Maximum number of unfinished transactions that PostgreSQL may stream simultaneously. One more is a protocol
+    /// error.
     public static let maximumStreamedTransactions = 256
 
-    /// Memory that one streamed transaction may use before it goes to disk.
+    /// Memory that one streamed transaction may use before the hub moves it to a file.
     public static let streamedTransactionBufferBytes = 256 << 10
 
-    /// Memory that ingest may use at once, apart from a single change larger than that: the server sends a change as
-    /// one message, and libpq delivers the message whole.
+    /// Memory that the ingest thread may use at any time. A larger single change is allowed in addition, because
+    /// PostgreSQL sends a change as one message, which libpq delivers as a whole.
     public static let ingestMemoryBudgetBytes = 128 << 20
 
-    /// Schemas remembered on one connection. The server announces each schema once, so the hub cannot forget one:
-    /// at the limit it connects again.
+    /// Maximum number of schemas remembered on one connection. PostgreSQL announces each schema only once, so the hub
+    /// cannot forget one. At the limit, the hub reconnects.
     public static let maximumCachedRelations = 65_536
 
     // MARK: The event log
@@ -44,370 +45,410 @@ public enum Limits {
     public static let defaultSegmentBytes = 64 << 20
     public static let maximumSegmentBytes = 1 << 30
 
-    /// Largest values that retention can be set to. A larger value would be the same as "without limit".
+    /// Maximum age that retention can be set to. A longer age would mean the same as "without limit".
     public static let maximumRetentionAge = Duration.seconds(36_500 * 86_400)
+    /// Maximum size that retention can be set to. A larger size would mean the same as "without limit".
     public static let maximumRetentionBytes: Int64 = 1 << 50
 
-    /// Keys in the filter of one segment (8 bytes each). A segment with more keys has no filter and is always read.
+    /// Maximum number of keys in the filter of one segment (8 bytes each). A segment with more keys has no filter, so
+    /// every search reads it.
     public static let maximumKeyHashesPerSegment = 2 << 20
 
-    /// Bytes that a scan of whole segments (recovery, verification) reads at once.
+    /// Bytes of one read in a scan of whole segments (recovery, verification).
     public static let logScanBytes = 4 << 20
 
-    /// Largest index file of a segment. A larger one is not trusted.
+    /// Largest index file of a segment. The hub does not trust a larger one.
     public static let maximumSidecarBytes = 256 << 20
 
-    /// Pieces that are removed from a log at once. A change has two or three pieces.
+    /// Maximum number of pieces that one operation erases from a log. A change consists of two or three pieces.
     public static let maximumErasurePatches = 4 << 20
 
-    /// Longest time that a starting hub waits for another process that erases entries of the log.
+    /// Maximum time for which a starting hub waits for another process that is erasing entries of the log.
     public static let erasureLockPatience = Duration.seconds(5)
 
-    /// Largest audit file, in which commands record who saw masked values. A larger file must be moved away first.
+    /// Largest size of the audit file, in which commands record who saw masked values. An operator must move a larger
+    /// file away before a command can write to it.
     public static let maximumAuditBytes = 64 << 20
 
     /// Longest line of the audit file.
     public static let maximumAuditLineBytes = 64 << 10
 
-    /// Statements of a replay that are sent to a database together, and their bytes. A single
-    /// larger statement is sent alone.
+    /// Maximum number of statements that a replay sends to a database together.
     public static let maximumReplayStatements = 200
+    /// Maximum bytes of the statements that a replay sends to a database together. A larger single statement is sent
+    /// alone.
     public static let maximumReplayBytes = 1 << 20
 
-    /// Messages of a replay in one request to a hub, few enough for a hub with a low rate; and attempts to send a
-    /// request that exceeds the hub's rate.
+    /// Maximum number of messages in one request of a replay to a hub, few enough for a hub with a low rate limit.
     public static let maximumReplayMessages = 100
+    /// Maximum number of attempts of a replay to send a request that exceeds the hub's rate limit.
     public static let maximumReplayAttempts = 120
 
-    /// Time that a database may take for one statement of a replay, including waits for locks.
+    /// Milliseconds that a database may take for one statement of a replay, including waits for locks.
     public static let replayPatienceMilliseconds = 600_000
 
-    /// Time that an operation on segments waits until the ingest thread has sealed the newest one.
+    /// Maximum time for which an operation on segments waits until the ingest thread has sealed the newest one.
     public static let sealingPatience = Duration.seconds(30)
 
-    /// Interval at which a lasting problem is reported again.
+    /// Interval at which the hub reports a lasting problem again.
     public static let troubleReminderInterval = Duration.seconds(30)
 
-    /// Different reasons for an unreachable database that are remembered, so that each is reported only now and then.
+    /// Maximum number of different reasons for an unreachable database that the hub remembers. It reports each
+    /// remembered reason only at intervals.
     public static let maximumOutages = 16
 
-    /// Longest time that the disk may refuse writes before the hub disconnects from the database, which
-    /// otherwise could not shut down.
+    /// Maximum time for which the disk may refuse writes before the hub disconnects from PostgreSQL. A connected hub
+    /// that does not read would prevent PostgreSQL from shutting down.
     public static let maximumStall = Duration.seconds(5)
 
-    /// Bytes that one byte of a value may need in JSON (`\u0001`), and the resulting maximum for a line of an export.
+    /// Maximum number of bytes that one byte of a value can need in JSON (`\u0001`).
     public static let worstJSONExpansion = 6
+    /// Maximum bytes of one line of an import. A line of an export is never longer.
     public static let maximumImportLineBytes = worstJSONExpansion * maximumEntryPayloadBytes + (64 << 20)
 
     // MARK: Talking to PostgreSQL
 
-    /// Interval at which a paused stream checks whether it may continue, and writes notes that wait for the log.
+    /// Interval at which a paused replication stream checks whether it may continue, and writes notes that wait for the
+    /// log.
     public static let pauseTick = Duration.milliseconds(100)
-    /// Length of a pause without a given end, and of the longest pause. PostgreSQL keeps all WAL meanwhile.
+    /// Length of a pause for which the operator gives no length. PostgreSQL retains all WAL during a pause.
     public static let usualPause = Duration.seconds(600)
+    /// Longest pause that an operator can request. PostgreSQL retains all WAL during a pause.
     public static let maximumPause = Duration.seconds(86_400)
     /// Longest text of a mark that an operator sets in the log.
     public static let maximumMarkBytes = 1024
-    /// Time that an operator who sets a mark waits until the mark is on the disk.
+    /// Maximum time for which a request to set a mark waits until the mark is on the disk.
     public static let markPatience = Duration.seconds(5)
 
     public static let reconnectBackoffInitial = Duration.milliseconds(200)
     public static let reconnectBackoffMaximum = Duration.seconds(5)
-    /// Interval at which a thread that waits to reconnect checks whether another thread has reached the database.
+    /// Interval at which a thread that waits to reconnect checks whether another thread has reached PostgreSQL.
     public static let recoveryInterval = Duration.milliseconds(100)
     public static let connectTimeout = Duration.seconds(5)
     public static let catalogQueryTimeout = Duration.seconds(2)
 
-    /// Silence after which a server counts as gone, although it has its own, shorter limit for a statement.
+    /// Maximum time without an answer after which the hub considers PostgreSQL unreachable. PostgreSQL has its own,
+    /// shorter limit for a statement.
     public static let answerTimeout = Duration.seconds(5)
 
     /// Largest message from the server. PostgreSQL's own limit (`PQ_LARGE_MESSAGE_LIMIT` is
     /// `MaxAllocSize`) is below 1 GiB.
     public static let maximumServerMessageBytes = 1 << 30
 
-    /// Interval of status messages to the server. The server's `wal_sender_timeout` is 60 s unless changed.
+    /// Interval at which the hub sends status messages to PostgreSQL. PostgreSQL's `wal_sender_timeout` is 60 s by
+    /// default.
     public static let statusInterval = Duration.seconds(10)
 
-    /// Interval at which an idle slot is advanced, so that the slot does not keep WAL without changes for the hub.
+    /// Interval at which the hub advances an idle replication slot, so that PostgreSQL need not retain WAL that has no
+    /// changes for the hub.
     public static let idleProgressInterval = Duration.seconds(10)
 
-    /// Interval at which the hub tries again to write one of its records beside the log.
+    /// Interval at which the hub repeats a failed write of one of its records beside the log.
     public static let recordRetryInterval = Duration.seconds(5)
 
-    /// Intervals at which the ingest thread checks the publications, and tries to create a
-    /// missing publication of messages.
+    /// Interval at which the ingest thread checks the publications.
     public static let publicationWatchInterval = Duration.seconds(3)
+    /// Interval at which the ingest thread tries to create a missing publication of messages.
     public static let publicationRetryInterval = Duration.seconds(60)
 
-    /// Longest delay of notes beside the changes (presence, the ledger) in a quiet database, and bytes of each
-    /// kind that may wait for the disk.
+    /// Maximum delay of notes (presence, the ledger) before they are written to the log, while no change arrives.
     public static let noteInterval = Duration.seconds(1)
+    /// Maximum bytes of notes of one kind that wait until the log writes them.
     public static let maximumWaitingNoteBytes = 8 << 20
-    /// Size of a log entry of notes, unless a single note is larger.
+    /// Maximum size of a log entry of notes. A larger single note has an entry of its own.
     public static let noteEntryBytes = 64 << 10
-    /// Longest text in the ledger (a join's bindings, claims). A longer text is left out.
+    /// Longest text in a ledger note (a join's bindings, claims). The hub leaves out a longer text.
     public static let maximumLedgerTextBytes = 4 << 10
-    /// Bytes of the log that the ledger may take: in a second on average, and at once.
+    /// Bytes per second that the ledger may write to the log on average.
     public static let ledgerBytesPerSecond = 32 << 10
+    /// Bytes that the ledger may write to the log in one burst, above its average rate.
     public static let ledgerBurstBytes = 128 << 20
-    /// Limits for deliveries that are recorded one by one: bytes in a second, and the bytes of a loop, or the time,
-    /// that are collected before they are written.
+    /// Bytes per second of individually recorded deliveries that the hub may write to the log on average.
     public static let deliveryBytesPerSecond = 256 << 10
+    /// Bytes of recorded deliveries that a loop collects before it has them written.
     public static let deliveryBlockBytes = 48 << 10
+    /// Maximum time for which a loop collects recorded deliveries before it has them written.
     public static let deliveryBlockInterval = Duration.seconds(1)
 
-    /// Lag that is worth a line in the log each time the hub is this far behind.
+    /// Lag behind PostgreSQL, in bytes, at which the hub writes a line to its log.
     public static let noteworthyLagBytes: Int64 = 64 << 20
 
-    /// Default of PostgreSQL's `wal_sender_timeout`, after which PostgreSQL disconnects a silent client.
+    /// Default of PostgreSQL's `wal_sender_timeout`, after which PostgreSQL disconnects a client that sends nothing.
     public static let assumedServerTimeout = Duration.seconds(60)
 
     // MARK: Messages and channels
 
-    /// Longest topic, which is kept for each channel. A binary frame allows 255 bytes; a text may be longer.
+    /// Longest topic. The hub stores the topic of each channel. A binary frame allows 255 bytes; a text may be longer.
     public static let maximumTopicBytes = 1 << 10
 
-    /// Longest message reference, which is kept for each channel and sent back. Clients count in decimal.
+    /// Longest message reference. The hub stores the reference of each channel and sends it back. Clients count in
+    /// decimal.
     public static let maximumRefBytes = 1 << 10
 
-    /// Entries of `postgres_changes` in one join.
+    /// Maximum number of entries of `postgres_changes` in one join.
     public static let maximumBindingsPerChannel = 128
 
-    /// Conditions, and values that the conditions name, in the filters of all channels of the process. A project may
-    /// have half. Each takes some 360 bytes.
+    /// Maximum number of conditions, and of values in them, in the filters of all channels of the process. One project
+    /// may use half of them. Each uses about 360 bytes.
     public static let filterParts = 512 << 10
-    /// Connections with at most `fewFilterParts` conditions and values share a separate limit, which is
-    /// `filterPartsForFew` times as large as the limit of the others.
+    /// Maximum number of conditions and values of a connection that counts as small. Small connections share a separate
+    /// limit, so that a few large ones cannot exclude them.
     public static let fewFilterParts = 64
+    /// Factor by which the limit that small connections share (see `fewFilterParts`) is larger than `filterParts`.
     public static let filterPartsForFew = 8
-    /// Conditions and values above which a channel is prepared apart, so that no other channel waits:
-    /// a loop would need milliseconds.
+    /// Number of conditions and values above which a loop prepares a channel separately. The loop would need
+    /// milliseconds for it, in which other channels would wait.
     public static let filterPartsAtOnce = 1024
-    /// Conditions and values above which the outcome of a filter is not remembered.
+    /// Number of conditions and values above which the hub does not remember the outcome of a filter.
     public static let rememberedFilterParts = 64
-    /// Conditions and values in the filters of one connection.
+    /// Maximum number of conditions and values in the filters of one connection.
     public static let filterPartsOfConnection = 16 << 10
 
-    /// Combinations of matching bindings that are remembered for one channel.
+    /// Maximum number of combinations of matching bindings that the hub remembers for one channel.
     public static let maximumEnvelopesPerChannel = 256
 
     /// Largest message on the echo path, which serves conformance runs with messages of 16 MiB.
     public static let maximumEchoBytes = 17 << 20
 
-    /// Catch-ups (passes over the log for returning channels) that run on a loop at the same time.
+    /// Maximum number of catch-ups (passes over the log for returning channels) that run on one loop simultaneously.
     public static let maximumCatchUps = 2
-    /// Channels that a project's clients have joined or may still resume.
+    /// Maximum number of channels of a project that are joined or may still resume.
     public static let maximumDepartures = 131_072
-    /// Longest client id, a name that a client can give in the address it connects to.
+    /// Longest client id. A client can state this name in the URL to which it connects.
     public static let clientIDBytes = 128
-    /// Interval at which the hub checks which changes its clients have received.
+    /// Interval at which the hub asks clients which changes they have received (see `SocketReceipt`).
     public static let receiptInterval = Duration.seconds(1)
-    /// Interval of the first receipts of a process.
+    /// Interval at which the hub asks clients the first `earlyReceipts` times after its start.
     public static let earlyReceiptInterval = Duration.milliseconds(200)
-    /// Number of receipts at the shorter interval.
+    /// Number of times that the hub asks clients at the shorter interval.
     public static let earlyReceipts = 50
     public static let departureGrace = Duration.seconds(120)
     public static let maximumDepartureGrace = Duration.seconds(3600)
 
-    /// Longest interval between position messages while the log grows, for clients that ask for their
-    /// position: default and largest setting.
+    /// Maximum time between two position messages to a client that asks for its position, while the log grows. This is
+    /// the default.
     public static let positionInterval = Duration.seconds(30)
+    /// Largest setting for the maximum time between two position messages.
     public static let maximumPositionInterval = Duration.seconds(3600)
 
-    /// Time after which a join is answered even if its bindings are not placed yet. The hub continues to place them.
+    /// Time after which the hub answers a join even if its bindings are not in place yet. The hub continues to place
+    /// them.
     public static let joinPatience = Duration.seconds(3)
-    /// Time that changes wait for the bindings of a join that was answered without them, or of a new token. After this
-    /// time, changes no longer wait, and the clients are told.
+    /// Time for which changes wait for the bindings of a join that was answered without them, or for those of a new
+    /// token. After this time, changes no longer wait, and the hub tells the clients.
     public static let bindingPatience = Duration.seconds(10)
-    /// Time over which the hub disconnects its clients when it ends, by default and at most; and the time that the
-    /// clients then have to go after all were told.
+    /// Default time over which a hub that shuts down disconnects its clients.
     public static let drainTime = Duration.seconds(10)
+    /// Largest setting of the time over which a hub that shuts down disconnects its clients.
     public static let maximumDrainTime = Duration.seconds(300)
+    /// Maximum additional time for which a hub that shuts down waits, first for its loops to notify all clients, then
+    /// for the clients to disconnect.
     public static let drainLimit = Duration.seconds(5)
     public static let bindAgainInterval = Duration.milliseconds(250)
 
-    /// Changes in one page of a feed: default and maximum.
+    /// Default number of changes in one page of a feed.
     public static let feedPageChanges: UInt64 = 1000
+    /// Maximum number of changes in one page of a feed.
     public static let maximumFeedPageChanges: UInt64 = 10_000
-    /// Time after which a page ends and tells its position: while it reads the log, and
-    /// while it waits at the log's end.
+    /// Time after which the hub ends a page that still reads the log, and states the page's position.
     public static let feedPageTime = Duration.seconds(10)
+    /// Time after which the hub ends a page that waits at the end of the log, and states the page's position.
     public static let feedPollTime = Duration.seconds(25)
-    /// Interval at which a stream without changes sends a sign of life with its position.
+    /// Interval at which a stream of a feed without changes sends its position, which shows that it is alive.
     public static let feedHeartbeat = Duration.seconds(15)
 
-    /// Time limit for a request's head, from its first byte or from the previous answer.
+    /// Time within which a client must send the head of a request, counted from its first byte or from the previous
+    /// answer.
     public static let requestTimeLimit = Duration.seconds(10)
 
-    /// Memory that a writer keeps after a large message. A writer returns the rest.
+    /// Memory that a writer keeps after a large message. It frees the rest.
     public static let keptWriterBytes = 256 << 10
-    /// Size above which a change's body is handed to sockets in place, instead of being copied into each frame.
+    /// Size above which sockets share the bytes of a change's body. A smaller body is copied into each frame.
     public static let sharedBodyThresholdBytes = 8 << 10
     public static let compressionLevel = 1
 
-    /// Size from which a message of a client counts as large, and so takes long to read. In each turn, a loop
-    /// reads such messages for at most `turnLargeInput`. After joins the loop pauses them for `largeInputRests`
-    /// times as long as the joins took.
+    /// Size from which a message of a client counts as large. Reading large messages takes long.
     public static let largeMessageBytes = 4 << 10
+    /// Time that a loop spends on large messages in one turn.
     public static let turnLargeInput = Duration.milliseconds(1)
+    /// Factor for the pause after large joins: the loop reads no large message for this multiple of the time that the
+    /// joins took.
     public static let largeInputRests = 3
+    /// Maximum pause after large joins in which a loop reads no large message.
     public static let maximumLargeInputRest = Duration.milliseconds(60)
-    /// Largest step by which the memory for a connection's input grows.
+    /// Maximum step by which the memory for a connection's input grows.
     public static let inputGrowthBytes = 1 << 20
-    /// Bytes of deliveries of one channel that wait for PostgreSQL's answer to a filter.
+    /// Maximum bytes of one channel's deliveries that wait for PostgreSQL's answer to a filter.
     public static let maximumWaitingDeliveryBytes = 4 << 20
-    /// Bytes of deliveries of all channels of one loop that wait for PostgreSQL. At half of it,
-    /// reading the log pauses for a while.
+    /// Maximum bytes of all deliveries on one loop that wait for PostgreSQL. At half of it, the loop stops reading the
+    /// log for a limited time.
     public static let maximumWaitingTotalBytes = 128 << 20
-    /// Longest pause of reading the log while deliveries wait for PostgreSQL, before the log is read for another turn;
-    /// and the interval at which the hub checks whether the pause can end.
+    /// Maximum time for which a loop does not read the log because deliveries wait for PostgreSQL.
     public static let crowdPatience = Duration.seconds(2)
+    /// Interval at which a loop checks whether it can read the log again.
     public static let crowdInterval = Duration.milliseconds(20)
 
-    /// Channels on one loop, joined and joining. Each channel has at most three timers.
+    /// Maximum number of channels on one loop, joined and joining. Each channel has at most three timers.
     public static let maximumChannelsPerLoop = 1 << 22
-    /// Joins of one socket beyond its maximum of channels that wait for their refusal. One more,
-    /// and the hub closes the socket.
+    /// Maximum number of refused joins of one socket that wait for their answer although the socket has its maximum of
+    /// channels. If the client sends one more, the hub closes the socket.
     public static let maximumSurplusJoins = 4096
-    /// Joins that wait for their refusal on one loop.
+    /// Maximum number of refused joins on one loop that wait for their answer.
     public static let maximumRefusalsPerLoop = 1 << 17
-    /// Shortest interval at which a channel is told that changes are missing.
+    /// Minimum time between two messages to a channel that changes are missing.
     public static let lossInterval = Duration.seconds(1)
-    /// Shortest interval at which a channel is told that records lack values.
+    /// Minimum time between two messages to a channel that records lack values.
     public static let lackingValuesInterval = Duration.seconds(60)
 
-    /// Time over which rates are averaged: the amount that a rate allows in this time may come all at once.
+    /// Time over which rates are averaged. A client may use the amount that its rate allows in this time all together.
     public static let rateWindow = Duration.seconds(10)
-    /// Messages in one request.
+    /// Maximum number of messages in one HTTP request.
     public static let maximumPostedMessages = 10_000
-    /// Interval and duration of the checks whether the database's messages arrive, for channels that want to know.
+    /// Interval at which the hub checks whether messages from the database arrive, for channels that ask for it.
     public static let readinessInterval = Duration.milliseconds(500)
+    /// Maximum time for which the hub checks whether messages from the database arrive.
     public static let readinessPatience = Duration.seconds(60)
-    /// Error codes that are counted separately for each project. Fewer codes exist.
+    /// Maximum number of error codes that the hub counts separately for each project. Fewer codes exist.
     public static let maximumErrorCodes = 64
-    /// Bytes of broadcasts from other loops that one loop has not taken yet, for each project.
+    /// Maximum bytes of a project's broadcasts from other loops that one loop has not processed yet.
     public static let maximumMailedBytes = 64 << 20
-    /// Messages of one private channel, and their bytes, that wait until the hub knows whether the channel may write.
+    /// Maximum number of messages of one private channel that wait until the hub knows whether the channel may write.
     public static let maximumPendingWrites = 1024
+    /// Maximum bytes of messages of one private channel that wait until the hub knows whether the channel may write.
     public static let maximumPendingWriteBytes = 8 << 20
-    /// Topics of a project in which a client is present.
+    /// Maximum number of topics of a project in which clients are present.
     public static let maximumPresenceTopics = 1 << 20
     public static let maximumPresencesPerTopic = 1 << 16
-    /// Bytes that all connections may track as presence, of which a project may use half; and the bytes of one
-    /// connection, and so of one presence.
+    /// Maximum bytes of presence that all connections together may track. One project may use half of them.
     public static let presenceBytes = 256 << 20
+    /// Maximum bytes of presence that one connection may track, and so of one presence.
     public static let presenceBytesOfConnection = 8 << 20
-    /// Connections that track at most `fewPresenceBytes` share a separate limit, which is `presenceBytesForFew` times
-    /// as large as the limit of the others.
+    /// Maximum bytes of presence of a connection that counts as small. Small connections share a separate limit, so
+    /// that a few large ones cannot exclude them.
     public static let fewPresenceBytes = 64 << 10
+    /// Factor by which the limit that small connections share (see `fewPresenceBytes`) is larger than `presenceBytes`.
     public static let presenceBytesForFew = 2
-    /// Bytes that one presence counts in addition to the tracked state.
+    /// Bytes that each presence counts in addition to its tracked state.
     public static let presenceBytesBeside = 256
 
-    /// Frames of one socket, and their bytes, that wait while joins are decided.
+    /// Maximum number of frames of one socket that wait while the hub decides about its joins.
     public static let maximumWaitingFrames: UInt16 = 64
+    /// Maximum bytes of frames of one socket that wait while the hub decides about its joins.
     public static let maximumWaitingFrameBytes: UInt32 = 1 << 20
 
-    /// Largest JSON of one change. A larger change is sent with its small values only
-    /// (`poll_max_record_bytes` of the reference).
+    /// Largest JSON of one change. The hub sends a larger change without its large values, as the reference does
+    /// (`poll_max_record_bytes`).
     public static let maximumChangeBodyBytes = 1 << 20
 
-    /// Topics that one socket may have joined.
+    /// Maximum number of topics that one socket may join.
     public static let maximumChannelsPerClient: Int64 = 10_000
 
-    /// Largest message of a client: default and largest setting.
+    /// Default of the maximum size of a client's message.
     public static let clientMessageBytes = 5_000_000
+    /// Largest setting of the maximum size of a client's message.
     public static let maximumClientMessageBytes = 64 << 20
 
-    /// Delays of answers to failures, so that clients that retry at once do not overload the hub.
+    /// Delay of the answer to a connection that failed, so that a client that reconnects immediately does not overload
+    /// the hub.
     public static let connectErrorBackoff = Duration.seconds(2)
+    /// Delay of the answer to a channel's join that failed, for the same reason as `connectErrorBackoff`.
     public static let channelErrorBackoff = Duration.seconds(5)
-    /// Time that rows wait for values of a column's former type while the database is unreachable.
+    /// Maximum time for which rows wait, while PostgreSQL is unreachable, for values of a column's former type to be
+    /// converted.
     public static let conversionPatience = Duration.seconds(30)
-    /// Refused joins of a socket that are answered at once.
+    /// Number of refused joins of a socket that the hub answers without delay.
     public static let promptRefusalsPerSocket: UInt8 = 5
 
-    /// Longest delay of an answer to a failure. Clients wait 10 seconds for an answer.
+    /// Maximum delay of an answer to a failure. Clients wait 10 seconds for an answer.
     public static let maximumErrorBackoff = Duration.seconds(9)
 
     // MARK: Tokens
 
-    /// Longest token. Tokens of users with much metadata have some kilobytes.
+    /// Longest token. Tokens of users with much metadata have several kilobytes.
     public static let maximumTokenBytes = 16 << 10
 
-    /// Valid tokens that each loop remembers.
+    /// Number of valid tokens that each loop remembers.
     public static let rememberedTokens = 1024
 
     public static let maximumKeySetBytes = 256 << 10
     public static let maximumKeysInSet = 64
     public static let maximumOpaqueKeys = 1024
 
-    /// Tables with metrics of their own: default and largest setting.
+    /// Default number of tables that have their own metrics.
     public static let measuredTables = 100
+    /// Largest setting of the number of tables that have their own metrics.
     public static let maximumMeasuredTables: Int64 = 10_000
 
-    /// Interval at which the log reports that clients are refused for one and the same reason.
+    /// Interval at which the hub logs that it refuses clients for the same reason.
     public static let refusalLineInterval = Duration.seconds(60)
-    /// Longest part of a client's host name in a line of the log.
+    /// Maximum number of bytes of a client's host name that a log line shows.
     public static let shownHostBytes = 64
 
-    /// Shortest interval at which the figures of the process are read for `/metrics`.
+    /// Minimum time between two readings of the process's figures for `/metrics`.
     public static let processFiguresInterval = Duration.seconds(2)
 
     // MARK: Projects
 
-    /// Projects of one hub. Each project in use has its own threads and connections. A
-    /// timer names a project in ten bits.
+    /// Maximum number of projects of one hub. Each project in use has its own threads and connections. A timer's token
+    /// has ten bits for the project.
     public static let maximumProjects = 1000
-    /// Pause before a project that cannot be started is tried again; it doubles from the first value to the second.
+    /// Pause before the hub tries again to start a project that failed to start. It doubles after each failure.
     public static let shortestProjectRetry = Duration.seconds(1)
+    /// Longest pause before the hub tries again to start a project.
     public static let longestProjectRetry = Duration.seconds(60)
-    /// Number of names of deleted projects that no project answers for. Beyond it, the oldest are ordinary names again.
+    /// Maximum number of deleted projects whose names the hub remembers. Requests for such a name get no project's
+    /// answer. Beyond this number, the oldest names count as never used.
     public static let maximumDeletedNames = 10_000
-    /// Operators' requests that may wait for the one that runs for the same project.
+    /// Maximum number of operators' requests that wait for a running request for the same project.
     public static let maximumWaitingOperations = 100
-    /// Limits of operators' questions to event logs: processes that answer at once, waiting
-    /// questions, time, and size of an answer.
+    /// Maximum number of processes that answer operators' questions to event logs simultaneously.
     public static let questionsAtOnce = 2
+    /// Maximum number of operators' questions to event logs that wait for a process.
     public static let maximumWaitingLogQuestions = 16
+    /// Maximum time for answering an operator's question to an event log.
     public static let questionTimeLimit = Duration.seconds(60)
     public static let maximumQuestionBytes = 4 << 20
-    /// Limits of larger answers, which are given in parts to callers that ask for parts: their size, the number of
-    /// files that keep them, and the time for which a file is kept.
+    /// Maximum size of an answer to a question that the caller reads in parts.
     public static let maximumAnswerBytes = 256 << 20
+    /// Maximum number of files in which the hub keeps answers that callers read in parts.
     public static let maximumKeptAnswers = 4
+    /// Time for which the hub keeps a file with an answer that a caller reads in parts.
     public static let answerLifetime = Duration.seconds(600)
-    /// Limits of a list of channels for operators: channels, positions whose age is looked up,
-    /// and the time to wait for loops.
+    /// Maximum number of channels in a list for operators.
     public static let maximumCensusEntries = 1000
+    /// Maximum number of positions in a list of channels whose age the hub looks up.
     public static let maximumCensusAges = 32
+    /// Maximum time for which a request for a list of channels waits for the loops.
     public static let censusPatience = Duration.seconds(5)
-    /// Longest validity of an operator's token. A longer one is refused: it counts milliseconds, or never ends.
+    /// Longest validity of an operator's token. The hub refuses a longer one, whose expiry was probably written in
+    /// milliseconds.
     public static let longestOperatorToken = Duration.seconds(20 * 366 * 86_400)
-    /// Value of HTTP's Retry-After in answers about something that is not available for the moment.
+    /// Value of the HTTP header Retry-After if something is unavailable only for the moment.
     public static let retryAfter = Duration.seconds(1)
-    /// Time that the hub waits for the result of an operator's request before giving up.
+    /// Maximum time for which the hub waits for the result of an operator's request.
     public static let operatorAnswerLimit = Duration.seconds(180)
-    /// Largest file of stored projects. One project takes some kilobytes.
+    /// Largest file of stored projects. One project needs several kilobytes.
     public static let maximumProjectFileBytes = 64 << 20
-    /// Length of a label of a host name (RFC 1035 §2.3.4).
+    /// Longest name of a project: the length of a label of a host name (RFC 1035 §2.3.4).
     public static let maximumProjectNameBytes = 63
-    /// Limits of the text that describes a project to the API: its size, its levels and
-    /// the members of one object in it.
+    /// Maximum size of the text that describes a project to the API.
     public static let maximumProjectBodyBytes = 256 << 10
+    /// Maximum number of nested levels in the text that describes a project.
     public static let maximumProjectDepth = 16
+    /// Maximum number of members of one object in the text that describes a project.
     public static let maximumProjectMembers = 1000
 
-    /// Largest settings for clients of a project: a rate in a second, and a window.
+    /// Largest setting of a rate per second for clients of a project.
     public static let maximumRate: Int64 = 1_000_000_000
+    /// Largest setting of the window in which a client's presence events are counted.
     public static let maximumClientPresenceWindow = Duration.seconds(86_400)
 
-    /// Largest payload of a broadcast or a presence in the reference's units of 1000 bytes, and
-    /// additional bytes for the text around it.
+    /// Largest setting of the payload of a broadcast or presence, in units of 1000 bytes, as in the reference.
     public static let maximumPayloadKilobytes: Int64 = 64_000
+    /// Number of bytes that a payload may exceed its limit by, for the text around it.
     public static let payloadSlackBytes = 500
 
-    /// Time after which a socket without any channel is closed.
+    /// Time after which the hub closes a socket that has no channel.
     public static let idleChannelTimeout = Duration.seconds(600)
 
     public static let messagesRetentionHours: Int64 = 72
@@ -415,259 +456,281 @@ public enum Limits {
 
     // MARK: Sockets
 
-    /// Connections of all loops together.
+    /// Maximum number of connections of all loops together.
     public static let maximumConnections: Int64 = 4_000_000
     public static let maximumLoops: Int64 = 256
 
-    /// Connections of one loop. A descriptor table rarely has more; a connection that does not exist costs no memory.
+    /// Maximum number of connections of one loop. A descriptor table rarely has more. Unused places cost no memory.
     public static let maximumConnectionsPerLoop = 1 << 17
 
-    /// Pause of accepting connections after memory or descriptors ran out.
+    /// Pause before the hub accepts connections again after memory or descriptors were exhausted.
     public static let acceptRest = Duration.milliseconds(100)
 
-    /// Time without any byte from the client after which a socket is closed. The reference closes after the same time.
+    /// Time after which the hub closes a socket from which it has received nothing. The reference uses the same time.
     public static let socketIdleLimit = Duration.seconds(60)
 
-    /// Time limit from accept to the end of the TLS handshake.
+    /// Maximum time from accepting a connection to the end of its TLS handshake.
     public static let handshakeLimit = Duration.seconds(10)
 
-    /// Most bytes of one read. After it, the next connection gets its turn.
+    /// Maximum number of bytes of one read from a socket. After it, the loop continues with the next connection.
     public static let socketReadBytes = 64 << 10
 
-    /// Bytes of clients' incomplete messages and requests, of all connections together. A project may use half.
+    /// Maximum bytes of incomplete messages and requests, of all connections together. One project may use half of
+    /// them.
     public static let unfinishedInputBytes = 192 << 20
-    /// Time within which a message must be complete after its first byte, whatever else the client sends meanwhile.
+    /// Time within which a client must complete a message after its first byte, even if it sends control frames in
+    /// between.
     public static let unfinishedInputLimit = Duration.seconds(60)
-    /// Size of the receive buffer: the largest message of a client and its framing.
+    /// Size of the receive buffer: room for a client's message of the default maximum size with its framing.
     public static let receiveBufferBytes = clientMessageBytes + (64 << 10)
 
-    /// Bytes that may be queued in the hub for a blocked connection, beside the kernel's own buffer.
+    /// Maximum bytes that the hub queues for a blocked connection, in addition to the kernel's buffer.
     public static let outboxBytes = 8 << 20
 
-    /// Queued bytes from which a connection counts as slow: its channels then read the
-    /// log at the connection's own pace.
+    /// Number of queued bytes above which a connection counts as slow. Its channels then read the log at the
+    /// connection's own speed.
     public static let filledBytes = 1 << 20
 
-    /// Least value to which the threshold for slow connections falls when many connections are blocked.
+    /// Lower bound of `filledBytes`. The hub lowers that threshold when many connections are blocked.
     public static let leastFilledBytes = 32 << 10
 
-    /// Time for which a blocked connection may take nothing at all.
+    /// Time after which the hub closes a blocked connection that has accepted no bytes.
     public static let outboxAge = Duration.seconds(30)
 
-    /// Largest setting of the changes by which a blocked connection may be behind the event log's end.
+    /// Largest setting of the number of changes by which a blocked connection may lag behind the end of the log.
     public static let maximumOutboxLag: Int64 = 1 << 40
 
-    /// Bytes that may be queued for all blocked connections of one loop together.
+    /// Maximum bytes queued for all blocked connections of one loop together.
     public static let outboxTotalBytes = 128 << 20
 
-    /// Memory freed by slow connections from which free memory is returned to the kernel.
+    /// Number of bytes freed by slow connections after which the hub returns free memory to the kernel.
     public static let givenBackBytes = 4 << 20
 
-    /// Delay before free memory is returned to the kernel, so that memory freed by other connections is included.
+    /// Delay before the hub returns free memory to the kernel. Memory that other connections free in this time is
+    /// included.
     public static let giveBackDelay = Duration.seconds(1)
 
-    /// Largest shared piece of bytes to send.
+    /// Largest piece of bytes to send that several sockets share.
     public static let maximumPieceBytes = 64 << 20
 
     /// Size of the chunks in which memory for outgoing bytes is allocated.
     public static let pieceChunkBytes = 64 << 10
 
-    /// Chunks kept for reuse on each loop.
+    /// Number of free chunks that each loop keeps for reuse.
     public static let sparePieceChunks = 16
 
-    /// Bytes of pieces to send above which a turn takes no more input until the pieces are flushed.
+    /// Bytes of pieces to send above which a loop reads no more input in its turn, until the pieces are flushed.
     public static let turnPieceBytes = 8 << 20
 
-    /// Size up to which pieces are copied together for one system call. Larger ones are handed over in place.
+    /// Size up to which pieces are copied together for one system call. Larger pieces are passed without a copy.
     public static let copiedPieceBytes = 2 << 10
 
-    /// Time to send the last message to a connection that fell behind, or the queued bytes
-    /// to a peer that finished sending.
+    /// Time for sending the last message to a connection that was too slow, or the queued bytes to a client that has
+    /// finished sending.
     public static let farewellLimit = Duration.seconds(15)
 
-    /// Running timers of one loop.
+    /// Maximum number of running timers of one loop.
     public static let maximumTimersPerLoop = 1 << 26
 
     // MARK: Requests and frames
 
-    /// Length of a request's first line and headers. Tokens with many claims come in headers.
+    /// Maximum length of a request's first line and headers. Headers can contain tokens with many claims.
     public static let maximumRequestHeadBytes = 32 << 10
 
-    /// Length of a request's path and query, which may contain a token too.
+    /// Maximum length of a request's path and query, which can also contain a token.
     public static let maximumRequestTargetBytes = 16 << 10
 
     public static let maximumRequestHeaders = 100
 
-    /// Largest body of a request: default (the reference's own limit) and largest setting.
+    /// Default maximum size of a request's body, the same as the reference's.
     public static let maximumRequestBodyBytes = 8_000_000
+    /// Largest setting of the maximum size of a request's body.
     public static let largestRequestBodyBytes = 64 << 20
 
-    /// Fragments of one message. Prevents a peer from sending empty fragments forever.
+    /// Maximum number of fragments of one message. The limit prevents a client from sending empty fragments forever.
     public static let maximumMessageFragments = 128 << 10
 
-    /// Size below which messages are not compressed, because they would gain nothing.
+    /// Size below which the hub does not compress a message, because compression would gain nothing.
     public static let compressionThresholdBytes = 512
 
     // MARK: Bindings and the catalog
 
     /// Interval at which the hub checks the catalog for changes while a client is subscribed. A change of rights that
-    /// the stream does not announce takes effect this much late.
+    /// the replication stream does not announce takes effect after at most this time.
     public static let catalogPollInterval = Duration.milliseconds(500)
 
     /// Interval at which the hub checks the catalog for changes while no client is subscribed.
     public static let catalogIdlePollInterval = Duration.seconds(5)
 
-    /// Time to wait until a transaction that came down the stream is visible to other sessions.
+    /// Time of one wait for a transaction from the replication stream to become visible to other sessions.
     public static let maximumVisibilityWait = Duration.seconds(5)
 
-    /// Number of waits for the visibility of a transaction before the log is read on and all clients are
-    /// told that changes may be missing.
+    /// Number of unsuccessful waits for a transaction's visibility after which the hub reads the log further and tells
+    /// all clients that changes may be missing.
     public static let maximumVisibilityWaits = 12
 
-    /// Times that the catalog is read because it changed meanwhile, before the last result is used.
+    /// Maximum number of times that the hub reads the catalog because it changed during the reading. Then the hub uses
+    /// the last result.
     public static let maximumCatalogReads = 3
 
-    /// Depth of texts that lead from one to another in policies: bodies of functions, policies of other tables.
+    /// Maximum depth of texts that lead to other texts in policies: bodies of functions, policies of other tables.
     public static let maximumPolicyDepth = 16
 
-    /// Time that reading the meaning of a text may wait for a session that alters a table.
+    /// Time for which PostgreSQL may wait for a session that alters a table when the hub asks for the meaning of a
+    /// text.
     public static let policyLockTimeout = Duration.milliseconds(200)
 
-    /// Policies that the log complains about by name.
+    /// Maximum number of policies that the hub names in its log as problematic.
     public static let maximumPolicyReports = 1024
 
-    /// Tables that one binding with `*` may cover.
+    /// Maximum number of tables that one binding with `*` may cover.
     public static let maximumTablesPerBinding = 10_000
 
-    /// Requests that wait for the catalog's thread, and their bytes.
+    /// Maximum number of requests that wait for the catalog's thread.
     public static let maximumWaitingBindings = 65_536
+    /// Maximum bytes of the requests that wait for the catalog's thread.
     public static let maximumWaitingBindingBytes = 64 << 20
-    /// Requests of loops for a newer catalog that wait for the catalog's thread.
+    /// Maximum number of loops' requests for a newer catalog that wait for the catalog's thread.
     public static let maximumWaitingRefreshes = 4096
-    /// Requests for bindings whose meaning is remembered.
+    /// Maximum number of requests for bindings whose meaning the hub remembers.
     public static let maximumCachedBindings = 16_384
-    /// Decisions on rows that PostgreSQL is asked to confirm at the same time, on one loop.
+    /// Maximum number of decisions about rows that one loop simultaneously asks PostgreSQL to confirm.
     public static let maximumSecondOpinions = 64
     public static let maximumDemotedPolicies = 4096
-    /// Time for which the log is not read while the database cannot tell which rows may be seen. Afterwards clients are
-    /// disconnected; they fetch the missed changes when the database is back.
+    /// Maximum time for which the hub does not read the log because PostgreSQL cannot tell which rows clients may see.
+    /// Then the hub disconnects clients. They receive the missed changes when PostgreSQL is reachable again.
     public static let maximumCatalogAbsence = Duration.seconds(60)
-    /// Changes of a membership that wait until PostgreSQL has filled it. With more changes,
-    /// the membership is filled again.
+    /// Maximum number of changes to a membership that wait until PostgreSQL has answered its content. With more
+    /// changes, the hub asks for the content again.
     public static let maximumMembershipDeltas = 4096
-    /// Limits of finding out past memberships, after PostgreSQL has told the present ones: bytes of the log that are
-    /// searched back to the current transaction, and the time to wait for that.
+    /// Bytes of the log that the hub searches for past memberships, backward from the current transaction, after
+    /// PostgreSQL has answered the present ones.
     public static let membershipUnwindBytes = 64 << 20
+    /// Maximum time for which the hub waits for the log when it searches for past memberships.
     public static let membershipUnwindPatience = Duration.seconds(5)
+    /// Interval at which the hub checks whether the log has what the search for past memberships needs.
     public static let membershipUnwindInterval = Duration.milliseconds(5)
-    /// Warnings about one binding that covers many tables.
+    /// Maximum number of warnings about one binding that covers many tables.
     public static let maximumBindingWarnings = 4
-    /// Pairs of a role and a table whose rights are remembered.
+    /// Maximum number of pairs of a role and a table whose rights the hub remembers.
     public static let maximumCachedAccess = 65_536
 
-    /// Rows that wait for PostgreSQL's decision, and their bytes.
+    /// Maximum number of rows that wait for PostgreSQL's decision.
     public static let maximumWaitingQuestions = 65_536
+    /// Maximum bytes of the rows that wait for PostgreSQL's decision.
     public static let maximumWaitingQuestionBytes = 64 << 20
-    /// Rows in one round trip, and the bytes of their texts. A single larger row goes alone.
+    /// Maximum number of rows in one round trip to PostgreSQL.
     public static let questionBatch = 256
+    /// Maximum bytes of the texts in one round trip to PostgreSQL. A larger single row is sent alone.
     public static let questionBatchBytes = 4 << 20
-    /// Statements that stay prepared on one connection.
+    /// Maximum number of prepared statements that stay on one connection.
     public static let maximumPreparedQuestions = 256
-    /// Filters remembered for having taken too long.
+    /// Maximum number of filters that the hub remembers because they took too long.
     public static let maximumPenalties = 1024
 
     // MARK: Asking PostgreSQL about rows under policies
 
-    /// Connections that evaluate policies. One policy occupies at most one connection.
+    /// Number of connections on which the hub evaluates policies as its shared login. One policy uses only one of them
+    /// at a time.
     public static let policyConnections = 3
-    /// Pairs of a row and a subscriber that wait for an answer, the bytes of their texts, and their jobs.
+    /// Maximum number of pairs of a row and a subscriber that wait for an answer.
     public static let maximumWaitingPairs = 4 << 20
+    /// Maximum bytes of the texts of pairs that wait for an answer.
     public static let maximumWaitingPolicyBytes = 128 << 20
+    /// Maximum number of jobs, each with several pairs, that wait for an answer.
     public static let maximumWaitingPolicyJobs = 131_072
-    /// Bytes of rows' texts, or of claims, in one statement. A single larger text goes alone.
+    /// Maximum bytes of rows' texts, or of claims, in one statement. A larger single text is sent alone.
     public static let policyStatementBytes = 4 << 20
-    /// Policies remembered for having taken too long.
+    /// Maximum number of policies that the hub remembers because they took too long.
     public static let maximumPolicyPenalties = 4096
-    /// Functions or statements kept on one connection.
+    /// Maximum number of functions or statements kept on one connection.
     public static let maximumPolicyLoops = 256
-    /// Interval at which the hub checks whether the snapshot sees a transaction.
+    /// Milliseconds after which the hub checks again whether its snapshot sees a transaction.
     public static let visibilityRetryMilliseconds = 1
-    /// Interval at which the hub checks again the login that evaluates policies: while the login
-    /// is permitted to, and while not.
+    /// Interval at which the hub checks the login that evaluates policies, while the login has the necessary rights.
     public static let policyLoginInterval = Duration.seconds(30)
+    /// Interval at which the hub checks the login that evaluates policies, while the login lacks necessary rights.
     public static let unfitLoginInterval = Duration.seconds(5)
-    /// Keys of one holder's membership. For a membership with more keys, PostgreSQL is asked row by row.
+    /// Maximum number of keys in one holder's membership. For a larger membership, the hub asks PostgreSQL about each
+    /// row.
     public static let maximumMembershipKeys = 4096
-    /// Expressions explained at once.
+    /// Maximum number of expressions that one request to PostgreSQL explains.
     public static let maximumExplainedExpressions = 1024
 
     // MARK: Snapshots
 
-    /// Snapshots of one project that run at the same time, each on its own connection.
+    /// Maximum number of snapshots of one project that run simultaneously, each on its own connection.
     public static let snapshotConnections = 4
-    /// Snapshots that wait for their turn. Those of one connection's channels run one after the other.
+    /// Maximum number of snapshots that wait to run. The snapshots for one connection's channels run one after the
+    /// other.
     public static let maximumWaitingSnapshots = 1024
     public static let maximumSnapshotRows = 100_000
-    /// Bytes of the bodies of all rows of one snapshot.
+    /// Maximum bytes of the bodies of all rows of one snapshot.
     public static let maximumSnapshotBytes = 256 << 20
     /// Time that PostgreSQL may take to read the rows of one snapshot.
     public static let snapshotStatementTimeout = Duration.seconds(30)
-    /// Time that a page of a snapshot waits for a client that does not take the page before.
+    /// Time for which a page of a snapshot waits for a client that does not accept the previous page.
     public static let snapshotPagePatience = Duration.seconds(15)
-    /// Time for a whole snapshot, from its first page on.
+    /// Maximum time for a whole snapshot, counted from its first page.
     public static let snapshotPatience = Duration.seconds(300)
 
     // MARK: Asking PostgreSQL about private channels
 
-    /// Connections on which questions are asked together. One more serves questions like others that took too long.
+    /// Number of connections on which PostgreSQL answers several questions together. One more connection serves
+    /// questions that resemble slow ones.
     public static let channelConnections = 2
-    /// Connections for questions that must be asked alone.
+    /// Number of connections for questions that the hub must ask alone.
     public static let channelConnectionsApart = 4
-    /// Channels of one loop that are asked about at a time after the rules of private channels change.
+    /// Maximum number of a loop's channels whose rights are being checked again, after the rules of private channels
+    /// changed.
     public static let rightsReviewedAtOnce = 16
-    /// Attempts to review one channel's rights while the database does not answer. Then the channel is closed.
+    /// Number of attempts to check one channel's rights again while PostgreSQL does not answer. Then the hub closes the
+    /// channel.
     public static let rightsReviewTries = 8
     public static let maximumWaitingChannelQuestions = 65_536
     public static let maximumWaitingChannelBytes = 64 << 20
-    /// Time after which an unanswered question is refused. A client waits 10 seconds for the answer to its join.
+    /// Time after which the hub answers an unanswered question with a refusal. A client waits 10 seconds for the reply
+    /// to its join.
     public static let channelPatience = Duration.seconds(6)
-    /// Askers or topics remembered for having taken too long.
+    /// Maximum number of users or topics that the hub remembers because a question about them took too long.
     public static let maximumChannelPenalties = 4096
 
     // MARK: Generated columns
 
-    /// Bytes of generated values remembered on each loop, in addition to those that the current entry needs.
+    /// Maximum bytes of generated values that each loop remembers, in addition to those that the current entry needs.
     public static let maximumGeneratedBytes = 8 << 20
 
     // MARK: Deleted rows
 
-    /// Bytes of present rows that each loop remembers, for tables whose deletes do not contain the old row.
+    /// Maximum bytes of current rows that each loop remembers, for tables whose deletes do not contain the old row.
     public static let maximumRecalledBytes = 32 << 20
-    /// Largest present row that a loop remembers. Larger ones are searched for in the log.
+    /// Largest current row that a loop remembers. The hub searches the log for larger ones.
     public static let maximumRecalledRowBytes = 256 << 10
-    /// Bytes of all rows that one search may find together.
+    /// Maximum bytes of all rows that one search finds.
     public static let recallBatchBytes = 8 << 20
-    /// Waiting searches for old rows. The loops that wait are few, and each asks once.
+    /// Maximum number of searches for old rows that wait. Each loop has at most one search at a time.
     public static let maximumWaitingRecalls = 1024
 
     // MARK: Earlier messages
 
-    /// Places of messages in the log that are remembered for one project: 40 bytes each, and some 120 for each message
-    /// whose row changed since. Older messages are looked up in their table.
+    /// Maximum number of messages of a project whose places in the log the hub remembers. Each uses 40 bytes, and about
+    /// 120 more if its row was changed later. The hub looks up older messages in their table.
     public static let archivedMessages = 1 << 20
-    /// Messages of the database for which the hub remembers whether they were admitted,
-    /// for loops that reach them later.
+    /// Number of messages from the database for which the hub remembers whether they were admitted. Loops that reach a
+    /// message later use this.
     public static let rememberedAdmissions = 4096
-    /// Messages in one answer, and their bytes.
+    /// Maximum number of earlier messages in one answer.
     public static let maximumReplayedMessages = 1000
+    /// Maximum bytes of earlier messages in one answer.
     public static let maximumReplayedBytes = 32 << 20
-    /// Waiting questions for earlier messages, of all clients that join at once.
+    /// Maximum number of waiting requests for earlier messages, of all clients that are joining.
     public static let maximumWaitingReplays = 65_536
-    /// Time that a question for earlier messages waits until the log has been searched.
+    /// Time for which a request for earlier messages waits for the search of the log.
     public static let replayPatience = Duration.seconds(3)
-    /// Largest assumed difference between the clocks of hub and database, where times of both are compared.
+    /// Largest difference that the hub assumes between its clock and the database's clock when it compares times of
+    /// both.
     public static let clockTolerance = Duration.seconds(60)
-    /// Time in the future beyond which a message is not replayed yet.
+    /// Time by which a message's timestamp may lie in the future. A message further in the future is not replayed yet.
     public static let replayHorizon = Duration.seconds(60)
 
     // MARK: Filters
@@ -675,20 +738,22 @@ public enum Limits {
     public static let maximumFilterBytes = 64 << 10
     public static let maximumFilterConditions = 100
 
-    /// Depth of nested groups in a filter.
+    /// Maximum depth of nested groups in a filter.
     public static let maximumFilterDepth = 16
 
-    /// Elements of an `in` list. The reference takes 100.
+    /// Maximum number of elements of an `in` list. The reference allows 100.
     public static let maximumFilterListElements = 1000
 
-    /// Keys by which the index finds one filter. A filter with more keys is tried on every change.
+    /// Maximum number of keys by which the index finds one filter. A filter with more keys is tried on every change.
     public static let maximumFilterKeys = 1000
 
-    /// Work of one condition on one row: bytes of a value times bytes of the pattern or part searched for in it, some
-    /// milliseconds. Beyond that, the hub asks PostgreSQL, which can be told to give up.
+    /// Maximum work of evaluating one condition on one row: the bytes of the value times the bytes of the text that is
+    /// searched for in it. This takes some milliseconds. For more work the hub asks PostgreSQL, where it can cancel the
+    /// evaluation.
     public static let maximumFilterWork = 1 << 22
 
-    /// Longest time that a connection is left out of changes after its filters took too much time again and again.
+    /// Maximum time for which the hub evaluates no filters of a connection, after its filters repeatedly took too much
+    /// time.
     public static let maximumFilterRest = Duration.seconds(64)
 
     // MARK: Configuration and diagnostics
@@ -700,12 +765,12 @@ public enum Limits {
     /// Longest identifier: PostgreSQL's `NAMEDATALEN` - 1.
     public static let maximumIdentifierBytes = 63
 
-    /// Longest text in a log line. A longer text is cut here and ends in `…`.
+    /// Longest text in a log line. The hub cuts a longer text and adds `…`.
     public static let maximumLogFieldBytes = 4 << 10
 }
 
 extension Limits {
-    /// Checks the relations between the maxima. A change that breaks one is found at the first start of the hub.
+    /// Checks the relations between the maxima. A change that breaks one of them is found when the hub next starts.
     public static func checkInvariants() {
         checkSizes()
         checkSockets()

@@ -1,18 +1,18 @@
 import Synchronization
 
-/// Log for the people who run the hub. Each call writes a sentence and its `key=value` fields as one line to stderr.
+/// Log for the operators of the hub. Each call writes one line to stderr: a sentence and its `key=value` fields.
 ///
 /// Each line is one `write(2)`, so that lines of several threads do not mix in a file or journal. The call blocks while
-/// the reader of stderr does not read; therefore frequent events are counters in the metrics and not lines.
+/// the reader of stderr does not read. Frequent events are therefore counted in metrics and not logged.
 ///
-/// Row data is never logged: fields can only be made from the keys in `LogKey`, and no key is for a row's value.
+/// Row data is never logged. Fields can only be made from the keys in `LogKey`, and no key is for a row's value.
 public final class Log: Sendable {
     public enum Level: String, CaseIterable, Sendable {
         /// Problem that an operator must solve.
         case error
         /// Problem that will become an error if it continues.
         case warning
-        /// Event in the hub's life: start, slot confirmed, segment rolled, stop.
+        /// Event in the life of the hub: start, slot confirmed, segment completed, stop.
         case info
         /// Detail, about one line for each connection.
         case debug
@@ -48,8 +48,8 @@ public final class Log: Sendable {
         self.sink = sink
     }
 
-    /// Sets level and format, once, when the configuration is known. Meanwhile, other threads may still
-    /// write lines in the old format.
+    /// Sets the level and the format. Call this once, when the configuration is known. Until it returns, other threads
+    /// may write lines in the old format.
     public func configure(level: Level, format: Format) {
         threshold.store(level.severity, ordering: .relaxed)
         writesJSON.store(format == .json, ordering: .relaxed)
@@ -87,7 +87,7 @@ public final class Log: Sendable {
 }
 
 extension Log.Level {
-    /// Rank of the level. Smaller is worse, so that one comparison decides whether a line is written.
+    /// Rank of the level; a more severe level has a smaller rank. One comparison decides whether a line is written.
     fileprivate var severity: UInt8 {
         switch self {
         case .error: 0

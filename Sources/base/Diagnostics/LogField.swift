@@ -11,8 +11,7 @@ public struct LogField: Sendable, Equatable {
     public let key: LogKey
     public let value: Value
 
-    /// Makes a field. Private on purpose: other code makes fields by calling a key, so nothing
-    /// bypasses the keys in `LogKey`.
+    /// Creates a field. The initializer is private, so that other code must call a key of `LogKey` to create one.
     fileprivate init(_ key: LogKey, _ value: Value) {
         self.key = key
         self.value = value
@@ -24,7 +23,7 @@ extension LogKey {
         LogField(self, .text(value))
     }
 
-    /// Makes a field of any value that describes itself, such as an LSN or a failure.
+    /// Returns a field with a value's description, for example of an LSN or a failure.
     public func callAsFunction(_ value: some CustomStringConvertible) -> LogField {
         LogField(self, .text(value.description))
     }
@@ -41,7 +40,7 @@ extension LogKey {
         LogField(self, .flag(value))
     }
 
-    /// Makes a field in milliseconds, the unit in the names of the duration keys.
+    /// Returns a field with a duration in milliseconds, the unit that the names of such keys contain.
     public func callAsFunction(_ value: Duration) -> LogField {
         LogField(self, .milliseconds(value / .milliseconds(1)))
     }

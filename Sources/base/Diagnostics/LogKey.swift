@@ -1,7 +1,7 @@
 /// Name of a field in a log line.
 ///
-/// All keys are in this file, because the initializer is private to it. Authors of programs that read logs find every
-/// key here, and no code can log a row's value by inventing a key for it.
+/// The initializer is private, so all keys are in this file. Authors of programs that read logs find every key here,
+/// and no code can invent a key to log a row's value.
 public struct LogKey: Sendable, Hashable {
     public let name: String
 

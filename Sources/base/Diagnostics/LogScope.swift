@@ -1,18 +1,18 @@
-/// Project for which a thread works: the log marks each line of the thread with the project's name.
+/// Name of the project for which a thread works. The log adds it to each line that the thread writes.
 ///
-/// Rooms that do not know projects need not mention them. The code that starts a project does so within the project's
-/// scope, and threads started there keep the scope by `carried`.
+/// Rooms need not know about projects. The code that starts a project runs within the project's scope. Threads that it
+/// starts keep the scope by `carried`.
 public enum LogScope {
     @TaskLocal private static var project: String?
 
     static var currentProject: String? { project }
 
-    /// Runs `body`. Log lines that this thread writes meanwhile are marked with the project's name.
+    /// Runs `body`. The log adds the project's name to each line that this thread writes in `body`.
     public static func of<T>(_ name: String, _ body: () throws -> T) rethrows -> T {
         try $project.withValue(name, operation: body)
     }
 
-    /// Returns the body with the caller's project as its scope, on whatever thread the body runs.
+    /// Returns a closure that runs `body` in the caller's scope, on any thread.
     public static func carried(_ body: @escaping @Sendable () -> Void) -> @Sendable () -> Void {
         guard let project else { return body }
         return { of(project, body) }

@@ -1,8 +1,8 @@
-/// Text in a log line: quoted if necessary, cut if too long, and without characters that could start a new line or
-/// control a terminal. Peers choose some of this text, so all of it is treated as hostile.
+/// Text in a log line: quoted if necessary, cut if too long, and without characters that could begin a new line or
+/// control a terminal. Clients choose some of this text, so the log trusts none of it.
 enum LogText {
-    /// Appends the text unquoted if it reads as one word, else quoted. An empty value is
-    /// `""`, so that readers notice it.
+    /// Appends the text, in quotes unless it is a single plain word. An empty text is written as `""`, so that readers
+    /// notice it.
     static func appendQuotedIfNeeded(_ text: String, to line: inout [UInt8]) {
         let isBare = !text.isEmpty && text.utf8.count <= Limits.maximumLogFieldBytes && text.utf8.allSatisfy(isBareByte)
         if isBare {
@@ -12,8 +12,8 @@ enum LogText {
         }
     }
 
-    /// Appends the text as a JSON string (RFC 8259 §7). The text format quotes the same way, so that parsers of
-    /// both formats need only one rule.
+    /// Appends the text as a JSON string (RFC 8259 §7). Text log lines use the same quoting, so that parsers of both
+    /// formats need only one rule.
     static func appendQuoted(_ text: String, to line: inout [UInt8]) {
         line.append(UInt8(ascii: "\""))
         appendEscaped(text, to: &line)
@@ -58,8 +58,8 @@ enum LogText {
         }
     }
 
-    /// True for control characters (C0, DEL, C1), line and paragraph separators, and the marks
-    /// that reorder text on a screen.
+    /// True for control characters (C0, DEL, C1), line and paragraph separators, and the characters that reorder text
+    /// on a screen.
     private static func steersTheReader(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0..<0x20, 0x7F...0x9F, 0x2028...0x202E, 0x2066...0x2069, 0x200E, 0x200F, 0xFEFF: true

@@ -1,16 +1,17 @@
-/// Metrics of the process, its sockets and its clients, over all projects. Each name and help text is here once.
+/// Metrics of the process, its sockets and its clients, for all projects together. Each name and help text is written
+/// here once.
 ///
-/// The code that creates a hub makes one instance and passes it on. Metrics of a project are in `ProjectMetrics`.
+/// The code that creates a hub makes one instance and passes it on. `ProjectMetrics` has the metrics of one project.
 public final class ProcessMetrics: Sendable {
     public enum UnfinishedInput: String, MetricLabel {
-        /// All unfinished input together reached its limit.
+        /// The unfinished input of all connections reached its limit.
         case noRoom = "no_room"
         case tooSlow = "too_slow"
 
         public static let labelName = "reason"
     }
 
-    /// Owner of the limit that refused filters or presence of a connection.
+    /// Owner of the limit because of which the hub refused filters or presence of a connection.
     public enum RoomRefused: String, MetricLabel {
         case connection, project
 
@@ -26,7 +27,7 @@ public final class ProcessMetrics: Sendable {
         case timeout
         /// The project is suspended.
         case suspended
-        /// The project has reached its limit of users, or of joins in a second.
+        /// The project has reached its limit of users, or of joins per second.
         case limit
 
         public static let labelName = "reason"
@@ -43,8 +44,8 @@ public final class ProcessMetrics: Sendable {
     }
 
     // MARK: The process
-    /// Processor time. Prometheus defines the names and meanings of these process metrics ("Writing client
-    /// libraries", "Process metrics").
+    /// Processor time of the process. Prometheus defines the names and meanings of the metrics that begin with
+    /// `process_` ("Writing client libraries", "Process metrics").
     public let cpuTime = TimeCounter(
         "process_cpu_seconds_total", "Processor time that the process has used, in user and kernel mode, in seconds.")
     public let residentBytes = Gauge("process_resident_memory_bytes", "Resident memory of the process, in bytes.")
@@ -99,6 +100,8 @@ public final class ProcessMetrics: Sendable {
         "tidewire_connections_fell_behind_total",
         "Client connections that the hub closed because they read their data too slowly.")
 
+    /// Creates the metrics of a process.
+    ///
     /// - Parameters:
     ///   - version: version of this program.
     ///   - swift: version of the compiler that built this program.
@@ -117,8 +120,8 @@ public final class ProcessMetrics: Sendable {
         Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument } + [Impossible.states]
     }
 
-    /// Returns all metrics in Prometheus' text format, with those of the projects, each name once. Without any project,
-    /// the projects' metrics are present with the value zero.
+    /// Returns the metrics of the process and of the projects in Prometheus' text format. Each name appears once.
+    /// Without any project, the project metrics appear with the value zero.
     public func render(_ projects: [ProjectMetrics]) -> [UInt8] {
         let shown = projects.isEmpty ? [ProjectMetrics()] : projects.sorted { ($0.tenant ?? "") < ($1.tenant ?? "") }
         return Exposition.text(of: instruments) + Exposition.text(of: shown)

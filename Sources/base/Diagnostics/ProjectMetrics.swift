@@ -1,8 +1,8 @@
-/// Metrics of one project. Each name and help text is here once.
+/// Metrics of one project. Each name and help text is written here once.
 ///
-/// Metrics of the project that the hub's own settings describe have no project label, so a hub without other projects
-/// needs none. Metrics of other projects have the project's name as the label `tenant`. The code that starts a project
-/// makes one instance and passes it on.
+/// The project that the hub's own settings describe has no project label, so a hub without further projects has none.
+/// For other projects, the label `tenant` is the project's name. The code that starts a project makes one instance and
+/// passes it on.
 public final class ProjectMetrics: Sendable {
     public enum Operation: String, MetricLabel {
         case insert, update, delete, truncate, message
@@ -11,7 +11,7 @@ public final class ProjectMetrics: Sendable {
     }
 
     public enum ReconnectReason: String, MetricLabel {
-        /// The connection broke or the server went away.
+        /// The connection broke or PostgreSQL ended it.
         case connectionLost = "connection_lost"
         case connectionRefused = "connection_refused"
         case authentication
@@ -20,7 +20,7 @@ public final class ProjectMetrics: Sendable {
         case publicationMissing = "publication_missing"
         /// The server's `wal_level` does not allow logical replication.
         case walLevel = "wal_level"
-        /// The server sent nothing for too long.
+        /// PostgreSQL sent nothing for too long.
         case timeout
         /// The hub stopped reading because the disk accepted no more data.
         case diskStall = "disk_stall"
@@ -39,24 +39,24 @@ public final class ProjectMetrics: Sendable {
     }
 
     public enum DropReason: String, MetricLabel {
-        /// The socket did not accept the data sent to it. The hub closed it with a code that makes clients reconnect.
+        /// The socket did not accept bytes fast enough. The hub closed it with a code that makes clients reconnect.
         case slowConsumer = "slow_consumer"
-        /// PostgreSQL did not answer a question; the client was told.
+        /// PostgreSQL did not answer a question. The hub told the client.
         case unanswered
-        /// Row level security is active for the role; the client was told when it subscribed.
+        /// Row level security is active for the client's role. The hub told the client when it subscribed.
         case rowSecurity = "row_security"
-        /// A delete lacks a value that a filter or a policy needs, and the event log did not have the row; the client
-        /// was told when it subscribed that this may happen.
+        /// A delete lacks a value that a filter or a policy needs, and the event log has no earlier version of the row.
+        /// The hub told the client at its subscription that this may happen.
         case absentValue = "absent_value"
-        /// A filter would have taken more time than its allowance; the client was told.
+        /// A filter would have taken more time than its allowance. The hub told the client.
         case tooMuchWork = "too_much_work"
-        /// A project's rate was exceeded; the channel was closed and told.
+        /// A rate limit of the project was exceeded. The hub told the channel and closed it.
         case rateLimit = "rate_limit"
         /// The payload exceeded the limit.
         case tooLarge = "too_large"
-        /// The message was sent on one loop while another loop was far behind.
+        /// A loop did not receive a message sent on another loop, because it was too far behind.
         case backlog
-        /// The sender may not write to the private channel.
+        /// The sender has no right to write to the private channel.
         case denied
 
         public static let labelName = "reason"
@@ -72,7 +72,7 @@ public final class ProjectMetrics: Sendable {
         case notYetValid = "not_yet_valid"
         /// A claim has a value that is not allowed, such as another issuer or audience.
         case wrongClaim = "wrong_claim"
-        /// Clients may not use the role here.
+        /// Clients may not use this role.
         case wrongRole = "wrong_role"
         /// The token has no `role` or no `exp`.
         case claimsMissing = "claims_missing"
@@ -82,19 +82,19 @@ public final class ProjectMetrics: Sendable {
 
     public enum FeedEvent: String, MetricLabel {
         case begun, refused
-        /// The hub cannot continue from the requested position: the client must fetch its data again.
+        /// The hub cannot continue from the requested position. The client must fetch its data again.
         case behind
-        /// The answer ended early, for example because its token expired, the hub stopped or history broke off.
+        /// The answer ended early, for example because its token expired, the hub stopped, or the history has a gap.
         case cut
 
         public static let labelName = "event"
     }
 
-    /// Reason why a channel was parked: it leaves the live follower and continues from the log later.
+    /// Reason why a channel was parked: it left the live follower and continues from the log later.
     public enum Parked: String, MetricLabel {
-        /// The socket took less than it was sent.
+        /// The socket accepted fewer bytes than the hub had to send.
         case socket
-        /// PostgreSQL answered questions about filters and policies more slowly than changes came.
+        /// PostgreSQL answered questions about filters and policies more slowly than changes arrived.
         case answers
         /// The channel first receives a snapshot of the existing rows.
         case snapshot
@@ -104,7 +104,7 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "reason"
     }
 
-    /// Place where the last version of a deleted row was found.
+    /// Place where the hub found the last version of a deleted row.
     public enum Recall: String, MetricLabel {
         case memory
         case log
@@ -113,17 +113,17 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "found"
     }
 
-    /// Source of the answer to a request for messages that were sent before.
+    /// Source from which the hub answered a request for messages that were sent earlier.
     public enum Replay: String, MetricLabel {
         case log
-        /// Messages from the log and the table, because the log does not reach back far enough.
+        /// Messages from the log and from the table, because the log does not reach back far enough.
         case table
         case failed
 
         public static let labelName = "answer"
     }
 
-    /// Outcome of a request to resume from a position.
+    /// Outcome of a client's request to resume from a position.
     public enum Resume: String, MetricLabel {
         case recovered
         case olderThanRetention = "older_than_retention"
@@ -134,12 +134,12 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "outcome"
     }
 
-    /// Outcome of a request to begin with the existing rows.
+    /// Outcome of a client's request to begin with the existing rows.
     public enum Snapshot: String, MetricLabel {
         case complete
-        /// The client left, or its token ended.
+        /// The client left, or its token expired.
         case cancelled
-        /// The client was told why.
+        /// The snapshot failed. The hub told the client why.
         case failed
 
         public static let labelName = "outcome"
@@ -402,7 +402,9 @@ public final class ProjectMetrics: Sendable {
     /// Name of the project; nil for the project that the hub's own settings describe.
     let tenant: String?
 
-    /// - Parameter tables: number of tables with figures of their own; all other tables share one set.
+    /// Creates the metrics of a project.
+    ///
+    /// - Parameter tables: number of tables that have their own figures. All other tables share one set.
     public init(of tenant: String? = nil, tables limit: Int = Limits.measuredTables) {
         self.tenant = tenant
         let tables = TableMeters(limit: limit)

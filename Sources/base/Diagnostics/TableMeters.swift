@@ -1,12 +1,12 @@
 import Synchronization
 
-/// Measurements of one table: the number of its deliveries, and their delay since the commit.
+/// Measurements of one table: the number of its deliveries, and their delay after the commit.
 ///
-/// Recording takes no lock, from any thread. A concurrent reader may see an observation in
-/// the count before the sum has it.
+/// Recording takes no lock and is possible from any thread. A reader may see an observation in the count before it is
+/// included in the sum.
 public final class TableMeter: Sendable {
-    /// Exponents of the bucket bounds, which are powers of two in nanoseconds: 1 ms, 4 ms, 17 ms … 69 s. Far fewer than
-    /// a histogram has, because each table has such buckets.
+    /// Exponents of the bucket bounds, which are powers of two in nanoseconds: 1 ms, 4 ms, 17 ms … 69 s. A histogram
+    /// has far more buckets, but these exist once for each table.
     static let exponents = Array(stride(from: 20, through: 36, by: 2))
     private static let bucketCount = 10
 
@@ -21,9 +21,11 @@ public final class TableMeter: Sendable {
         buckets = InlineArray { _ in Atomic(0) }
     }
 
+    /// Records deliveries of a table's changes.
+    ///
     /// - Parameters:
-    ///   - deliveries: changes of the table in one part of a transaction, counted once for each channel.
-    ///   - nanoseconds: time from the commit until the changes were handed to sockets.
+    ///   - deliveries: number of changes of the table in one part of a transaction, counted once for each channel.
+    ///   - nanoseconds: time from the commit until the hub passed the changes to sockets.
     public func record(deliveries count: Int, after nanoseconds: UInt64) {
         precondition(count >= 0, "a counter only grows")
         deliveries.wrappingAdd(UInt64(count), ordering: .relaxed)
@@ -39,8 +41,8 @@ public final class TableMeter: Sendable {
     fileprivate var lastSeconds: Double { Double(last.load(ordering: .relaxed)) / 1e9 }
 }
 
-/// Meters of a project's tables. The first `limit` tables get one each; all other tables share one. A table keeps
-/// its meter until the project ends.
+/// Meters of a project's tables. The first `limit` tables have one each; all other tables share one. A table keeps its
+/// meter until the project ends.
 public final class TableMeters: Sendable {
     private let limit: Int
     private let byName = Mutex<[String: TableMeter]>([:])
@@ -51,7 +53,7 @@ public final class TableMeters: Sendable {
         self.limit = limit
     }
 
-    /// Returns the meter of a table. Look a meter up once and keep it, because this takes a lock.
+    /// Returns the meter of a table. Look up a meter once and keep it, because this call takes a lock.
     public func meter(of table: String) -> TableMeter {
         byName.withLock { byName in
             if let known = byName[table] { return known }
@@ -62,10 +64,10 @@ public final class TableMeters: Sendable {
         }
     }
 
-    /// Meters sorted by table name. The shared meter of all other tables comes last.
+    /// Meters of all tables, sorted by table name. The meter that all other tables share is the last one.
     fileprivate var all: [(table: String, meter: TableMeter)] {
         let named = byName.withLock { $0.map { (table: $0.key, meter: $0.value) } }.sorted { $0.table < $1.table }
-        // No table has this name, because names of tables begin with their schema here.
+        // No table is called "other" here, because table names begin with their schema.
         return other.deliveryCount > 0 ? named + [(table: "other", meter: other)] : named
     }
 }

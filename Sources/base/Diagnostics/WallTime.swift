@@ -1,6 +1,6 @@
 import Glibc
 
-/// A moment in Coordinated Universal Time, to the millisecond, as log lines show it.
+/// A time in UTC with milliseconds, as log lines show it.
 public struct WallTime: Sendable, Equatable, CustomStringConvertible {
     public let millisecondsSince1970: Int64
 

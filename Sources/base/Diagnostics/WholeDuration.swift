@@ -1,5 +1,5 @@
 extension Duration {
-    /// Whole nanoseconds of a duration, which must not be negative.
+    /// Nanoseconds of the duration, as a whole number. The duration must not be negative.
     public var wholeNanoseconds: UInt64 {
         UInt64(components.seconds) * 1_000_000_000 + UInt64(components.attoseconds / 1_000_000_000)
     }

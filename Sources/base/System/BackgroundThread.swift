@@ -10,7 +10,7 @@ public final class BackgroundThread: @unchecked Sendable {
 
     private final class Work {
         let body: @Sendable () -> Void
-        /// Descriptor table of the thread that starts this one, which both share.
+        /// Descriptor table of the thread that starts this one. The new thread uses the same table.
         let table = DescriptorTable.current
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
@@ -49,7 +49,7 @@ public final class BackgroundThread: @unchecked Sendable {
         _ = pthread_join(handle, nil)
     }
 
-    /// Lowers the priority of the calling thread: from now on it gets only processor time that other threads leave.
+    /// Lowers the priority of the calling thread. From now on it runs only when no other thread needs the processor.
     public static func letOthersFirst() { _ = tw_let_others_first() }
 
     /// Suspends the calling thread for at most `nanoseconds`.

@@ -3,7 +3,7 @@ import Glibc
 /// C array of string pointers that ends with a null pointer. A nil string becomes a null pointer.
 @safe
 public final class CStringArray {
-    /// Pointer for calls that take `char *const []`. Valid while the array is alive.
+    /// Pointer for calls that need `char *const []`. It is valid while the array is alive.
     public let mutable: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
     private let count: Int
 
@@ -23,7 +23,7 @@ public final class CStringArray {
         unsafe mutable.deallocate()
     }
 
-    /// Pointer for calls that take `const char *const *`. Valid while the array is alive.
+    /// Pointer for calls that need `const char *const *`. It is valid while the array is alive.
     public var constant: UnsafePointer<UnsafePointer<CChar>?> {
         // SAFETY: the two pointer types differ in constness alone.
         unsafe UnsafeRawPointer(mutable).assumingMemoryBound(to: UnsafePointer<CChar>?.self)

@@ -4,18 +4,18 @@ import Synchronization
 
 /// Program that this process starts and watches until it ends.
 ///
-/// A dedicated thread starts the child and waits for its end. The kernel sends a child its parent-death signal
-/// (`prctl(PR_SET_PDEATHSIG)`) when the *thread* that started the child ends. This thread lives exactly as long as the
-/// child, so the child gets that signal only when the whole parent process dies.
+/// A dedicated thread starts the child and waits for its end. The reason: with `prctl(PR_SET_PDEATHSIG)`, the kernel
+/// signals a child when the *thread* that started it ends. This thread lives exactly as long as the child, so the child
+/// gets that signal only when this whole process ends.
 public final class ChildProcess: Sendable {
     public enum Ending: Sendable, Equatable {
         case exited(Int32)
         case killed(signal: Int32)
     }
 
-    /// Resources that a child had used when it ended.
+    /// Resources that a child used before it ended.
     public struct Usage: Sendable, Equatable {
-        /// Processor time that the child used, and the kernel used on the child's behalf.
+        /// Processor time of the child, in user and kernel mode.
         public var cpuNanoseconds: UInt64 = 0
     }
 
@@ -41,11 +41,11 @@ public final class ChildProcess: Sendable {
     private let shared: Shared
     public let name: String
 
-    /// Pipe ends that become the child's standard input and output. The caller remains responsible for closing them.
+    /// Ends of pipes that become the child's standard input and output. The caller must still close them.
     public struct Ends: Sendable {
         public var input: Int32
         public var output: Int32
-        /// Descriptor for the child's standard error. If nil, standard error goes where it goes without `ends`.
+        /// Descriptor for the child's standard error. If nil, standard error is chosen as without `ends`.
         public var errors: Int32?
 
         public init(input: Int32, output: Int32, errors: Int32? = nil) {
@@ -55,10 +55,11 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Starts the program that `arguments[0]` names. Its output and errors go to the file at `output`, or, if nil,
-    /// where this process's own go. Its input is empty. `ends` replaces input and output, and errors if it has them.
+    /// Starts the program that `arguments[0]` names, with an empty input. Its output and errors are written to the file
+    /// `output`; if that is nil, to those of this process. `ends` replaces the input and the output, and the errors if
+    /// it has a descriptor for them.
     ///
-    /// - Parameter isOnlyEnvironment: if true, the child inherits no environment variable of this process.
+    /// - Parameter isOnlyEnvironment: true if the child inherits no environment variables of this process.
     public init(
         _ arguments: [String], output: String? = nil, ends: Ends? = nil, environment: [String: String] = [:],
         isOnlyEnvironment: Bool = false
@@ -83,7 +84,7 @@ public final class ChildProcess: Sendable {
     /// Resources that the child used. Known once the child has ended.
     public var usage: Usage { shared.state.withLock { $0.usage } }
 
-    /// Waits for the child's end. Returns nil if the time is up first.
+    /// Waits for the end of the child. Returns nil if the child has not ended within the time.
     @discardableResult
     public func wait(milliseconds: Int = .max) -> Ending? {
         let limit = milliseconds == .max ? -1 : milliseconds
@@ -93,7 +94,7 @@ public final class ChildProcess: Sendable {
 
     public func signal(_ number: Int32) {
         shared.state.withLock { state in
-            // Only while the child runs: afterwards another process may have the same process id.
+            // A signal is sent only while the child runs. Afterwards another process may have the same process id.
             if state.ending == nil, state.processID > 0 { _ = kill(state.processID, number) }
         }
     }
@@ -114,8 +115,8 @@ public final class ChildProcess: Sendable {
             defer { unsafe posix_spawn_file_actions_destroy(&actions) }
             unsafe posix_spawnattr_init(&attributes)
             defer { unsafe posix_spawnattr_destroy(&attributes) }
-            // The child has its own process group: Ctrl-C at the terminal reaches only this process, which then stops
-            // the child in order. No signal is blocked in the child, whatever this thread blocks.
+            // The child has its own process group, so Ctrl-C at the terminal reaches only this process, which then
+            // stops the child. The child begins without blocked signals, even if this thread blocks some.
             var none = sigset_t()
             unsafe sigemptyset(&none)
             unsafe posix_spawnattr_setsigmask(&attributes, &none)

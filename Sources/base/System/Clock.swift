@@ -1,13 +1,13 @@
 import CLinux
 import Glibc
 
-/// The kernel's clocks, as plain numbers.
+/// Clocks of the kernel. The values are plain numbers.
 public enum Clock {
-    /// Returns monotonic time in nanoseconds, which never goes backward. For measuring and waiting.
+    /// Returns monotonic time in nanoseconds, which never goes backward. For measuring durations and for waiting.
     @inline(never)
     public static func monotonicNanoseconds() -> UInt64 { read(CLOCK_MONOTONIC) }
 
-    /// Returns microseconds since 1970, UTC. For people and for comparison with commit times.
+    /// Returns the microseconds since 1970, UTC. For display and for comparison with commit times.
     @inline(never)
     public static func unixMicroseconds() -> Int64 { Int64(read(CLOCK_REALTIME) / 1000) }
 
@@ -17,7 +17,7 @@ public enum Clock {
     /// Returns the processor time in nanoseconds that the calling thread has used.
     public static func threadNanoseconds() -> UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
-    /// Identity of the computer's start, from which the monotonic clock counts; 0 if the kernel does not tell it.
+    /// Identity of the machine's start, at which the monotonic clock begins. 0 if the kernel does not provide it.
     public static let boot: UInt64 = {
         let digits = (ProcFile.text("/proc/sys/kernel/random/boot_id") ?? "").filter { $0 != "-" }
         return UInt64(digits.prefix(16), radix: 16) ?? 0

@@ -11,9 +11,9 @@ public enum DescriptorTable {
 
     /// Gives the calling thread its own table, in which only the descriptors 0–2 and `kept` stay open.
     ///
-    /// The limit of open files applies to each table, so every thread that calls this gets the whole limit. Afterwards
-    /// a descriptor number means different things on different threads. `OwnedDescriptor` closes each descriptor in its
-    /// own table.
+    /// The limit of open files applies to each table, so each thread that calls this has the whole limit for itself.
+    /// Afterwards a descriptor number means different files on different threads. `OwnedDescriptor` closes each
+    /// descriptor in its own table.
     public static func leaveShared(keeping kept: [Int32]) throws(SystemError) {
         precondition(current == 0, "a thread leaves the shared table once")
         // The thread that works for the shared table must be started by a thread that uses this table.
@@ -29,7 +29,7 @@ public enum DescriptorTable {
         _ = tw_close_range(first, .max)
     }
 
-    /// Raises the limit of open files to the maximum that the kernel permits this process. Returns the resulting limit.
+    /// Raises the limit of open files as far as the kernel permits this process. Returns the resulting limit.
     @discardableResult
     public static func raiseLimit() -> Int {
         var limit = rlimit()
@@ -42,7 +42,7 @@ public enum DescriptorTable {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// Returns a second descriptor for the same open file, or nil if the kernel refuses.
+    /// Returns a second descriptor for the same open file; nil if the kernel refuses.
     public static func duplicate(_ descriptor: Int32) -> Int32? {
         let copy = dup(descriptor)
         return copy >= 0 ? copy : nil
@@ -53,8 +53,9 @@ public enum DescriptorTable {
     private static let leftToDo = Mutex<[UInt32: [@Sendable () -> Void]]>([:])
     private static let leftCount = Atomic<Int>(0)
 
-    /// Runs the work on a thread that uses the table: at once if the calling thread does. Otherwise a separate thread
-    /// works for the shared table, and the thread of another table does the work when it next opens something.
+    /// Runs the work on a thread that uses the table: immediately if the calling thread does. A separate thread does
+    /// the work for the shared table. For any other table, its own thread does the work when it next opens a
+    /// descriptor.
     public static func perform(in table: UInt32, _ work: @escaping @Sendable () -> Void) {
         if table == current { return work() }
         if table == 0 { return SharedTableThread.perform(work) }
@@ -62,7 +63,7 @@ public enum DescriptorTable {
         leftCount.add(1, ordering: .releasing)
     }
 
-    /// Does what other threads have left for the calling thread's table.
+    /// Runs work that other threads have left for the calling thread's table.
     static func doWhatIsLeft() {
         guard leftCount.load(ordering: .acquiring) > 0, current > 0 else { return }
         let works = leftToDo.withLock { $0.removeValue(forKey: current) } ?? []
@@ -71,15 +72,15 @@ public enum DescriptorTable {
     }
 }
 
-/// Open descriptor with one owner. It is closed in the table where it was opened, on whatever thread the owner ends: in
-/// another table its number belongs to something else.
+/// Open descriptor with one owner. It is closed in the table in which it was opened, even if the owner is released on a
+/// thread with another table. In that table, the same number belongs to another file.
 struct OwnedDescriptor: ~Copyable, Sendable {
     private let value: Int32
     private let table: UInt32
-    /// True if a lock on the file is released before the file is closed.
+    /// True if a lock on the file must be released before the file is closed.
     ///
-    /// A forked child that has not yet executed its program shares the lock. Closing the descriptor alone would leave
-    /// the lock with that child.
+    /// A child that was forked but has not yet executed its program shares the lock. If the descriptor were only
+    /// closed, that child would keep the lock.
     private let isLocked: Bool
 
     init(_ value: Int32, isLocked: Bool = false) {
@@ -89,13 +90,13 @@ struct OwnedDescriptor: ~Copyable, Sendable {
         DescriptorTable.doWhatIsLeft()
     }
 
-    /// Number of the descriptor, for a thread that uses its table.
+    /// Number of the descriptor. Only a thread that uses the descriptor's table may use it.
     var number: Int32 {
         assert(table == DescriptorTable.current, "a descriptor is used in the table where it was opened")
         return value
     }
 
-    /// Number of a descriptor that every table keeps.
+    /// Number of the descriptor, for a descriptor that is kept in every table.
     var numberInEveryTable: Int32 { value }
 
     deinit {
@@ -106,8 +107,8 @@ struct OwnedDescriptor: ~Copyable, Sendable {
     }
 }
 
-/// Thread that closes what was opened in the shared table and was released by a thread with its own table. It runs for
-/// as long as the process.
+/// Thread that closes descriptors of the shared table when their owner was released by a thread with its own table. It
+/// runs until the process ends.
 private enum SharedTableThread {
     private static let works = Mutex<[@Sendable () -> Void]>([])
     private static let bell = Pulse()

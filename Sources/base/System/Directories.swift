@@ -2,7 +2,7 @@ import Glibc
 
 /// Operations on directories by their paths.
 public enum Directories {
-    /// Creates a directory and its missing parents. The last one gets `mode`, by default access for this user alone.
+    /// Creates a directory and its missing parents. The directory gets `mode`, by default access for this user alone.
     public static func make(_ path: String, mode lastMode: UInt32 = 0o700) throws(SystemError) {
         var made = path.hasPrefix("/") ? "/" : ""
         let parts = path.split(separator: "/")
@@ -16,7 +16,7 @@ public enum Directories {
         }
     }
 
-    /// Renames a directory. The new name must be unused or belong to an empty directory. At any moment, even after a
+    /// Renames a directory. The new name must be unused or be that of an empty directory. At any time, even after a
     /// power failure, the directory has exactly one of the two names.
     public static func move(_ path: String, to newPath: String) throws(SystemError) {
         // SAFETY: Swift passes C strings that live for the call.
@@ -37,7 +37,7 @@ public enum Directories {
         return unsafe stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// True for a regular file: not a directory, device, pipe or socket.
+    /// True if the path is a regular file, not a directory, device, pipe or socket.
     public static func isFile(_ path: String) -> Bool {
         var found = stat()
         // SAFETY: as above.
@@ -50,11 +50,11 @@ public enum Directories {
         _ = try systemCall("remove directory", path) { unsafe rmdir(path) }
     }
 
-    /// Removes a directory and everything in it, but not the targets of symbolic links. Stops at the first file or
-    /// directory that cannot be removed; the remaining ones stay.
+    /// Removes a directory with its content. Symbolic links are removed, but not their targets. Stops at the first file
+    /// or directory that cannot be removed.
     public static func removeAll(_ path: String) throws(SystemError) { try removeAll(path, depth: 0) }
 
-    /// Largest permitted depth of directories to remove. The hub's own directories are three levels deep.
+    /// Maximum depth of a directory tree to remove. The hub's own directories are three levels deep.
     private static let deepest = 16
 
     private static func removeAll(_ path: String, depth: Int) throws(SystemError) {
@@ -80,7 +80,7 @@ public enum Directories {
         return parts.isEmpty ? "." : parts.joined(separator: "/")
     }
 
-    /// Returns the absolute path, for programs that are started in another directory.
+    /// Returns the absolute path. A program that is started in another directory needs it.
     public static func absolute(_ path: String) throws(SystemError) -> String {
         guard !path.hasPrefix("/") else { return path }
         // SAFETY: getcwd allocates the string because it is given no room; it is copied and freed here.

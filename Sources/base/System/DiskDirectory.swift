@@ -2,13 +2,14 @@ import Bytes
 import CLinux
 import Glibc
 
-/// Open directory on disk. Its files are found through the open descriptor, even after the directory is moved.
+/// Open directory on the disk. Its files are found through the open descriptor, even after the directory is moved.
 public final class DiskDirectory: StorageDirectory {
     public let path: String
     private let owned: OwnedDescriptor
     private var descriptor: Int32 { owned.number }
 
-    /// Opens the directory. With `creating`, creates a missing directory (not its parents) for this user alone.
+    /// Opens the directory. If `creating` is true and the directory is missing, creates it (but not its parents) for
+    /// this user alone.
     public init(_ path: String, creating: Bool = false) throws(SystemError) {
         if creating {
             do {
@@ -68,7 +69,7 @@ public final class DiskDirectory: StorageDirectory {
         _ = try systemCall("rename", path(of: name)) { unsafe renameat(descriptor, name, descriptor, newName) }
     }
 
-    /// Moves a file to another directory of the same file system. Durable after `sync` of both directories.
+    /// Moves a file to another directory of the same file system. The move is durable after `sync` of both directories.
     public func move(_ name: String, into other: DiskDirectory) throws(SystemError) {
         // SAFETY: Swift passes C strings that live for the call.
         _ = try systemCall("move", path(of: name)) { unsafe renameat(descriptor, name, other.descriptor, name) }
@@ -103,7 +104,8 @@ public final class DiskDirectory: StorageDirectory {
             return .heldElsewhere(processID: Self.processID(in: other))
         }
         let held = DiskFile(OwnedDescriptor(file, isLocked: true), path: path(of: name))
-        // The process id is only for people: a full disk must not prevent the hub from starting and waiting for space.
+        // The process id is only for people. If it cannot be written to a full disk, the hub must still start and wait
+        // for space.
         try? Self.write(processID: getpid(), to: held)
         return .taken(DiskLock(file: held))
     }

@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// Open file on disk. The descriptor is closed with the object. What must be durable is synced before, so the result of
-/// closing does not matter.
+/// Open file on the disk. The descriptor is closed when the object is released. Data that must be durable is synced
+/// before, so an error of closing does not matter.
 public final class DiskFile: StorageFile {
     public let path: String
     private let owned: OwnedDescriptor

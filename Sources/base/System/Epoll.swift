@@ -1,10 +1,10 @@
 import CLinux
 import Glibc
 
-/// One epoll instance: reports which of many descriptors are ready.
+/// Instance of epoll, which reports the descriptors that are ready among many.
 @safe
 public struct Epoll: ~Copyable {
-    /// Events that a descriptor is watched for, or that epoll reports for it.
+    /// Events for which epoll watches a descriptor, or which it reports.
     public struct Events: OptionSet, Sendable {
         public let rawValue: UInt32
 
@@ -12,11 +12,11 @@ public struct Epoll: ~Copyable {
 
         public static let readable = Events(rawValue: 0x001)
         public static let writable = Events(rawValue: 0x004)
-        /// Error on the descriptor. Always reported, even if not requested.
+        /// Error on the descriptor. The kernel always reports it, even if not requested.
         public static let failed = Events(rawValue: 0x008)
         /// Shutdown of both directions. The kernel always reports it, even if not requested.
         public static let hungUp = Events(rawValue: 0x010)
-        /// The peer will send nothing more.
+        /// The peer will send no more bytes.
         public static let peerFinished = Events(rawValue: 0x2000)
     }
 
@@ -50,12 +50,12 @@ public struct Epoll: ~Copyable {
         }
     }
 
-    /// Removes a descriptor that stays open. The kernel removes a closed descriptor by itself.
+    /// Removes a descriptor that stays open. The kernel removes a descriptor itself when it is closed.
     public func remove(_ watched: Int32) {
         _ = tw_epoll_control(descriptor, Int32(EPOLL_CTL_DEL), watched, 0, 0)
     }
 
-    /// Waits for events and returns their number, to be read with `event`. A nil timeout means no time limit.
+    /// Waits for events and returns their number. `event` returns each of them. A nil timeout means no time limit.
     public func wait(milliseconds: Int32?) -> Int {
         // SAFETY: `ready` has room for the batch that is asked for. A signal is the same as no event.
         Int(max(0, unsafe tw_epoll_wait(descriptor, ready, Int32(Epoll.batch), milliseconds ?? -1)))

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// Local time by the C library's time zone data.
+/// Local time, according to the time zone data of the C library.
 public enum LocalTime {
     /// Sets the process's time zone. Returns false if the system has no file for it. Call
     /// before other threads need the zone.
@@ -14,7 +14,7 @@ public enum LocalTime {
         return true
     }
 
-    /// Returns the offset from UTC, in seconds east, at a moment in seconds since 1970.
+    /// Returns the offset from UTC at a time, in seconds east of Greenwich. The time is in seconds since 1970.
     public static func offset(_ seconds: Int64) -> Int64 {
         var moment = time_t(seconds)
         // SAFETY: both are locals, the structure's pointer to a zone name is not used, and the call keeps no pointer.

@@ -3,7 +3,7 @@ import Glibc
 
 /// Program that this process runs, and the programs installed beside it.
 public enum OwnProgram {
-    /// Path of this process's executable, or nil if the kernel does not tell it.
+    /// Path of this process's executable; nil if the kernel does not provide it.
     public static let path: String? = {
         // SAFETY: the kernel writes at most as many bytes as there are, and only those are read.
         unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { room in
@@ -14,8 +14,8 @@ public enum OwnProgram {
         }
     }()
 
-    /// Command-line arguments without the program's name. `CommandLine` reads them from /proc and gets none if /proc is
-    /// not mounted; every command would then look like a call without arguments.
+    /// Arguments of the command line without the program's name. `CommandLine` is not used, because it reads them from
+    /// /proc. If /proc is not mounted, it returns none, and every command would seem to have no arguments.
     public static var words: [String] {
         (1..<max(1, tw_argument_count())).map { place in
             // SAFETY: the text ends in a zero byte, and lives as long as the process.
@@ -23,13 +23,14 @@ public enum OwnProgram {
         }
     }
 
-    /// Returns the path of another program in the same directory, whether or not that program exists.
+    /// Returns the path of another program in this program's directory, even if that program does not exist.
     public static func beside(_ name: String) -> String? {
         guard let path, let slash = path.lastIndex(of: "/") else { return nil }
         return path[...slash] + name
     }
 
-    /// Replaces this process's program by another one, with the same streams and environment. `words[0]` is its path.
+    /// Replaces this process's program with another one, which has the same streams and environment. `words[0]` is its
+    /// path.
     public static func become(_ words: [String]) throws(SystemError) -> Never {
         precondition(!words.isEmpty, "a program has a name")
         let list = CStringArray(words)

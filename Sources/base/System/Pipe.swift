@@ -38,7 +38,7 @@ public enum ByteStream {
         return true
     }
 
-    /// Returns the available bytes and waits for the first one if there are none. Empty at the end of the stream.
+    /// Returns the available bytes. If there are none, waits for some. Returns an empty array at the end of the stream.
     public static func read(_ descriptor: Int32, atMost limit: Int = 64 << 10) -> [UInt8] {
         while true {
             var count = 0

@@ -1,10 +1,10 @@
 import CLinux
 import Glibc
 
-/// Counter that only grows, with a way for threads to wait until it grows.
+/// Counter that only increases. Threads can wait until it increases.
 @safe
 public final class Pulse: @unchecked Sendable {
-    // The kernel and the C library guard both; `count` is accessed only while `mutex` is held.
+    // The mutex and the condition protect themselves. `count` is accessed only while `mutex` is held.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
     private var count: UInt64 = 0
@@ -17,7 +17,7 @@ public final class Pulse: @unchecked Sendable {
         unsafe condition.initialize(to: pthread_cond_t())
         _ = unsafe pthread_mutex_init(mutex, nil)
         var attributes = pthread_condattr_t()
-        // The monotonic clock, because nobody can set it back.
+        // The condition uses the monotonic clock, which cannot be set back.
         _ = unsafe pthread_condattr_init(&attributes)
         _ = unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         _ = unsafe pthread_cond_init(condition, &attributes)
@@ -47,7 +47,8 @@ public final class Pulse: @unchecked Sendable {
         _ = unsafe pthread_mutex_unlock(mutex)
     }
 
-    /// Waits until the count exceeds `seen` or the deadline (monotonic clock) passes. Returns the count at that time.
+    /// Waits until the count exceeds `seen`, or until the deadline, a monotonic time in nanoseconds. Returns the count
+    /// after the wait.
     public func wait(beyond seen: UInt64, untilMonotonic deadline: UInt64) -> UInt64 {
         var until = timespec(tv_sec: Int(deadline / 1_000_000_000), tv_nsec: Int(deadline % 1_000_000_000))
         // SAFETY: both live as long as this object; the wait gives the mutex back locked.

@@ -2,17 +2,17 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Signals received by waiting in one place, instead of by handlers that may run anywhere.
+/// Signals that a thread receives by waiting for them. No handler runs at an arbitrary place in the program.
 public enum Signals {
-    /// Blocks the signals for this thread and for threads it starts later. Call this first in the program.
+    /// Blocks the signals for this thread and for threads that it starts later. Call this first in the program.
     public static func block(_ numbers: [Int32]) {
         var set = signalSet(numbers)
         // SAFETY: the set is a local.
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Runs `body` with SIGPIPE blocked: a write to a closed reader then returns an error instead of a signal,
-    /// which would end the whole program.
+    /// Runs `body` with SIGPIPE blocked. A write to a closed pipe then returns an error. The signal would end the
+    /// program.
     static func withoutBrokenPipe<Answer>(_ body: () -> Answer) -> Answer {
         var set = signalSet([SIGPIPE])
         var before = sigset_t()
@@ -29,7 +29,7 @@ public enum Signals {
         return answer
     }
 
-    /// Waits for one of the signals. Returns nil if the time is up first.
+    /// Waits for one of the signals. Returns nil if none arrives within the time.
     public static func wait(for numbers: [Int32], milliseconds: Int) -> Int32? {
         var set = signalSet(numbers)
         var time = timespec(tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000)
@@ -38,9 +38,9 @@ public enum Signals {
         return number > 0 ? number : nil
     }
 
-    /// Makes the first Ctrl-C (or SIGTERM) only set `wasInterrupted`, for work that must clean up; a
-    /// second one ends the program. For commands: not all of their threads are the program's own, so no
-    /// thread could wait for the signals.
+    /// Changes the effect of Ctrl-C and SIGTERM: the first one only sets `wasInterrupted`, so that the program can
+    /// clean up; a second one ends the program. This is for commands with threads of libraries, where `block` cannot
+    /// reach every thread.
     public static func noteInterruptions() {
         isNoted.store(false, ordering: .relaxed)
         for number in [SIGINT, SIGTERM] {
@@ -53,7 +53,7 @@ public enum Signals {
         }
     }
 
-    /// True if Ctrl-C or SIGTERM has arrived since `noteInterruptions`.
+    /// True if Ctrl-C or SIGTERM has arrived since the call of `noteInterruptions`.
     public static var wasInterrupted: Bool { isNoted.load(ordering: .relaxed) }
 
     private static let isNoted = Atomic(false)

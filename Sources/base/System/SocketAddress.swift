@@ -3,14 +3,14 @@ import Glibc
 
 /// Address of a TCP socket: an IPv4 or IPv6 address, and a port.
 public struct SocketAddress: Sendable, Hashable {
-    /// First eight bytes of the address in network order. An IPv4 address takes the first four of them.
+    /// First eight bytes of the address, in network order. An IPv4 address uses only the first four of them.
     private let high: UInt64
     private let low: UInt64
     private let scope: UInt32
     public let port: UInt16
     public let isIPv6: Bool
 
-    /// Returns the wildcard address: all addresses of this machine, IPv4 and IPv6.
+    /// Returns the wildcard address, which stands for all addresses of this machine, IPv4 and IPv6.
     public static func any(port: UInt16) -> SocketAddress { SocketAddress(high: 0, low: 0, port: port, isIPv6: true) }
     public static func anyIPv4(port: UInt16) -> SocketAddress {
         SocketAddress(high: 0, low: 0, port: port, isIPv6: false)
@@ -19,7 +19,7 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: UInt64(0x7f00_0001) << 32, low: 0, port: port, isIPv6: false)
     }
 
-    /// Returns 127.0.0.0 plus `number`, an address that also means this machine.
+    /// Returns the address 127.0.0.0 plus `number`, which is also an address of this machine.
     public static func loopback(number: UInt32, port: UInt16) -> SocketAddress {
         precondition(number < 1 << 24, "one network in eight bits of four")
         return SocketAddress(high: UInt64(0x7f00_0000 | number) << 32, low: 0, port: port, isIPv6: false)
@@ -37,13 +37,14 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
     }
 
-    /// Network of the address: the whole IPv4 address (also if an IPv6 socket reports it), or
-    /// the first half of an IPv6 one.
+    /// Network of the address: the first half of an IPv6 address, or the whole IPv4 address (even if an IPv6 socket
+    /// reports it).
     public var network: UInt64 { isIPv6 && high == 0 ? low : high }
 
     public var isAny: Bool { high == 0 && low == 0 }
 
-    /// Resolves a host name or numeric address, in the resolver's order. May ask the network and block.
+    /// Resolves a host name or a numeric address. The addresses have the resolver's order. May query the network and
+    /// block.
     public static func resolve(_ host: String, port: UInt16) throws(SystemError) -> [SocketAddress] {
         // SAFETY: the hints are a local, the answer's list is freed below, the host lives for the call.
         var hints = unsafe addrinfo()
@@ -75,7 +76,8 @@ public struct SocketAddress: Sendable, Hashable {
 }
 
 extension SocketAddress {
-    /// Converts from the kernel's form. An IPv4 address reported by an IPv6 socket becomes a plain IPv4 address.
+    /// Creates an address from the kernel's form. If an IPv6 socket reports an IPv4 address, the result is a plain IPv4
+    /// address.
     init?(_ storage: sockaddr_storage) {
         var storage = storage
         switch Int32(storage.ss_family) {
@@ -105,7 +107,7 @@ extension SocketAddress {
         }
     }
 
-    /// Calls `body` with the address in the kernel's form, which is valid during the call only.
+    /// Calls `body` with the address in the kernel's form, which is valid only during the call.
     func withKernelForm<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         if isIPv6 {
             var v6 = sockaddr_in6()
@@ -156,6 +158,6 @@ extension SocketAddress: CustomStringConvertible {
 }
 
 extension SystemError {
-    /// True if this machine does not have the address, or no address of its family.
+    /// True if this machine does not have the address, or has no address of the same family.
     public var isAbsentFamily: Bool { code == EAFNOSUPPORT || code == EADDRNOTAVAIL }
 }

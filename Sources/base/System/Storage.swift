@@ -9,36 +9,36 @@ public enum StorageAccess: Sendable {
 /// Result of an attempt to take a lock.
 public enum LockAttempt {
     case taken(any StorageLock)
-    /// Another process holds the lock. Its process id, if the file contains one.
+    /// Another process holds the lock. The file contains its process id, unless that could not be written.
     case heldElsewhere(processID: Int32?)
 }
 
 /// Lock that is held as long as this object lives.
 public protocol StorageLock: AnyObject, Sendable {}
 
-/// One directory of files, and nothing outside it. Names are plain file names, without a slash.
+/// Directory of files. All operations stay inside it: names are plain file names, without a slash.
 ///
-/// The hub makes one call for each batch, never for each row, so the cost of an existential does not matter. In return,
-/// tests can substitute a directory that fails in every way a disk can.
+/// The hub makes one call for each batch, not for each row, so the cost of a protocol value does not matter. In tests,
+/// a directory that fails like a broken disk can take its place.
 public protocol StorageDirectory: AnyObject, Sendable {
     /// Path of the directory, for messages to people.
     var path: String { get }
 
     func names() throws(SystemError) -> [String]
     func open(_ name: String, for access: StorageAccess) throws(SystemError) -> any StorageFile
-    /// Renames a file and replaces any existing `newName`. Durable after `sync`.
+    /// Renames a file and replaces an existing `newName`. The change is durable after `sync`.
     func rename(_ name: String, to newName: String) throws(SystemError)
-    /// Removes a file. Durable after `sync`.
+    /// Removes a file. The change is durable after `sync`.
     func remove(_ name: String) throws(SystemError)
     /// Makes creations, renames and removals durable.
     func sync() throws(SystemError)
-    /// Takes the exclusive lock on the named file and writes this process's id into it.
+    /// Tries to take the exclusive lock on the named file. If it succeeds, writes this process's id into the file.
     func lock(_ name: String) throws(SystemError) -> LockAttempt
     func freeBytes() throws(SystemError) -> UInt64
 }
 
 extension StorageDirectory {
-    /// Replaces the named file as a whole. After a crash, the file has the old bytes or the new ones.
+    /// Replaces the named file as a whole. After a crash, the file has either the old or the new bytes.
     public func replace(_ name: String, with bytes: RawSpan) throws(SystemError) {
         let unfinished = name + ".new"
         let file = try open(unfinished, for: .creating)
@@ -49,27 +49,27 @@ extension StorageDirectory {
     }
 }
 
-/// One open file; closed when the last reference goes.
+/// Open file. It is closed when the last reference to it is released.
 public protocol StorageFile: AnyObject, Sendable {
     /// Path of the file, for messages to people.
     var path: String { get }
 
-    /// Fills the buffer with the file's bytes from `position` on. Returns fewer bytes than
-    /// requested only at the file's end.
+    /// Fills the buffer with bytes of the file, beginning at `position`. Returns fewer bytes than requested only at the
+    /// end of the file.
     func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(SystemError) -> Int
-    /// Writes all of the bytes or throws. After an error, any part of the bytes may have been written.
+    /// Writes all of the bytes, or throws. After an error, any part of them may have been written.
     func write(_ bytes: RawSpan, at position: UInt64) throws(SystemError)
-    /// Returns when all written bytes are durable. After an error, no byte written since the last success is certain:
-    /// Linux drops pages that it could not write, so the caller must *write* those bytes again, not only sync again.
+    /// Makes all written bytes durable. After an error, no byte written since the last success is certain: Linux drops
+    /// pages that it could not write. The caller must then *write* those bytes again, not only sync again.
     func sync() throws(SystemError)
     func truncate(to size: UInt64) throws(SystemError)
-    /// Makes the file at least `size` bytes long and reserves the space if the file system can.
+    /// Makes the file at least `size` bytes long, and reserves the space if the file system supports it.
     func reserve(_ size: UInt64) throws(SystemError)
     func size() throws(SystemError) -> UInt64
 }
 
 extension StorageFile {
-    /// Returns the file's bytes, but only the first `limit` of them if the file is longer.
+    /// Returns the bytes of the file, at most the first `limit`.
     public func contents(atMost limit: UInt64) throws(SystemError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Int(clamping: min(try size(), limit)))
         // SAFETY: the file is read into the buffer alone, which lives for the call.
@@ -80,7 +80,7 @@ extension StorageFile {
         return bytes
     }
 
-    /// Returns `count` bytes from `position` on, or fewer if the file ends before.
+    /// Returns `count` bytes from `position` on; fewer if the file ends earlier.
     public func bytes(at position: UInt64, count: Int) throws(SystemError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         // SAFETY: the file is read into the buffer alone, which lives for the call.

@@ -4,14 +4,15 @@ import Glibc
 /// Result of reading from or writing to a non-blocking socket.
 public enum Transfer: Sendable, Equatable {
     case moved(Int)
-    /// No data to read, or no room to write, for now.
+    /// There are no bytes to read, or there is no room to write.
     case wouldBlock
-    /// The peer will send nothing more.
+    /// The peer will send no more bytes.
     case finished
     case failed(Int32)
 }
 
-/// Calls on TCP sockets. Descriptors are plain numbers here: the caller, which keeps thousands in a table, owns them.
+/// System calls on TCP sockets. Descriptors are plain numbers here, because the caller keeps thousands of them in a
+/// table and owns them.
 public enum StreamSocket {
     /// Opens a listener that shares its port with the listeners of the other socket loops.
     public static func listen(on address: SocketAddress, backlog: Int32) throws(SystemError) -> Int32 {
@@ -25,8 +26,8 @@ public enum StreamSocket {
         return descriptor
     }
 
-    /// Throws if a program listens on the address. The hub's listeners share their port, so another program of the same
-    /// user could share it unnoticed, and each would get some of the clients.
+    /// Throws if a program listens on the address. Listeners of a hub share their port. Without this check, another
+    /// program of the same user could share it, too, and each would get some of the clients.
     public static func checkIsFree(_ address: SocketAddress) throws(SystemError) {
         close(try bound(to: address, sharingPort: false))
     }
@@ -50,8 +51,9 @@ public enum StreamSocket {
         return descriptor
     }
 
-    /// Starts to connect. The socket becomes writable when the attempt ends; `pendingFailure` tells whether it
-    /// succeeded. `source` (only its address counts) lets one machine use the ports of more than one address.
+    /// Begins to connect. The socket becomes writable when the attempt ends; `pendingFailure` returns the result. With
+    /// `source`, the connection uses its address, so that one machine can use the ports of several addresses. The port
+    /// of `source` does not matter.
     public static func connect(
         to address: SocketAddress, from source: SocketAddress? = nil
     ) throws(SystemError) -> Int32 {
@@ -73,7 +75,8 @@ public enum StreamSocket {
         return descriptor
     }
 
-    /// Binds the source address. `connect` chooses the port, because many connections can then share one port.
+    /// Binds the socket to the source address. `connect` chooses the port later, because then many connections can
+    /// share one port.
     private static func chooseSource(_ descriptor: Int32, _ source: SocketAddress) throws(SystemError) {
         set(descriptor, Int32(IPPROTO_IP), IP_BIND_ADDRESS_NO_PORT, 1)
         _ = try systemCall("bind", source.description) {
@@ -116,7 +119,7 @@ public enum StreamSocket {
     public enum Acceptance: Sendable {
         case accepted(Int32, SocketAddress)
         case nobodyWaits
-        /// The process or the machine has no descriptor left.
+        /// The process or the machine has no free descriptor.
         case outOfDescriptors(Int32)
         case outOfMemory(Int32)
         /// One connection was lost before it was accepted. The next connection may succeed.
@@ -138,7 +141,7 @@ public enum StreamSocket {
         }
     }
 
-    /// Turns off Nagle's algorithm: the hub combines small messages itself. `sendBuffer`
+    /// Turns off Nagle's algorithm, because the hub combines small messages itself. If `sendBuffer` is not nil, it
     /// limits the kernel's send buffer.
     public static func prepare(_ descriptor: Int32, sendBuffer: Int?) {
         set(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, 1)
@@ -183,15 +186,15 @@ public enum StreamSocket {
         }
     }
 
-    /// Returns the transfer result that an errno means.
+    /// Returns the result that an errno stands for.
     public static func outcome(of code: Int32) -> Transfer {
         code == EAGAIN || code == EINTR || code == ENOBUFS ? .wouldBlock : .failed(code)
     }
 
-    /// Tells the peer that this side will send nothing more.
+    /// Tells the peer that this side will send no more bytes.
     public static func finishSending(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// Closes with a reset: the peer is informed at once, and the kernel discards unsent bytes.
+    /// Closes the socket with a reset. The peer learns of it immediately, and the kernel discards unsent bytes.
     public static func reset(_ descriptor: Int32) {
         var now = linger(l_onoff: 1, l_linger: 0)
         // SAFETY: a local of the size given.
@@ -201,7 +204,7 @@ public enum StreamSocket {
 
     public static func close(_ descriptor: Int32) { _ = Glibc.close(descriptor) }
 
-    /// Returns the errno with which the kernel ended a connection, or 0 if it did not.
+    /// Returns the errno with which the kernel ended the connection; 0 if it did not.
     public static func pendingFailure(of descriptor: Int32) -> Int32 {
         var code: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)

@@ -12,8 +12,8 @@ public struct SystemError: Error, Sendable, Equatable {
         self.code = code
     }
 
-    /// True if the peer reset the connection. Which of the codes the kernel reports depends on whether something was
-    /// about to be sent.
+    /// True if the peer reset the connection. The kernel reports one of two codes, depending on whether bytes were
+    /// waiting to be sent.
     public var isReset: Bool { code == ECONNRESET || code == EPIPE }
 
     /// Description of the error code by the C library.
@@ -27,9 +27,10 @@ extension SystemError: CustomStringConvertible {
     public var description: String { "\(operation) \(subject): \(reason)" }
 }
 
-/// Runs a call that returns -1 and sets errno on failure. Repeats the call as long as a signal interrupts it.
+/// Runs a system call that returns -1 and sets errno on failure. Repeats the call while signals interrupt it.
 ///
-/// This function reads errno right after the call, because ARC may run other code between two statements.
+/// This function reads errno directly after the call, because reference counting may run other code between two
+/// statements.
 @inline(never)
 public func systemCall<T: FixedWidthInteger>(
     _ operation: @autoclosure () -> String, _ subject: @autoclosure () -> String, _ body: () -> T

@@ -1,11 +1,14 @@
 import CLinux
 import Glibc
 
-/// Event that one thread signals and other threads wait for, by an eventfd. A signalled event stays so until `clear`.
+/// Event that one thread signals and other threads wait for, based on an eventfd. The event stays signalled until
+/// `clear`.
 public final class Wake: Sendable {
     private let owned: OwnedDescriptor
     private let isInEveryTable: Bool
 
+    /// Creates an event that is not signalled.
+    ///
     /// - Parameter inEveryTable: true if threads with their own descriptor tables use the event and keep its
     ///   descriptor.
     public init(inEveryTable: Bool = false) throws(SystemError) {
@@ -30,7 +33,7 @@ public final class Wake: Sendable {
 
     public var isRung: Bool { Poll.wait(for: descriptor, timeoutMilliseconds: 0) }
 
-    /// Waits until the event is signalled or the time is up. True if it is signalled.
+    /// Waits until the event is signalled, at most for the given time. Returns true if it is signalled.
     @discardableResult
     public func sleep(milliseconds: Int) -> Bool {
         Poll.wait(for: descriptor, timeoutMilliseconds: Int32(milliseconds))
@@ -39,7 +42,7 @@ public final class Wake: Sendable {
 
 /// Functions that wait for one or two descriptors.
 public enum Poll {
-    /// Waits until `descriptor` can be read. False if the time is up first.
+    /// Waits until `descriptor` is readable. Returns false if it is not within the time.
     public static func wait(for descriptor: Int32, timeoutMilliseconds: Int32) -> Bool {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         // SAFETY: one entry, a local.
@@ -51,8 +54,8 @@ public enum Poll {
         public var interrupt: Bool
     }
 
-    /// Waits until the socket can be read (or written, with `forWriting`), the interrupt
-    /// is signalled or the time is up.
+    /// Waits until the socket is readable (or writable, if `forWriting` is true), the interrupt is signalled, or the
+    /// time has passed.
     public static func wait(
         socket: Int32, forWriting: Bool = false, interrupt: Wake?, timeoutMilliseconds: Int32
     ) -> Ready {
