@@ -1,15 +1,15 @@
 import Postgres
 import System
 
-/// Private database that looks like a Supabase database, with the five example applications and the demo in it.
+/// Private database that looks like a Supabase database, with five example applications and the demo in it.
 public struct DemoDatabase: Sendable {
-    /// Person who takes part in the demo and can log in.
+    /// Person in the demo who can log in.
     public struct Person: Sendable {
         public let name: String
         public let id: String
     }
 
-    /// Person who sees all orders because of a claim, `app_metadata.staff`.
+    /// Person who sees all orders because of the claim `app_metadata.staff`.
     public static let staff = Person(name: "cleo", id: "00000000-0000-4000-8000-00000000c1e0")
 
     public static let people = [
@@ -18,13 +18,13 @@ public struct DemoDatabase: Sendable {
     ]
 
     public let cluster: PrivateCluster
-    /// URL with the hub's own login, which has the least privileges.
+    /// URL with the hub's own login, which has only the necessary privileges.
     public let hubURL: String
-    /// URL with the login that runs policies.
+    /// URL with the login that evaluates policies.
     public let policyURL: String
     public var superuserURL: String { cluster.url() }
 
-    /// Applies `sql/` to the running cluster; a second run changes nothing.
+    /// Applies `sql/` to the running cluster. Applying it again changes nothing.
     public init(in cluster: PrivateCluster) throws {
         self.cluster = cluster
         let password = try PersistentSecret.read("\(cluster.directory)/hub_password")
@@ -35,7 +35,8 @@ public struct DemoDatabase: Sendable {
         policyURL = try DemoDatabase.url("tidewire_policies", policyPassword, cluster, connection)
     }
 
-    /// Creates the objects of the incident. Also makes the stream report changes of policies, exact to the transaction.
+    /// Creates the objects of the demo's incident. Also makes the replication stream report changes of policies in the
+    /// transactions that make them.
     public func prepareIncident() throws(PostgresError) {
         let connection = try cluster.connect()
         for file in SQLFile.extras + SQLFile.incident { try file.apply(connection) }
@@ -48,13 +49,13 @@ public struct DemoDatabase: Sendable {
         return cluster.url(user: role, password: password)
     }
 
-    /// Makes one small change, as the applications would, and returns its description.
+    /// Makes one small change, as the applications would. Returns its description.
     public static func step(_ connection: Connection) throws(PostgresError) -> String {
         try connection.query("SELECT demo.step()").first?.first.flatMap { $0 } ?? ""
     }
 }
 
-/// Secret that is created once and stored beside the data that it protects.
+/// Secret that is created once and stored in a file beside the data that it protects.
 public enum PersistentSecret {
     public static func read(_ path: String) throws(SystemError) -> String {
         if SmallFile.exists(path) { return try SmallFile.read(path) }
@@ -83,7 +84,7 @@ public final class DemoActivity: Sendable {
 
     private static func run(_ target: ConnectionTarget, _ interval: Int, _ interrupt: Wake) {
         var connection: Connection?
-        // Random intervals, like those of people.
+        // The intervals are random, like those between actions of people.
         while !interrupt.sleep(milliseconds: Int.random(in: interval / 2...interval * 3 / 2)) {
             do {
                 if connection == nil {
@@ -91,8 +92,8 @@ public final class DemoActivity: Sendable {
                 }
                 if let connection { _ = try DemoDatabase.step(connection) }
             } catch {
-                // The database may be restarting, or a step may lose a conflict with another writer: the next step
-                // tries again.
+                // The database may be restarting, or the step may have lost a conflict with another writer. The next
+                // step tries again.
                 connection = nil
             }
         }

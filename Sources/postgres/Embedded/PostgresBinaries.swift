@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Reason why a private PostgreSQL cannot run, with advice.
+/// Error that prevents a private PostgreSQL from running, with advice.
 public struct EmbeddedError: Error, Sendable, CustomStringConvertible {
     public var message: String
     public var hint: String
@@ -14,7 +14,7 @@ public struct EmbeddedError: Error, Sendable, CustomStringConvertible {
     public var description: String { "\(message); \(hint)" }
 }
 
-/// Directory with the server's programs.
+/// Directory with the programs of a PostgreSQL server.
 public struct PostgresBinaries: Sendable {
     public let directory: String
 

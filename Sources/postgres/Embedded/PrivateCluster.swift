@@ -3,16 +3,17 @@ import Glibc
 import Postgres
 import System
 
-/// Private PostgreSQL server: its own directory, a free port on 127.0.0.1, an unprivileged user, and the settings for
-/// logical replication. The server ends with the process that started it, and can start again on the same data.
+/// Private PostgreSQL server with its own directory, a free port on 127.0.0.1, an unprivileged user, and the settings
+/// for logical replication. The server ends when the process that started it ends. It can be started again on the same
+/// data.
 ///
-/// Not for production data: `tidewire dev`, the benchmarks and the tests use it.
+/// It is not for production data: `tidewire dev`, the benchmarks and the tests use it.
 public final class PrivateCluster: @unchecked Sendable {
     // Guarded by use: one thread starts and stops it; `process` is itself Sendable.
     public struct Options: Sendable {
-        /// Additional settings, `name=value`.
+        /// Additional settings of the server, each `name=value`.
         public var settings: [String] = []
-        /// True for speed instead of durability, in tests that do not crash the machine.
+        /// True if the server may be fast instead of durable, for tests in which the machine does not crash.
         public var isThrowaway = false
 
         public init() {}
@@ -29,7 +30,7 @@ public final class PrivateCluster: @unchecked Sendable {
     private var data: String { directory + "/data" }
     public var logFile: String { directory + "/postgres.log" }
 
-    /// Prepares the directory (created if missing) and, the first time, the cluster in it.
+    /// Prepares the directory, which is created if missing, and the cluster in it.
     public init(directory: String, options: Options = Options()) throws {
         binaries = try PostgresBinaries.find()
         owner = try ServerUser.find()
@@ -44,7 +45,7 @@ public final class PrivateCluster: @unchecked Sendable {
 
     // MARK: Addresses
 
-    /// Returns a URL for any user; without a password if the user has none.
+    /// Returns a URL for a user. It has no password if the user has none.
     public func url(user: String = "postgres", password: String? = nil, database: String = "postgres") -> String {
         let secret = user == "postgres" ? self.password : password
         return "postgresql://\(user)\(secret.map { ":" + $0 } ?? "")@127.0.0.1:\(port)/\(database)"
@@ -60,13 +61,14 @@ public final class PrivateCluster: @unchecked Sendable {
 
     public var isRunning: Bool { process?.isRunning ?? false }
 
-    /// Starts the server and returns when it accepts connections.
+    /// Starts the server and waits until it accepts connections.
     public func start() throws {
         precondition(!isRunning, "the cluster runs already")
         stopLeftOver()
         port = try FreePort.find(preferring: (try? SmallFile.read(directory + "/port")).flatMap { Int($0) })
         try owner.write(directory + "/port", String(port))
-        // After a SIGKILL, old backends hold the shared memory until they notice that their postmaster is gone.
+        // After the server was killed, its old processes keep the shared memory until they notice the end of the
+        // postmaster.
         for attempt in 1...20 {
             let process = try ChildProcess(
                 owner.running(
@@ -94,7 +96,7 @@ public final class PrivateCluster: @unchecked Sendable {
 
     /// Waits until the server accepts connections; returns false if the server ends.
     private func takesConnections(_ process: ChildProcess) throws -> Bool {
-        // Recovery after a crash may take a while; a server that fails ends by itself.
+        // Recovery after a crash may take some time. A server that fails ends by itself.
         for _ in 0..<1200 {
             if process.wait(milliseconds: 50) != nil { return false }
             if (try? connect()) != nil { return true }
@@ -102,14 +104,14 @@ public final class PrivateCluster: @unchecked Sendable {
         throw EmbeddedError("PostgreSQL did not take connections within a minute", hint: "see \(logFile)")
     }
 
-    /// Ends all sessions and stops cleanly.
+    /// Ends all sessions and stops the server cleanly.
     public func stop() {
         end(with: SIGINT)
     }
 
-    /// Kills the server like a power cut of the process: nothing is flushed, and no session is told.
+    /// Kills the server. As in a power failure, it flushes nothing, and sessions get no message.
     public func kill() {
-        // The children notice that their postmaster is gone and end by themselves.
+        // The other processes of the server notice the end of the postmaster and end, too.
         end(with: SIGKILL)
     }
 
@@ -123,7 +125,7 @@ public final class PrivateCluster: @unchecked Sendable {
         self.process = nil
     }
 
-    /// Stops a server of an earlier run that outlived its parent, because it would hold the data directory.
+    /// Stops a server of an earlier run that is still running, because it occupies the data directory.
     private func stopLeftOver() {
         guard SmallFile.exists(data + "/postmaster.pid") else { return }
         let command = [binaries.path("pg_ctl"), "stop", "-D", data, "-m", "immediate", "-w", "-t", "20", "-s"]

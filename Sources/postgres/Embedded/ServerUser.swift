@@ -1,7 +1,8 @@
 import Glibc
 import System
 
-/// Operating-system user that runs the server. PostgreSQL refuses to run as root, so root runs it as another user.
+/// User of the operating system as whom the server runs. PostgreSQL refuses to run as root, so root runs it as another
+/// user.
 struct ServerUser {
     let name: String
     let userID: uid_t
@@ -24,7 +25,8 @@ struct ServerUser {
             hint: "apt-get install postgresql makes one")
     }
 
-    /// Returns the command as that user; with `endsWithParent`, the command is stopped when this process ends.
+    /// Returns the command that runs `command` as this user. If `endsWithParent` is true, the kernel stops it when this
+    /// process ends.
     func running(_ command: [String], endsWithParent: Bool = false) -> [String] {
         var prefix = ["setpriv"]
         if !isSelf { prefix += ["--reuid=\(userID)", "--regid=\(groupID)", "--clear-groups"] }
@@ -32,7 +34,7 @@ struct ServerUser {
         return prefix.count == 1 ? command : prefix + ["--"] + command
     }
 
-    /// Creates the directory and all its parents, and makes the server's user its owner.
+    /// Creates the directory and its missing parents, and makes this user its owner.
     func prepare(_ directory: String) throws {
         try Directories.make(directory)
         guard !isSelf else { return }
@@ -41,7 +43,7 @@ struct ServerUser {
         try checkReachable(directory)
     }
 
-    /// Checks that the server's user can reach the directory. A home directory of root is closed to other users.
+    /// Checks that this user can reach the directory. For example, root's home directory is closed to other users.
     private func checkReachable(_ directory: String) throws {
         var path = ""
         for part in directory.split(separator: "/").dropLast() {
@@ -59,7 +61,7 @@ struct ServerUser {
         }
     }
 
-    /// Writes a small file that only the server's user (and root) may read.
+    /// Writes a small file that only this user and root may read.
     func write(_ path: String, _ text: String) throws {
         try SmallFile.write(path, text)
         // SAFETY: as above.
@@ -67,7 +69,7 @@ struct ServerUser {
     }
 }
 
-/// Text files of a few kilobytes.
+/// Reader and writer of text files of a few kilobytes.
 enum SmallFile {
     static func exists(_ path: String) -> Bool {
         // SAFETY: Swift passes a C string that lives for the call.
@@ -101,7 +103,7 @@ enum SmallFile {
     }
 }
 
-/// Free TCP port of 127.0.0.1.
+/// Finder of a free TCP port on 127.0.0.1.
 public enum FreePort {
     public static func find(preferring wanted: Int? = nil) throws(SystemError) -> Int {
         if let wanted, let port = try? bound(to: wanted) { return port }
@@ -111,7 +113,7 @@ public enum FreePort {
     private static func bound(to port: Int) throws(SystemError) -> Int {
         let socket = try systemCall("socket", "127.0.0.1") { Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
         defer { _ = close(socket) }
-        // A port with only closing connections (TIME_WAIT) is free for a listener.
+        // A port is free for a listener even if connections on it are still closing (TIME_WAIT).
         var yes: Int32 = 1
         // SAFETY: the option is a local of the size given.
         _ = unsafe setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))

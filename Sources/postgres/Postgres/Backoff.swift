@@ -2,18 +2,19 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Shared state of one database for all threads that connect to it. When a thread reaches the database after a failure,
-/// the waits of the other threads end.
+/// Shared knowledge of all threads that connect to one database. When one thread reaches the database after a failure,
+/// the other threads try again immediately.
 ///
-/// If several threads fail for the same reason, only one reports it.
+/// If several threads fail for the same reason, only one of them reports it.
 public final class Reachability: Sendable {
     private let recoveries = Atomic<UInt64>(0)
-    /// Outages reported since the database was last reached, with the monotonic time of each report.
+    /// Outages that were reported since a thread last reached the database, with the monotonic time of each report in
+    /// nanoseconds.
     private let outages = Mutex<[String: UInt64]>([:])
 
     public init() {}
 
-    /// Number of times that a thread reached the database after a failure.
+    /// Number of times that a thread has reached the database after a failure.
     var count: UInt64 { recoveries.load(ordering: .acquiring) }
 
     func reached() {
@@ -21,14 +22,15 @@ public final class Reachability: Sendable {
         recoveries.add(1, ordering: .acquiringAndReleasing)
     }
 
-    /// True if this outage is to be reported; the call records it as reported. Nil if the database was reached.
+    /// True if the caller should report this outage; the call then records the report. Nil if the error is not an
+    /// outage, because the database was reached.
     public func isNews(_ error: PostgresError, at now: UInt64) -> Bool? {
         guard let outage = error.outage else { return nil }
         return outages.withLock { said in
             if let before = said[outage], now - min(now, before) < Limits.troubleReminderInterval.wholeNanoseconds {
                 return false
             }
-            // Messages of libpq and of servers contain addresses, so there may be many different ones.
+            // Messages of libpq and of servers contain addresses, so the number of different messages is not limited.
             if said.count >= Limits.maximumOutages { said = [:] }
             said[outage] = now
             return true
@@ -36,30 +38,32 @@ public final class Reachability: Sendable {
     }
 }
 
-/// Exponential back-off between a short and a long wait, with a random part so that many hubs do not connect at once.
+/// Exponential back-off: each failure doubles the wait, up to a maximum. A random part prevents many hubs from
+/// connecting at the same time.
 public struct Backoff {
     private let reachability: Reachability
     private var current = Limits.reconnectBackoffInitial
-    /// Number of recoveries at the last failure.
+    /// Value of `Reachability.count` at the last failure.
     private var known: UInt64 = 0
     private var hasFailed = false
 
     public init(_ reachability: Reachability = Reachability()) { self.reachability = reachability }
 
-    /// Records that the database was reached, which ends the waits of other threads.
+    /// Records that this thread reached the database. This ends the waits of other threads.
     public mutating func reached() {
         guard hasFailed else { return }
         hasFailed = false
         reachability.reached()
     }
 
-    /// Records that the database was reached, and makes the next wait short again.
+    /// Records that this thread reached the database, and makes its next wait short again.
     public mutating func reset() {
         reached()
         current = Limits.reconnectBackoffInitial
     }
 
-    /// Returns the wait after a failure. The thread tries again only after that time, or when `isCutShort`.
+    /// Returns the duration to wait after a failure. The thread should try again after that, or earlier if
+    /// `isCutShort`.
     public mutating func next() -> Duration {
         if isCutShort { current = Limits.reconnectBackoffInitial }
         hasFailed = true
@@ -72,7 +76,8 @@ public struct Backoff {
     /// True if another thread has reached the database since the last failure.
     public var isCutShort: Bool { hasFailed && reachability.count != known }
 
-    /// Waits for the time that `next` returned; ends early if it is cut short, or if `interrupt` or `call` rings.
+    /// Waits for the duration that `next` returned. Ends early if another thread reaches the database, or if
+    /// `interrupt` or `call` is signalled.
     public func wait(_ delay: Duration, _ interrupt: Wake, orCalled call: Wake? = nil) {
         let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
         while !interrupt.isRung, let left = left(until: end) {
@@ -85,12 +90,13 @@ public struct Backoff {
         }
     }
 
-    /// Returns the time to sleep before the next check; nil if the wait is over.
+    /// Returns the time to sleep before the next check; nil if the wait is over. `end` is a monotonic time in
+    /// nanoseconds.
     public func left(until end: UInt64) -> Duration? {
         let now = Clock.monotonicNanoseconds()
         guard now < end, !isCutShort else { return nil }
         let all = Duration.nanoseconds(end - now)
-        // A thread without a failure waits for no recovery, so it need not wake up for one.
+        // A thread that has not failed does not wait for another thread, so it need not check for one.
         return (hasFailed ? min(all, Limits.recoveryInterval) : all) + .milliseconds(1)
     }
 }

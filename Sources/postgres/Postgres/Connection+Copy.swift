@@ -3,9 +3,9 @@ import CPostgres
 import Glibc
 import System
 
-/// Calls that a streaming connection needs beside its stream.
+/// Calls that a connection needs in addition to its replication stream.
 extension Connection {
-    /// True if TLS or GSSAPI lies between libpq and the socket.
+    /// True if the connection is encrypted with TLS or GSSAPI.
     var isEncrypted: Bool {
         // SAFETY: the handle lives.
         unsafe PQsslInUse(handle) == 1 || PQgssEncInUse(handle) == 1
@@ -16,7 +16,8 @@ extension Connection {
         unsafe PQsocket(handle)
     }
 
-    /// Sends the command that begins a stream and leaves the socket to the caller. libpq is used only to close it.
+    /// Sends the command that begins a stream. Afterwards the caller reads and writes the socket, and libpq is used
+    /// only to close it.
     func handOver(sending command: String) throws(PostgresError) {
         // SAFETY: the handle lives; Swift passes a C string that lives for the call.
         guard unsafe PQsendQuery(handle, command) == 1, unsafe PQflush(handle) == 0 else {
@@ -25,7 +26,7 @@ extension Connection {
         isHandedOver = true
     }
 
-    /// Sends one CopyData message, e.g. a standby status update, on a connection that streams.
+    /// Sends one CopyData message, such as a standby status update, on a streaming connection.
     public func sendCopy(_ message: RawSpan) throws(PostgresError) {
         if isHandedOver { return try sendDirectly(message) }
         // SAFETY: libpq copies the bytes inside the closure.
@@ -47,7 +48,7 @@ extension Connection {
                 guard error.code == EAGAIN else {
                     throw PostgresError(operation: "confirm", message: error.reason, isConnectionLost: true)
                 }
-                // The walsender reads the hub's messages even while it waits to write, so this wait is short.
+                // The wait is short, because the walsender reads the hub's messages even while it waits to write.
                 _ = Poll.wait(socket: socket, forWriting: true, interrupt: nil, timeoutMilliseconds: 1000)
             }
         }

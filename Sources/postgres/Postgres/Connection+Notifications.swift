@@ -2,8 +2,8 @@ import CPostgres
 import System
 
 extension Connection {
-    /// Returns the payload of a notification from another session, on a channel of this session's `LISTEN`. Returns nil
-    /// on timeout.
+    /// Returns the payload of a notification that another session sent on a channel to which this session listens.
+    /// Returns nil after the timeout.
     public func notification(waitingMilliseconds: Int32) throws(PostgresError) -> String? {
         let deadline = Clock.monotonicNanoseconds() + UInt64(max(0, waitingMilliseconds)) * 1_000_000
         while true {
@@ -21,14 +21,14 @@ extension Connection {
         }
     }
 
-    /// Discards notices and warnings of the server. Functions written by others may raise them, and they concern only
-    /// their authors.
+    /// Discards notices and warnings of the server. They come from functions that other people wrote, and concern only
+    /// them.
     public func ignoreNotices() {
         // SAFETY: the handle lives; the function uses nothing of what it is given.
         _ = unsafe PQsetNoticeReceiver(handle, { _, _ in }, nil)
     }
 
-    /// Adds the notices and warnings that the server sends while `body` runs to `notices`, even if `body` throws.
+    /// Appends the notices and warnings that the server sends while `body` runs, even if `body` throws.
     public func withNotices<T>(
         _ notices: inout [PostgresNotice], _ body: () throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
@@ -53,7 +53,7 @@ extension Connection {
 
 /// Notice or warning that the server sent while it ran a statement.
 public struct PostgresNotice: Sendable, Equatable {
-    /// `NOTICE`, `WARNING` and so on, in English whatever the server's language.
+    /// `NOTICE`, `WARNING` and so on, in English even if the server uses another language.
     public let severity: String
     public let sqlState: String?
     public let message: String

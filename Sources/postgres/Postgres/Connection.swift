@@ -2,34 +2,35 @@ import CPostgres
 import Glibc
 import System
 
-/// Address of a database and the user who connects: a URL or a `key=value` string, in libpq's form.
+/// Address of a database, with the user who connects: a URL or a `key=value` string in libpq's form.
 public struct ConnectionTarget: Sendable {
     public let text: String
-    /// Version of the database's definitions, shared by all copies of the target.
+    /// Version of the definitions in the database, shared by all copies of this target.
     public let definitions = DefinitionsVersion()
 
     public init(_ text: String) { self.text = text }
 
     public enum Purpose: Sendable {
         case queries
-        /// A walsender of the database, which streams changes and answers replication commands.
+        /// Walsender of the database, which streams changes and answers replication commands.
         case replication
     }
 }
 
-/// One libpq connection. A connection belongs to one thread at a time and closes itself when it is released.
+/// Connection to PostgreSQL through libpq. Only one thread at a time may use it. It is closed when it is released.
 ///
-/// Calls take SQL text and parameters, and return rows as text, or an error that names the statement. Calls wait for
-/// the server, so the caller's thread must be allowed to block.
+/// Calls accept SQL and parameters, and return rows as text, or an error that names the statement. They block the
+/// calling thread until the server answers.
 @safe
 public final class Connection {
     let handle: OpaquePointer
     /// Descriptor table in which the connection's socket was opened.
     private let table = DescriptorTable.current
     public let purpose: ConnectionTarget.Purpose
-    /// True after libpq has sent its last command. From then on, the hub reads and writes the socket itself.
+    /// True after libpq has sent its last command. Then the hub reads and writes the socket itself.
     var isHandedOver = false
-    /// Function called from time to time during a wait for an answer. A result of false cancels the statement.
+    /// Function that is called from time to time while a call waits for an answer. If it returns false, the statement
+    /// is cancelled.
     public var isStillWanted: (() -> Bool)?
 
     private static let limits = ["statement_timeout=0", "idle_session_timeout=0"]
@@ -39,8 +40,9 @@ public final class Connection {
         "lc_monetary=C",
     ]
 
-    /// Connects; gives up when `interrupt` rings or after `timeoutSeconds`. With `keepsSettings`, the session reads and
-    /// writes values with the settings of the user and the database, like any other session.
+    /// Connects. Gives up when `interrupt` is signalled or after `timeoutSeconds`. If `keepsSettings` is true, the
+    /// session reads and writes values with the settings of the user and the database, like a session of another
+    /// program.
     public init(
         _ target: ConnectionTarget, purpose: ConnectionTarget.Purpose = .queries, applicationName: String = "tidewire",
         timeoutSeconds: Int = 5, settings: [String] = [], keepsSettings: Bool = false, interrupt: Wake? = nil
@@ -75,7 +77,7 @@ public final class Connection {
 // MARK: Connecting
 
 extension Connection {
-    /// Returns the target's own settings followed by the hub's. If both set an option, the hub's value counts.
+    /// Returns the settings of the target and of the hub. If both set the same option, the hub's value counts.
     private static func parsed(
         _ target: ConnectionTarget, _ purpose: ConnectionTarget.Purpose, _ applicationName: String,
         _ timeoutSeconds: Int, _ settings: [String]
@@ -94,7 +96,7 @@ extension Connection {
         set("client_encoding", "UTF8")
         setDefault("application_name", applicationName)
         setDefault("connect_timeout", String(timeoutSeconds))
-        // With these, a vanished peer is noticed within half a minute.
+        // These settings reveal within half a minute that the server's machine has vanished.
         setDefault("keepalives_idle", "10")
         setDefault("keepalives_interval", "5")
         setDefault("keepalives_count", "4")
@@ -142,7 +144,7 @@ extension Connection {
             isConnectionLost: unsafe PQstatus(handle) != CONNECTION_OK)
     }
 
-    /// Returns the reason for a failed connection, with the server's code if the server refused it.
+    /// Returns the error of a failed connection. It has an SQLSTATE if the server refused the connection.
     private func refusedConnection() -> PostgresError {
         // SAFETY: as above.
         var error = PostgresError.refusedConnection(unsafe String(cString: PQerrorMessage(handle)))
@@ -155,13 +157,13 @@ extension Connection {
         unsafe PQstatus(handle) == CONNECTION_OK
     }
 
-    /// The server's version as one number, e.g. 150020.
+    /// Version of the server as one number, such as 150020.
     public var serverVersion: Int {
         // SAFETY: the handle lives.
         Int(unsafe PQserverVersion(handle))
     }
 
-    /// Returns user, host, port and database, for log lines; never the password.
+    /// User, host, port and database, for log lines; never the password.
     public var place: String {
         // SAFETY: libpq's strings live as long as the handle; String copies them.
         unsafe "\(String(cString: PQuser(handle)))@\(String(cString: PQhost(handle))):\(String(cString: PQport(handle)))/\(String(cString: PQdb(handle)))"
@@ -169,7 +171,7 @@ extension Connection {
 }
 
 extension ConnectionTarget {
-    /// Returns the settings in the text, by libpq's names.
+    /// Returns the settings that the text contains, by the names that libpq uses.
     public func parameters() throws(PostgresError) -> [(String, String)] {
         var complaint: UnsafeMutablePointer<CChar>?
         // SAFETY: libpq allocates the list and the complaint; both are freed below with libpq's own calls.
@@ -202,11 +204,11 @@ extension PostgresError {
 
 // MARK: Queries
 
-/// Answer to a query: text values by row and column.
+/// Rows that a query returned: text values by row and column.
 public struct Rows: Sendable {
     public let columns: [String]
     public let values: [[String?]]
-    /// Number of rows that a command without a result affected, if the server reports it.
+    /// Number of rows that a statement without a result affected; nil if the server does not report it.
     public let affected: Int?
 
     init(columns: [String], values: [[String?]], affected: Int? = nil) {
@@ -223,7 +225,7 @@ public struct Rows: Sendable {
 }
 
 extension Connection {
-    /// Runs one statement with parameters, `$1` and so on.
+    /// Runs one statement with parameters, which the SQL names `$1`, `$2` and so on.
     @discardableResult
     public func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
         let copies = CStringArray(parameters)
@@ -234,9 +236,9 @@ extension Connection {
         return try unsafe rows(result, sql)
     }
 
-    /// Runs any number of statements in one message, or a replication command: no parameters, one implicit transaction.
-    /// Waits for the answer. If `interrupt` rings, asks the server to cancel; the connection then cannot be used any
-    /// more.
+    /// Runs a replication command, or any number of statements without parameters in one implicit transaction, and
+    /// waits for the answer. If `interrupt` is signalled, asks the server to cancel; afterwards the connection cannot
+    /// be used.
     @discardableResult
     public func execute(_ sql: String, interrupt: Wake? = nil) throws(PostgresError) -> Rows {
         if let interrupt { try sendAndWait(sql, interrupt) }
@@ -260,8 +262,8 @@ extension Connection {
         }
     }
 
-    /// Asks the server to cancel the running statement. The server does not notice by itself that the hub stopped
-    /// waiting.
+    /// Asks the server to cancel the running statement. The server does not notice by itself that the hub no longer
+    /// waits.
     func cancel() {
         // SAFETY: the handle lives; libpq allocates the request and frees it here.
         guard let request = unsafe PQgetCancel(handle) else { return }
@@ -298,7 +300,7 @@ extension Connection {
             isConnectionLost: !isUsable)
     }
 
-    /// Returns the first words of a statement, to recognize it in error messages.
+    /// Returns the first words of a statement, which identify it in error messages.
     static func firstWords(_ sql: String) -> String {
         sql.split(whereSeparator: { $0 == " " || $0.isNewline }).prefix(3).joined(separator: " ")
     }

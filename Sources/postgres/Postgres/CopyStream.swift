@@ -4,37 +4,41 @@ import Diagnostics
 import Glibc
 import System
 
-/// Reader of the server's side of a replication stream. The reader reads from the socket into its own buffer.
+/// Reader of a replication stream that reads the socket itself, without libpq, into its own buffer.
 ///
-/// libpq reads 16 KiB at a time and copies every message into newly allocated memory. And a reader slightly faster than
-/// the walsender makes the kernel wake it, and interrupt the walsender, for every row. This reader parses messages in
-/// place. While the stream is busy, a short pause lets more data collect.
+/// libpq reads 16 KiB at a time and copies each message into newly allocated memory. Also, if a reader is slightly
+/// faster than the walsender, the kernel wakes the reader and interrupts the walsender for every row. This reader
+/// parses messages in place. While the stream is busy, it pauses briefly so that more bytes collect.
 ///
-/// PostgreSQL, "Message Formats": after START_REPLICATION the server sends CopyBothResponse, then CopyData without end.
+/// PostgreSQL, "Message Formats": after START_REPLICATION the server sends CopyBothResponse, then CopyData messages
+/// without end.
 struct CopyStream: ~Copyable {
     private let socket: Int32
     private var buffer = ByteWriter(capacity: Limits.streamReadBytes)
-    /// Start of the next message in the buffer.
+    /// Offset of the next message in the buffer.
     private var start = 0
-    /// Numbers of bytes of the last two reads.
+    /// Number of bytes of the last read.
     private var lastRead = 0
+    /// Number of bytes of the read before the last one.
     private var readBefore = 0
 
     enum Message: ~Escapable {
         case data(RawSpan)
-        /// The server begins to stream.
+        /// The server confirms that it begins to stream.
         case begins
         case refused(PostgresError)
         case ends
     }
 
-    /// - Parameter socket: of a connection from which libpq does not read any more.
+    /// Creates a reader.
+    ///
+    /// - Parameter socket: socket of a connection from which libpq no longer reads.
     init(socket: Int32) { self.socket = socket }
 
-    /// True if another read may return data; false after a read that returned none.
+    /// True if another read may return bytes; false if the last read returned none.
     var mayHaveMore: Bool { lastRead > 0 }
 
-    /// Returns the next complete message, or nil.
+    /// Returns the next complete message; nil if none has arrived.
     @_lifetime(&self)
     mutating func next() throws(PostgresError) -> Message? {
         while let (kind, body) = try whole() {
@@ -44,7 +48,7 @@ struct CopyStream: ~Copyable {
             case UInt8(ascii: "W"): return .begins
             case UInt8(ascii: "E"): return .refused(Self.error(buffer.bytes.extracting(body)))
             case UInt8(ascii: "c"), UInt8(ascii: "C"), UInt8(ascii: "Z"): return .ends
-            // A notice, a changed setting, a notification: the hub ignores them.
+            // The hub ignores notices, changed settings and notifications.
             case UInt8(ascii: "N"), UInt8(ascii: "S"), UInt8(ascii: "A"): continue
             default: throw Self.failure("the server sent a message that does not belong into a stream")
             }
@@ -52,7 +56,7 @@ struct CopyStream: ~Copyable {
         return nil
     }
 
-    /// Returns kind and place of the message at `start`, if the whole message has arrived.
+    /// Returns the kind of the message at `start` and the range of its body; nil if the message is not complete.
     private func whole() throws(PostgresError) -> (kind: UInt8, body: Range<Int>)? {
         let available = buffer.count - start
         guard available >= Self.headerBytes else { return nil }
@@ -63,7 +67,7 @@ struct CopyStream: ~Copyable {
 
     private static let headerBytes = 5
 
-    /// Returns the message's length field, which counts itself and the body, but not the kind.
+    /// Returns the message's length field. It counts itself and the body, but not the kind.
     private func length() throws(PostgresError) -> Int {
         var reader = ByteReader(buffer.bytes.extracting(start..<start + Self.headerBytes))
         guard (try? reader.skip(1)) != nil, let length = try? Int(reader.uint32()), length >= 4,
@@ -74,17 +78,17 @@ struct CopyStream: ~Copyable {
 
     // MARK: Reading
 
-    /// Reads the available bytes once, without waiting.
+    /// Reads the available bytes once, and does not wait for any.
     mutating func receive() throws(PostgresError) {
         restWhenBusy()
         readBefore = lastRead
         lastRead = 0
         buffer.dropFirst(start)
         start = 0
-        // A rare large message may have made the buffer grow.
+        // A rare large message may have enlarged the buffer.
         buffer.shrink(to: Limits.streamReadBytes)
-        // For a message larger than the buffer, the buffer grows with the bytes that really arrive, whatever length the
-        // message claims.
+        // If a message is larger than the buffer, the buffer grows with the bytes that really arrive. The length that
+        // the message states is not trusted.
         let room = max(Limits.streamReadBytes - buffer.count, Self.leastRoom)
         let socket = socket
         do throws(SystemError) {
@@ -103,18 +107,20 @@ struct CopyStream: ~Copyable {
 
     private static let leastRoom = 256 << 10
 
-    /// Pauses if two short reads in a row show that the walsender is busy and slower than this reader. A single
-    /// transaction after an idle time never waits here.
+    /// Pauses if two consecutive short reads show that the walsender is busy and slower than this reader. A single
+    /// transaction after an idle time is never delayed.
     private func restWhenBusy() {
         if lastRead > 0, readBefore > 0, lastRead < Self.shortRead { usleep(Limits.streamRestMicroseconds) }
     }
 
-    /// Small compared with the kernel's socket buffers, so that the pause does not block the walsender.
+    /// Size below which a read counts as short. It is small compared with the kernel's socket buffers, so that the
+    /// pause does not block the walsender.
     private static let shortRead = 64 << 10
 
     // MARK: Errors
 
-    /// Parses an error. PostgreSQL, "Error and Notice Message Fields": a letter and a string each, until a zero.
+    /// Parses an error. PostgreSQL, "Error and Notice Message Fields": pairs of a letter and a string, until a zero
+    /// byte.
     static func error(_ body: RawSpan) -> PostgresError {
         var error = PostgresError(operation: "stream", message: "an error without words")
         var reader = ByteReader(body)

@@ -1,19 +1,19 @@
 import Synchronization
 
-/// Number that grows whenever definitions in a database are known to have changed.
+/// Number that increases when the hub learns that definitions in a database have changed.
 ///
 /// A session of PostgreSQL keeps plans and compiled functions. It renews most of them when a table or a function
-/// changes, but not all: a plan keeps the number of a column that it reads from a composite value, the oid of an
-/// enumeration's label, and the types of a record's fields. After the change, such a session fails or answers by the
-/// former definitions. So a session that was opened for an older version is replaced, and an error in it proves
-/// nothing.
+/// changes, but not all. For example, a plan keeps the number of a column that it reads from a composite value, the OID
+/// of an enumeration's label, and the types of a record's fields. After a change, such a session may fail or answer by
+/// the old definitions. So the hub replaces a session that was opened for an older version, and draws no conclusion
+/// from an error in it.
 public final class DefinitionsVersion: Sendable {
-    /// Version at one moment.
+    /// Version at one time.
     public struct Reading: Sendable {
         fileprivate let version: DefinitionsVersion
         fileprivate let value: UInt64
 
-        /// True if no change of definitions has become known since.
+        /// True if no change of definitions has become known since this reading.
         public var isCurrent: Bool { version.value.load(ordering: .acquiring) == value }
     }
 
@@ -23,6 +23,6 @@ public final class DefinitionsVersion: Sendable {
 
     public var current: Reading { Reading(version: self, value: value.load(ordering: .acquiring)) }
 
-    /// Makes earlier readings old. The caller does so before anybody can ask by the new definitions.
+    /// Makes all earlier readings outdated. The caller calls this before any thread can use the new definitions.
     public func advance() { value.add(1, ordering: .releasing) }
 }

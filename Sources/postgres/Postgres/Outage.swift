@@ -1,6 +1,6 @@
 import Diagnostics
 
-/// Reasons why the database cannot be reached, with advice for the operator.
+/// Classification of errors by the reason for which the database cannot be reached, with advice for the operator.
 extension PostgresError {
     public typealias Meaning = (reason: ProjectMetrics.ReconnectReason, hint: String?)
 
@@ -33,15 +33,15 @@ extension PostgresError {
                 "the hub needs two connections, one of them of max_wal_senders: raise the limit or end others"
             )
         case SQLState.cannotConnectNow: return (.connectionRefused, "the database is running, but not ready yet")
-        // A server that answers is running at the right address, and its own message explains the problem best.
+        // If a server answers, the address is right and the server runs. Its own message explains the problem best.
         case .some: return (.connectionRefused, nil)
         case nil: return Self.meaning(ofOwnWords: message)
         }
     }
 
-    /// Returns reason and advice for libpq's own errors. Such errors have a text but no code, because the server never
-    /// answered. The text is always English: libpq translates only for programs that set a locale, and the hub does
-    /// not.
+    /// Returns the reason and the advice for an error of libpq itself. Such an error has a text but no code, because no
+    /// server answered. The text is always English: libpq translates only for programs that set a locale, and the hub
+    /// sets none.
     private static func meaning(ofOwnWords words: String) -> Meaning {
         if ["root certificate file", "certificate verify failed", "server certificate for"].contains(
             where: words.contains)
@@ -60,8 +60,8 @@ extension PostgresError {
         return (.connectionRefused, "is the database running, and the address right?")
     }
 
-    /// Key that is equal for all connections with the same outage; nil if the database is reached and refuses a
-    /// statement.
+    /// Key that is the same for all connections with the same outage. Nil if the error is not an outage: the server was
+    /// reached and refused a statement.
     var outage: String? {
         guard isConnectionLost else { return nil }
         guard operation == "connect" else { return Self.away }

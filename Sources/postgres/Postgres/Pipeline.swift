@@ -2,11 +2,12 @@ import CPostgres
 import Glibc
 import System
 
-/// Statement to run in one batch with others.
+/// Statement that runs in one batch with others.
 public struct PipelinedStatement: Sendable {
     public var sql: String
     public var parameters: [String?]
-    /// Name of the prepared statement: it is planned once, then run by name. Nil for a statement that runs only once.
+    /// Name under which the server prepares the statement: it plans the statement once and then runs it by this name.
+    /// Nil for a statement that runs only once.
     public var name: String?
 
     public init(_ sql: String, _ parameters: [String?] = [], preparedAs name: String? = nil) {
@@ -16,12 +17,13 @@ public struct PipelinedStatement: Sendable {
     }
 }
 
-/// Many statements in one round trip. Each is its own transaction, so a failed one does not affect the others.
+/// Running of many statements in one round trip. Each is its own transaction, so a failure does not affect the others.
 extension Connection {
-    /// Runs the statements and returns their answers in the same order. Throws an error if the connection is lost or an
-    /// answer takes longer than the timeout; the connection then cannot be used any more. `prepared` holds the names
-    /// that the server knows; this call adds new ones. All statements and parameters are in memory until they are sent:
-    /// the caller must limit their number.
+    /// Runs the statements and returns their answers in the same order. Throws if the connection is lost or an answer
+    /// takes longer than the timeout; afterwards the connection cannot be used.
+    ///
+    /// `prepared` contains the names of statements that the server has prepared; this call adds new ones. All
+    /// statements and parameters are in memory until they are sent, so the caller must limit their number.
     public func pipeline(
         _ statements: [PipelinedStatement], prepared: inout Set<String>, timeoutMilliseconds: Int,
         interrupt: Wake? = nil
@@ -29,7 +31,8 @@ extension Connection {
         if statements.isEmpty { return [] }
         // SAFETY: libpq calls on this object's own, living handle.
         guard unsafe PQenterPipelineMode(handle) == 1 else { throw connectionError("pipeline") }
-        // Non-blocking, so that a server that stops reading cannot hold this thread beyond the deadline.
+        // The connection is non-blocking, so that a server that stops reading cannot block this thread beyond the
+        // deadline.
         guard unsafe PQsetnonblocking(handle, 1) == 0 else { throw connectionError("pipeline") }
         var announced: Set<String> = []
         let sent = try statements.map { statement throws(PostgresError) in
@@ -51,14 +54,14 @@ extension Connection {
     private enum Sent {
         case nothing
         case statement
-        /// A preparation is sent before the statement, and has its own answer.
+        /// A preparation is sent before the statement and has its own answer.
         case preparation
     }
 
     private func send(
         _ statement: PipelinedStatement, prepared: Set<String>, _ announced: inout Set<String>
     ) throws(PostgresError) -> Sent {
-        // A C string ends at its first zero byte, so the rest would be lost silently.
+        // A C string ends at its first zero byte, so the rest of the parameter would be lost without an error.
         guard !statement.parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return .nothing }
         let isNew = statement.name.map { !prepared.contains($0) && announced.insert($0).inserted } ?? false
         let copies = CStringArray(statement.parameters)
@@ -84,7 +87,7 @@ extension Connection {
         if case .preparation = sent, let name = statement.name {
             let preparation = try answer(statement.sql, deadline, interrupt)
             guard case .success = preparation else {
-                // The server skips the prepared statement up to the synchronization.
+                // After the failed preparation, the server skips the statement up to the synchronization.
                 _ = try answer(statement.sql, deadline, interrupt)
                 try takeSynchronisation(deadline, interrupt)
                 return preparation
@@ -96,11 +99,11 @@ extension Connection {
         return answer
     }
 
-    /// Error with the server's own words for a text that contains a zero byte.
+    /// Error as the server words it, for a text that contains a zero byte.
     private static let zeroByte = PostgresError(
         operation: "pipeline", sqlState: "22021", message: #"invalid byte sequence for encoding "UTF8": 0x00"#)
 
-    /// Returns one command's answer and takes the null result that ends it.
+    /// Returns the answer to one statement, and reads the null result that ends it.
     private func answer(
         _ sql: String, _ deadline: UInt64, _ interrupt: Wake?
     ) throws(PostgresError) -> Result<Rows, PostgresError> {
@@ -156,7 +159,7 @@ extension Connection {
         }
     }
 
-    /// Interval between two calls of `isStillWanted`.
+    /// Milliseconds between two calls of `isStillWanted`.
     private static let wantedMilliseconds: Int32 = 100
 
     static let unwanted = PostgresError(

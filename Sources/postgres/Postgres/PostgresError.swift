@@ -1,15 +1,15 @@
 /// Error from PostgreSQL, or from the attempt to reach it.
 public struct PostgresError: Error, Sendable, Equatable {
-    /// Five-character code from the server. A connection that never reached a server has none.
+    /// SQLSTATE, the server's five-character code. Nil if the connection did not reach a server.
     public var sqlState: String?
     public var message: String
-    /// Hint from the server. The server's DETAIL is left out on purpose: it may hold row data.
+    /// Hint from the server. The server's DETAIL is left out on purpose, because it may contain row data.
     public var hint: String?
-    /// True if the connection cannot be used any more.
+    /// True if the connection can no longer be used.
     public var isConnectionLost: Bool
     /// Operation that failed, e.g. `connect` or `START_REPLICATION`.
     public var operation: String
-    /// True if the server asked for a password and the hub had none.
+    /// True if the server asked for a password and the target has none.
     public var lacksPassword = false
 
     public init(
@@ -34,21 +34,23 @@ extension PostgresError: CustomStringConvertible {
 
 /// SQLSTATE codes to which the hub reacts with more than a message (PostgreSQL, appendix A).
 public enum SQLState {
-    /// True if the error is not the fault of the statement: connections, conflicts, resources, locks, an operator's
-    /// intervention, the system. A retry may succeed. A limit of the configuration and a missing file are permanent.
+    /// True if the error is not caused by the statement: connections, conflicts, resources, locks, an operator's
+    /// intervention, the system. A retry may succeed. False for a configured limit and a missing file, which are
+    /// permanent.
     public static func isPassing(_ state: String) -> Bool {
         ["08", "40", "53", "55", "57", "58"].contains { state.hasPrefix($0) }
             && state != configurationLimitExceeded && state != undefinedFile
     }
 
-    /// True if the error can come from what a session keeps for former definitions: an unknown column, a value of
-    /// another type, a number that the catalog no longer has. A missing right cannot.
+    /// True if the error may come from plans that a session keeps for old definitions: an unknown column, a value of
+    /// another type, an OID that no longer exists. A missing privilege cannot have this cause.
     public static func mayComeFromOldPlan(_ state: String) -> Bool {
         ["0A", "42"].contains { state.hasPrefix($0) } && state != insufficientPrivilege || isInternal(state)
     }
 
-    /// True if the error says nothing about whom the statement was run for: it may pass, or PostgreSQL met something
-    /// that should not be, such as a number that the catalog has no more after a change of definitions.
+    /// True if the error says nothing about the rights of the user for whom the statement ran. Either a retry may
+    /// succeed, or PostgreSQL reports an internal error, such as an OID that no longer exists after a change of
+    /// definitions.
     public static func saysNothing(_ state: String) -> Bool { isPassing(state) || isInternal(state) }
 
     private static func isInternal(_ state: String) -> Bool { state.hasPrefix("XX") }
@@ -75,9 +77,10 @@ public enum SQLState {
 extension PostgresError {
     /// Parses libpq's verbose message about a refused connection.
     ///
-    /// No libpq call returns the SQLSTATE here, because there is no result. But the message contains it, in a place and
-    /// form that no language changes (`FATAL:  28P01: password …`). One more line names the place in the server's
-    /// source. If several attempts were made (several addresses, with TLS and without), the last code counts.
+    /// libpq has no call that returns the SQLSTATE here, because there is no result. But the message contains it, at a
+    /// place and in a form that is the same in every language (`FATAL:  28P01: password …`). A further line names the
+    /// place in the server's source. If libpq made several attempts (several addresses, with TLS and without), the last
+    /// code counts.
     static func refusedConnection(_ text: String) -> PostgresError {
         var sqlState: String?
         let lines = text.split(whereSeparator: \.isNewline).compactMap { line -> String? in
@@ -91,7 +94,7 @@ extension PostgresError {
             isConnectionLost: true)
     }
 
-    /// Returns the code behind the severity, and the line without the code.
+    /// Returns the code that follows the severity, and the line without the code.
     private static func takingState(from line: [UInt8]) -> (state: String, plain: String)? {
         let colon = UInt8(ascii: ":"), space = UInt8(ascii: " ")
         guard line.count >= 10 else { return nil }

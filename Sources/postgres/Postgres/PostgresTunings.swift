@@ -1,11 +1,12 @@
 import Diagnostics
 
-/// Internal settings for time and memory of this module; users cannot rely on them. Maxima are in
-/// `Diagnostics/Limits.swift`.
+/// Internal settings of this module for time and memory. Users cannot rely on them. `Diagnostics/Limits.swift` has the
+/// maxima.
 extension Limits {
-    /// Number of bytes that are read from the stream at once, and kept between reads.
+    /// Maximum number of bytes that are read from the stream at a time. The buffer keeps this size between reads.
     static let streamReadBytes = 1 << 20
 
-    /// Pause between two reads of a busy stream, so that more data collects; far shorter than a commit takes.
+    /// Microseconds between two reads of a busy stream, so that more bytes collect. This is much shorter than a commit
+    /// takes.
     static let streamRestMicroseconds: UInt32 = 50
 }

@@ -6,7 +6,7 @@ import System
 /// Parameters of START_REPLICATION: slot, position, and options for the output plugin.
 public struct StartReplication: Sendable {
     public var slot: String
-    /// Requested start position. PostgreSQL starts here or at the slot's confirmed position, whichever is later.
+    /// Requested start position. PostgreSQL starts here or at the slot's confirmed position, whichever is higher.
     public var startLSN: UInt64
     public var options: [(name: String, value: String)]
 
@@ -25,15 +25,15 @@ public struct StartReplication: Sendable {
     }
 }
 
-/// Quoting of names and values that are inserted into SQL where parameters are not allowed.
+/// Quoting of names and values in SQL, for statements that do not allow parameters.
 public enum Quoted {
     public static func identifier(_ name: String) -> String { "\"" + doubling(name, "\"") + "\"" }
 
-    /// Quotes a text for `standard_conforming_strings`, which replication commands always follow.
+    /// Quotes a text according to `standard_conforming_strings`, which replication commands always follow.
     public static func literal(_ text: String) -> String { "'" + doubling(text, "'") + "'" }
 
-    /// Doubles the mark, scalar by scalar. For Swift, a mark and a following combining scalar are one character; for
-    /// the server they are not.
+    /// Doubles each mark in the text, Unicode scalar by scalar. Swift treats a mark with a following combining scalar
+    /// as one character, but the server does not.
     private static func doubling(_ text: String, _ mark: Unicode.Scalar) -> String {
         var doubled = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
@@ -46,18 +46,18 @@ public enum Quoted {
 
 /// Stream of a replication slot.
 ///
-/// The stream reads the bytes of the walsender and returns one CopyData message at a time, borrowed until the next
-/// call. Messages are not interpreted.
+/// The stream reads bytes from the walsender and returns one CopyData message at a time, borrowed until the next call.
+/// It does not interpret messages.
 ///
-/// libpq connects and authenticates. On an unencrypted connection, the hub then reads the socket directly
-/// (`CopyStream`). An encrypted stream is read through libpq.
+/// libpq connects and authenticates. Then the hub reads the socket itself if the connection is not encrypted
+/// (`CopyStream`). It reads an encrypted stream through libpq.
 @safe
 public struct ReplicationStream: ~Copyable {
     private let connection: Connection
     private let isDirect: Bool
     private var direct: CopyStream
     private var held: UnsafeMutablePointer<CChar>?
-    /// True if the last read through libpq came after the socket was ready.
+    /// True if the socket was readable before the last read through libpq.
     private var wasReady = false
 
     public init(
@@ -87,7 +87,7 @@ public struct ReplicationStream: ~Copyable {
         }
     }
 
-    /// Starts the stream. libpq sends the command and never reads the answer: the hub reads everything from here on.
+    /// Starts the stream. libpq sends the command; the hub reads the answer and everything that follows.
     private mutating func beginDirectly(_ start: StartReplication, _ interrupt: Wake?) throws(PostgresError) {
         try connection.handOver(sending: start.command)
         while true {
@@ -105,7 +105,7 @@ public struct ReplicationStream: ~Copyable {
         }
     }
 
-    /// Returns the next message that has already arrived, or nil if there is none yet.
+    /// Returns the next message that has already arrived; nil if there is none.
     @_lifetime(&self)
     public mutating func next() throws(PostgresError) -> RawSpan? {
         if !isDirect { return try nextOfLibrary() }
@@ -134,7 +134,7 @@ public struct ReplicationStream: ~Copyable {
         throw ending()
     }
 
-    /// Reads the available bytes from the network. The caller does that when `next` has returned nil.
+    /// Reads the available bytes from the socket. The caller calls this after `next` has returned nil.
     public mutating func receive() throws(PostgresError) {
         if isDirect { return try direct.receive() }
         wasReady = Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
@@ -142,18 +142,18 @@ public struct ReplicationStream: ~Copyable {
         guard unsafe PQconsumeInput(connection.handle) == 1 else { throw connection.connectionError("stream") }
     }
 
-    /// True if more bytes may be ready, in the socket or already decrypted. A TLS record may be larger than one read of
-    /// libpq, and the socket does not show the rest. Therefore each read is followed by one more.
+    /// True if more bytes may be available, in the socket or already decrypted. A TLS record may be larger than one
+    /// read of libpq, and then the socket does not show the rest. Therefore one more read follows each read.
     public var hasMore: Bool {
         isDirect ? direct.mayHaveMore : wasReady || Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
     }
 
-    /// Waits until data arrives, `interrupt` rings or the timeout passes.
+    /// Waits until data arrives, `interrupt` is signalled, or the time has passed.
     public func wait(interrupt: Wake, timeoutMilliseconds: Int32) -> Poll.Ready {
         Poll.wait(socket: connection.socket, interrupt: interrupt, timeoutMilliseconds: timeoutMilliseconds)
     }
 
-    /// Returns the reason for the stream's end: the server's error, or a lost connection.
+    /// Returns the reason for which the stream ended: the server's error, or a lost connection.
     private func ending() -> PostgresError {
         // SAFETY: the handle lives; the result is cleared here.
         guard let result = unsafe PQgetResult(connection.handle) else { return lost() }

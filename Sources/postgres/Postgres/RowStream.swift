@@ -2,11 +2,12 @@ import Bytes
 import CPostgres
 import System
 
-/// Streaming of one statement's rows: only one row is in memory, and the server waits while the caller processes it.
+/// Reading of a statement's rows one by one. Only one row is in memory, and the server waits while the caller processes
+/// it.
 extension Connection {
     /// Calls `each` for every row, in the form of the replication protocol (TupleData: a count, then a kind, a length
-    /// and the text of each value). If `each` returns false, the statement is cancelled and the connection cannot be
-    /// used any more. Throws as `pipeline` does.
+    /// and the text of each value). If `each` returns false, the statement is cancelled, and the connection can no
+    /// longer be used. Throws in the same cases as `pipeline`.
     public func stream(
         _ sql: String, timeoutMilliseconds: Int, interrupt: Wake? = nil, each: (RawSpan) -> Bool
     ) throws(PostgresError) {
@@ -35,7 +36,7 @@ extension Connection {
         Clock.monotonicNanoseconds() + UInt64(milliseconds) * 1_000_000
     }
 
-    /// Appends the first row of the result.
+    /// Appends the row that the result contains.
     private static func append(_ result: OpaquePointer, to tuple: inout ByteWriter) {
         // SAFETY: the caller keeps the result alive; columns stay below the count that it gives.
         let width = unsafe PQnfields(result)

@@ -1,18 +1,19 @@
-/// Settings of databases and roles by which PostgreSQL reads and writes values, and their effect on the hub.
+/// Settings of databases and roles that determine how PostgreSQL reads and writes values, and their effect on the hub.
 ///
-/// The hub reads and writes values with its own settings (`Connection.outputSettings`). But a policy is evaluated with
-/// the settings of a client's session. The hub's texts mean the same under all settings in `followed`.
+/// The hub reads and writes values with its own settings (`Connection.outputSettings`). But PostgreSQL evaluates a
+/// policy with the settings of a client's session. The hub's texts have the same meaning under all settings in
+/// `followed`.
 public enum ValueSettings {
-    /// Settings that may change the value of an expression, but not the meaning of the hub's texts.
+    /// Settings that may change the value of an expression, but not the meaning of the hub's own texts.
     public static let followed: Set<String> = writing.union([
         "search_path", "timezone", "lc_time", "lc_numeric", "default_text_search_config",
     ])
-    /// Settings that change the text of values.
+    /// Settings that change the text in which values are written.
     private static let writing: Set<String> = [
         "datestyle", "intervalstyle", "bytea_output", "extra_float_digits", "xmlbinary",
     ]
-    /// Settings that would change the meaning of the hub's own texts, with the value that each must have. If a client's
-    /// session has another value, policies allow no one to read.
+    /// Settings that could change the meaning of the hub's own texts, with the value that each must have. If the
+    /// sessions of clients have another value, the hub's policies allow no one to read.
     public static let required = [
         "array_nulls": "on", "xmloption": "content", "standard_conforming_strings": "on",
         "transform_null_equals": "off",
@@ -26,9 +27,9 @@ public enum ValueSettings {
 
     // MARK: Differences
 
-    /// Query for the relevant settings as rows of name and value: of the session as the server began it, of the
-    /// database, and of the roles that may read in it. The session must have begun without the hub's own settings.
-    /// Roles belong to the whole server: a role with no rights in this database says nothing about it.
+    /// Query for the relevant settings as rows of name and value: those of the session at its start, of the database,
+    /// and of roles that may read in the database. The session must have begun without the hub's own settings. Roles
+    /// belong to the whole server; those without privileges in this database do not matter.
     public static let question = """
         SELECT pg_catalog.lower(s.name), s.reset_val FROM pg_catalog.pg_settings s
         WHERE pg_catalog.lower(s.name) IN (\(names))
@@ -42,8 +43,8 @@ public enum ValueSettings {
         ORDER BY 1, 2
         """
 
-    /// Returns a condition that is true for a role that may read in the database, by its own rights, another role's or
-    /// PUBLIC's.
+    /// Returns an SQL condition that is true for a role that may read in the database, by its own privileges, those of
+    /// another role, or those of PUBLIC.
     private static func mayRead(_ role: String) -> String {
         """
         pg_catalog.pg_has_role(\(role), 'pg_read_all_data', 'MEMBER')
@@ -60,10 +61,10 @@ public enum ValueSettings {
     private static let names = (writing.union(required.keys)).sorted().map { Quoted.literal($0) }.joined(
         separator: ", ")
 
-    /// Settings that differ from the hub's own, from the answer to `question`.
+    /// Settings of a database that differ from the hub's own, according to the answer to `question`.
     public struct Differences: Sendable, Equatable {
-        /// Settings, such as `DateStyle = ISO, DMY`, under which PostgreSQL writes or reads values differently from the
-        /// hub.
+        /// Settings, such as `DateStyle = ISO, DMY`, under which PostgreSQL reads or writes values in another way than
+        /// the hub.
         public private(set) var followed: [String] = []
         /// Settings under which policies allow no one to read.
         public private(set) var refused: [String] = []
@@ -82,12 +83,12 @@ public enum ValueSettings {
         }
     }
 
-    /// True if the value means the same as the hub's own.
+    /// True if the value has the same meaning as the hub's own value.
     public static func isUsual(_ name: String, _ value: String) -> Bool {
         let value = value.lowercased().filter { $0 != " " }
         switch name {
         case "datestyle": return value == "iso,mdy"
-        // From 1 on, all numbers are written exactly.
+        // From 1 on, PostgreSQL writes all numbers exactly.
         case "extra_float_digits": return (Int(value) ?? 0) > 0
         case "array_nulls", "standard_conforming_strings": return ["on", "true", "yes", "1", "t", "y"].contains(value)
         case "transform_null_equals": return ["off", "false", "no", "0", "f", "n"].contains(value)

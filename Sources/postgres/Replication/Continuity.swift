@@ -6,14 +6,14 @@ public struct LogState: Sendable, Equatable {
     var systemIdentifier: UInt64
     var position: LSN
     var lineage: Lineage?
-    /// True if the stored lineage cannot be read.
+    /// True if the stored lineage (the history that the log follows) cannot be read.
     var isLineageDamaged = false
-    /// True for a new log that is to begin with this slot, which did not exist before.
+    /// True if a new log is about to begin with this slot, which did not exist before.
     var isBeginning = false
 }
 
 extension LogState {
-    /// Creates the state from the sink, before a stream from that slot begins.
+    /// Creates the state from the sink, before a stream begins from this slot.
     public init(_ sink: some TransactionSink, slot: String) {
         self.init(
             isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage,
@@ -21,13 +21,13 @@ extension LogState {
     }
 }
 
-/// State of the server and of the hub's slot.
+/// State of the server and of the hub's slot, before a stream begins.
 public struct ServerState: Sendable, Equatable {
     public struct Slot: Sendable, Equatable {
         public var confirmed: LSN
-        /// True if the WAL that the slot needs is gone, or the server invalidated the slot for another reason.
+        /// True if the WAL that the slot needs has been removed, or the server invalidated the slot for another reason.
         public var isInvalid: Bool
-        /// Server process that streams from the slot, and moves it.
+        /// Process id of the server process that streams from the slot and advances it; nil if there is none.
         public var user: Int?
 
         public init(confirmed: LSN, isInvalid: Bool, user: Int? = nil) {
@@ -40,7 +40,8 @@ public struct ServerState: Sendable, Equatable {
     /// Relation of the server's history to the timeline that the log followed.
     public enum Branch: Sendable, Equatable {
         case same
-        /// Another timeline began at this position; the old timeline's WAL after it no longer counts.
+        /// Another timeline began at this position. WAL of the old timeline after the position is not part of the
+        /// server's history.
         case left(at: LSN)
         case unrelated
     }
@@ -55,7 +56,7 @@ public struct ServerState: Sendable, Equatable {
 }
 
 extension ServerState {
-    /// Creates the state. `lineage` is the one that the log would follow from here on.
+    /// Creates the state. `lineage` is the history that the log would follow from now on.
     public init(system: UInt64, _ lineage: Lineage, _ branch: Branch, current: LSN, slot: Slot?) {
         self.init(
             systemIdentifier: system, database: lineage.database, branch: branch, current: current, slot: slot,
@@ -63,19 +64,20 @@ extension ServerState {
     }
 }
 
-/// Decision, before streaming, whether the stream can continue where the log ends.
+/// Decision whether a stream can continue at the end of the log.
 ///
-/// Rule: no change may be missing between the log's position and the slot's confirmed position. A slot *before* the
-/// log's position only repeats changes, which the log recognizes. A slot *after* it has discarded changes that no log
-/// stored.
+/// No change may be missing between the log's position and the slot's confirmed position. If the slot is *before* the
+/// log's position, the stream only repeats changes, which the log recognizes. If the slot is *after* it, the server has
+/// discarded changes that no log has stored.
 public enum Continuity: Sendable, Equatable {
-    /// The stream continues.
+    /// The stream continues at the end of the log.
     case goesOn
-    /// The log is new and begins at the position of the slot, which was created for it.
+    /// The log is new and begins at the position of the slot, which was created for this log.
     case begins
-    /// No usable slot exists: create one (after dropping the rest of the old one). The reason is nil for a new log.
+    /// There is no usable slot, so the hub creates one, after dropping an unusable one if `dropFirst` is true. `gap` is
+    /// the reason for the lost changes; nil for a new log.
     case needsSlot(dropFirst: Bool, gap: Gap.Reason?)
-    /// The slot is usable, but history does not continue.
+    /// The slot is usable, but changes are missing, for this reason.
     case broken(Gap.Reason)
 
     public static func decide(_ log: LogState, _ server: ServerState) -> Continuity {
@@ -88,8 +90,8 @@ public enum Continuity: Sendable, Equatable {
         return lossInPublication(log, server).map { .broken($0) } ?? .goesOn
     }
 
-    /// Decides for a new log. A slot that existed before its log was made for another log, and has discarded changes
-    /// which that log confirmed. The same holds if a file beside the log shows that there was another log.
+    /// Decides for a new log. A slot that existed before belonged to another log, which has confirmed changes that are
+    /// now discarded. The same applies if a file beside the log shows that there was another log.
     private static func beginning(_ log: LogState, _ server: ServerState) -> Continuity {
         let wasThere = log.lineage != nil || log.isLineageDamaged
         guard let slot = server.slot else { return .needsSlot(dropFirst: false, gap: wasThere ? .logMissing : nil) }
@@ -98,8 +100,8 @@ public enum Continuity: Sendable, Equatable {
         return isOurs ? .begins : .broken(.logMissing)
     }
 
-    /// Returns the loss if the publication was created again. Changes committed before that are never decoded, even if
-    /// the time without it was short.
+    /// Returns the reason for lost changes if the publication was dropped and created again. Changes committed before
+    /// its creation are never decoded, even if the time without a publication was short.
     private static func lossInPublication(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
         guard let before = log.lineage?.publication, let now = server.publication else { return nil }
         return before == now ? nil : .publicationRecreated
@@ -108,8 +110,8 @@ public enum Continuity: Sendable, Equatable {
     private static func lossBeforeSlot(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
         if server.systemIdentifier != log.systemIdentifier { return .otherDatabase }
         if let followed = log.lineage?.database, server.database != followed { return .otherDatabase }
-        // The server sends only flushed WAL, so a server whose WAL ends before the log's position is an older copy. The
-        // server may have written more WAL since. In that case, the timeline shows a recovery or promotion.
+        // The server sends only flushed WAL. So if its WAL ends before the log's position, the server is an older copy.
+        // The copy may have written more WAL in the meantime; then its timeline shows the recovery or promotion.
         if server.current < log.position { return .databaseRestored }
         switch server.branch {
         case .same: return log.isLineageDamaged ? .lineageDamaged : nil

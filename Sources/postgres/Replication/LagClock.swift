@@ -1,27 +1,30 @@
 import Change
 
-/// Clock for the slot's lag: the time since the log had all changes of the server. The clock takes the end of the
-/// server's WAL and the log's position at intervals. Times are nanoseconds of one monotonic clock.
+/// Clock for the lag of the log: the time since it last had all changes of the server. At intervals, the clock gets the
+/// end of the server's WAL and the log's position. Times are nanoseconds of one monotonic clock.
 ///
-/// The lag is never too high: WAL written between two samples counts from the later one.
+/// The lag is never too high. If WAL was written between two samples, the time of the later one counts.
 struct LagClock {
     private var isConnected = false
-    /// Last known time at which the log had everything.
+    /// Last known time at which the log had all changes.
     private var caughtUpAt: UInt64
-    /// Ends of the WAL that the log has not reached yet, each with the time when it was first seen.
+    /// Ends of the server's WAL that the log has not reached yet, each with the time at which it was first seen.
     private var ahead: [(end: LSN, at: UInt64)] = []
 
-    /// Maximum number of samples. Above this number, every second one is dropped, and the distance between new ones
-    /// doubles.
+    /// Maximum number of stored ends. If there are more, every second one is removed, and the minimum time between new
+    /// ones grows.
     private static let maximum = 256
+    /// Minimum time between two stored ends.
     private var distance: UInt64 = 0
 
-    /// - Parameter caughtUpAt: time when the previous process last wrote its log.
+    /// Creates a clock.
+    ///
+    /// - Parameter caughtUpAt: time at which the previous process last wrote its log.
     init(caughtUpAt: UInt64) { self.caughtUpAt = caughtUpAt }
 
-    /// Records the present end of the server's WAL.
+    /// Records the current end of the server's WAL and the log's position.
     mutating func saw(_ end: LSN, _ position: LSN, at now: UInt64) {
-        // The log was already behind before the connection.
+        // The log was behind already before this connection.
         if ahead.isEmpty, end > position { ahead.append((end, isConnected ? now : caughtUpAt)) }
         isConnected = true
         if let last = ahead.last, end > last.end, now - min(now, last.at) >= distance { ahead.append((end, now)) }

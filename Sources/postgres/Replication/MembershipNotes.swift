@@ -1,14 +1,15 @@
 import Bytes
 import Change
 
-/// Positions from which the log has every change of the tables that decide memberships, by how each table is published.
+/// Positions from which the log has every change of the tables that decide memberships (which rows a user may see).
+/// Each table is noted with the way in which it is published.
 ///
-/// A pure value: `MembershipRecord` stores it.
+/// The notes are a pure value; `MembershipRecord` stores them.
 public struct MembershipNotes: Sendable, Equatable {
-    /// A table in one of the two publications that the stream carries.
+    /// Table in one of the two publications of the stream.
     public struct Entry: Sendable, Hashable {
         public var table: UInt32
-        /// True if the table is in the hub's own publication, false if it is in the clients'.
+        /// True if the table is in the hub's own publication; false if it is in the clients' publication.
         public var isOwn: Bool
 
         public init(table: UInt32, isOwn: Bool) {
@@ -17,7 +18,7 @@ public struct MembershipNotes: Sendable, Equatable {
         }
     }
 
-    /// Text for the way a table is published. The text changes when the table leaves the publication and returns.
+    /// Text that describes how a table is published. It changes if the table leaves the publication and returns.
     public typealias Mark = String
 
     private struct Following: Sendable, Equatable {
@@ -25,25 +26,25 @@ public struct MembershipNotes: Sendable, Equatable {
         var since: LSN
     }
 
-    /// Publication of the hub in the stream: its number, and the position from which the log has its changes.
+    /// Publication of the hub in the stream: its OID, and the position from which the log has its changes.
     struct Publication: Sendable, Equatable {
         var number: UInt32
         var since: LSN
     }
 
-    /// Publication in the stream; nil while the stream does not carry it.
+    /// Publication of the hub in the stream; nil while the stream does not include it.
     var publication: Publication?
     private var followings: [Entry: Following] = [:]
     public private(set) var unknownPasts = UnknownPasts.none
 
-    /// Notes of a new log, in which no table was followed yet.
+    /// Notes of a new log, for which the hub has not followed any table yet.
     static let ofNewLog = MembershipNotes()
-    /// Notes of a log whose followed tables are unknown.
+    /// Notes of a log for which nothing is known about followed tables.
     static let unknown = MembershipNotes(unknownPasts: UnknownPasts(knownFrom: nil))
 
     private init(unknownPasts: UnknownPasts = .none) { self.unknownPasts = unknownPasts }
 
-    /// Returns notes for a reader of a single moment, for which these tables have always been followed.
+    /// Returns notes for a program that reads a single point in time. In them, the tables have always been followed.
     public static func always(_ tables: [UInt32]) -> MembershipNotes {
         var notes = MembershipNotes()
         for table in tables {
@@ -54,10 +55,10 @@ public struct MembershipNotes: Sendable, Equatable {
 
     // MARK: Reading
 
-    /// True if the log has every change of the table by this entry, published as the mark says.
+    /// True if the log has every change of the entry's table, and the table is still published as `mark` says.
     public func follows(_ entry: Entry, _ mark: Mark) -> Bool { followings[entry]?.mark == mark }
 
-    /// Position from which on the log has every change of each table.
+    /// Position from which the log has every change, for each table by OID.
     public var tables: [UInt32: LSN] {
         var tables: [UInt32: LSN] = [:]
         for (entry, following) in followings {
@@ -68,8 +69,8 @@ public struct MembershipNotes: Sendable, Equatable {
 
     // MARK: Changing
 
-    /// Records the tables published now, when the WAL ends at `position`. For `settled` entries, all transactions that
-    /// began before the table was published have ended.
+    /// Records which tables are published when the WAL ends at `position`. An entry is in `settled` if all transactions
+    /// have ended that began before the table was published.
     public mutating func take(_ published: [Entry: Mark], settled: Set<Entry>, at position: LSN) {
         if unknownPasts.knownFrom == nil { unknownPasts.knownFrom = position }
         for (entry, following) in followings where !isKept(entry, following, published) {
@@ -85,8 +86,8 @@ public struct MembershipNotes: Sendable, Equatable {
         assert(followings.count <= published.count, "only tables that are published now are followed")
     }
 
-    /// True if the table is published as before. If it is in the hub's own publication, the stream must also have
-    /// carried that publication since the table was followed.
+    /// True if the table is published in the same way as before. For a table in the hub's own publication, the stream
+    /// must also have included that publication since it began to follow the table.
     private func isKept(_ entry: Entry, _ following: Following, _ published: [Entry: Mark]) -> Bool {
         guard published[entry] == following.mark else { return false }
         return !entry.isOwn || publication.map { following.since >= $0.since } ?? false
@@ -135,7 +136,7 @@ extension MembershipNotes {
             default: return nil
             }
         }
-        // Compares the whole text, which includes the checksum.
+        // The comparison covers the whole text, including the checksum.
         guard encoded().copied() == bytes.copied() else { return nil }
     }
 }

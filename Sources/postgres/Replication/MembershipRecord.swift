@@ -4,16 +4,16 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Record, kept across restarts, of the positions from which the log has all changes of the tables that decide
-/// memberships.
+/// Record of the positions from which the log has all changes of the tables that decide memberships. It is kept across
+/// restarts.
 ///
-/// The file lies beside the log's segments and is replaced as a whole. New entries are on the disk before the stream or
-/// the catalog relies on them. If the file is missing or damaged, earlier memberships are unknown: the hub does not
-/// decide by them, and tells clients that they may miss changes.
+/// The file is beside the log's segments and is replaced as a whole. New entries are on the disk before the stream or
+/// the catalog relies on them. If the file is missing or damaged, earlier memberships are unknown. The hub then makes
+/// no decisions by them, and tells clients that they may miss changes.
 public final class MembershipRecord: Sendable {
     private struct State {
         var notes = MembershipNotes.ofNewLog
-        /// Directory of the file; nil if the record is kept in memory only.
+        /// Directory of the file; nil if the record is only in memory.
         var directory: (any StorageDirectory)?
     }
 
@@ -24,7 +24,9 @@ public final class MembershipRecord: Sendable {
 
     public var notes: MembershipNotes { state.withLock { $0.notes } }
 
-    /// Reads the record of an earlier process. `isNew`: the log has begun with this process, or is about to begin.
+    /// Reads the record that an earlier process wrote.
+    ///
+    /// - Parameter isNew: true if the log has begun with this process, or is about to begin. The record is then empty.
     func open(in directory: any StorageDirectory, isNew: Bool) {
         let notes = isNew ? .ofNewLog : Self.read(directory)
         state.withLock { $0 = State(notes: notes, directory: directory) }
@@ -48,7 +50,7 @@ public final class MembershipRecord: Sendable {
             [.path(name), .error(reason)])
     }
 
-    /// Changes the notes. If the change cannot be written to the disk, the notes stay unchanged.
+    /// Changes the notes. If the change cannot be written to the disk, throws and leaves the notes unchanged.
     public func change(_ body: (inout MembershipNotes) -> Void) throws(SystemError) {
         try state.withLock { state throws(SystemError) in
             var notes = state.notes

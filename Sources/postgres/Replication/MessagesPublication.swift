@@ -3,18 +3,18 @@ import Diagnostics
 import Postgres
 import System
 
-/// Keeper of the publication of database messages. The keeper creates the publication if a messages table exists and
-/// the hub may do that. It also checks regularly whether the publication appeared, disappeared or was replaced.
+/// Keeper of the publication of database messages. It creates the publication if a messages table exists and the hub
+/// has the right to. It also checks regularly whether the publication was created, dropped or replaced.
 ///
-/// The ingest thread uses the keeper, on its connection for the catalog.
+/// The ingest thread uses the keeper, with its connection for catalog queries.
 struct MessagesPublication {
-    /// Answer of the catalog about the publication.
+    /// State of the publication according to the catalog.
     private struct Sighting {
         let hasTable: Bool
-        /// Number of the publication; nil if there is none.
+        /// OID of the publication; nil if there is none.
         let number: UInt32?
         let position: LSN
-        /// Reason why the publication does not cover all messages.
+        /// Reason why the publication does not include all messages; nil if it does.
         let flaw: String?
         /// Number of other tables in the publication.
         let others: Int
@@ -35,8 +35,8 @@ struct MessagesPublication {
         self.catalog = catalog
     }
 
-    /// Looks at the publication when the next check is due. A failed query is not repeated at once: if the server is
-    /// gone, the stream itself reports it.
+    /// Checks the publication if a check is due. A failed query is not repeated before the next check. If the server
+    /// cannot be reached, the stream itself reports it.
     mutating func look() {
         let now = Clock.monotonicNanoseconds()
         guard now >= nextAt else { return }
@@ -59,8 +59,8 @@ struct MessagesPublication {
         coverage.saw(number, at: sighting.position)
     }
 
-    /// True if enough time has passed for another attempt to create the publication. Rights may be granted later, but
-    /// frequent attempts would fill the server's log.
+    /// True if enough time has passed for another attempt to create the publication. The hub may get the right later,
+    /// but frequent attempts would fill the server's log.
     private mutating func isWorthTrying(_ now: UInt64) -> Bool {
         if let triedAt, now - triedAt < Limits.publicationRetryInterval.wholeNanoseconds { return false }
         triedAt = now
@@ -116,14 +116,14 @@ struct MessagesPublication {
         guard mayCreate else { return missing(sql, "publication_create is off") }
         let name: [LogField] = [.publication(coverage.publication)]
         do throws(PostgresError) {
-            // A session that locks the table must not delay the stream.
+            // If another session has locked the table, the stream must not wait for it.
             try catalog.execute(
                 "BEGIN; SET LOCAL lock_timeout = \(Limits.policyLockTimeout.wholeMilliseconds); \(sql); COMMIT")
             Log.shared.info("created the publication for messages", name)
         } catch {
             if error.isConnectionLost { throw error }
             _ = try catalog.execute("ROLLBACK")
-            // Another session created the publication at the same moment.
+            // Another session has created the publication in the meantime.
             if error.sqlState != SQLState.duplicateObject { missing(sql, error.message) }
         }
     }
@@ -139,13 +139,13 @@ struct MessagesPublication {
 }
 
 extension Connection {
-    /// Returns the number of the publication that has the name now; nil if there is none.
+    /// Returns the OID of the publication that has this name now; nil if there is none.
     func publicationNumber(_ name: String) throws(PostgresError) -> UInt32? {
         let rows = try query("SELECT oid FROM pg_catalog.pg_publication WHERE pubname = $1", [name])
         return rows.first?.first.flatMap { $0 }.flatMap { UInt32($0) }
     }
 
-    /// Returns the server's clock, in microseconds since 1970.
+    /// Returns the time of the server's clock, in microseconds since 1970, UTC.
     func serverTime() throws(PostgresError) -> Int64 {
         let rows = try query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         guard let time = rows.first?.first?.flatMap({ Int64($0) }) else {

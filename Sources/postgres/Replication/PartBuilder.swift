@@ -2,19 +2,19 @@ import Bytes
 import Change
 import Diagnostics
 
-/// Collector of the changes of one transaction, which it divides into parts of bounded size.
+/// Collector of one transaction's changes. It divides them into parts of limited size.
 struct PartBuilder: ~Copyable {
     private var payload = ByteWriter(capacity: 64 << 10)
     private var schemas: [Schema] = []
     private var keys: [UInt64] = []
     private var changeCount: UInt32 = 0
     private var nextIndex: UInt32 = 0
-    /// Fingerprint of the schema of the previous change.
+    /// Fingerprint of the schema of the previous change; nil if there is none.
     private var lastUsed: UInt64?
     private(set) var info: TransactionInfo?
 
     var isOpen: Bool { info != nil }
-    /// Number of changes since the transaction began, in all parts.
+    /// Number of changes in all parts of the transaction so far.
     var totalChanges: UInt32 { nextIndex }
     var isFull: Bool { payload.count >= Limits.transactionPartTargetBytes }
 
@@ -41,26 +41,27 @@ struct PartBuilder: ~Copyable {
         payload.removeAll()
     }
 
-    /// Sets the node that first committed a replicated transaction. The node is known before the first change.
+    /// Sets the node on which a replicated transaction was first committed. Must be called before the first change is
+    /// added.
     mutating func setOrigin(_ name: String) {
         guard var info, changeCount == 0, !name.isEmpty else { return }
         info.origin = name
         open(info)
     }
 
-    /// True if the caller must call `use` with this schema before it adds a change of the schema.
+    /// True if the caller must call `use` with this schema before it adds a change of that schema.
     func needs(_ fingerprint: UInt64) -> Bool { lastUsed != fingerprint }
 
     mutating func use(_ schema: Schema) {
         lastUsed = schema.fingerprint
-        // Compared by fingerprint, because a schema that changed and changed back is another object.
+        // Schemas are compared by fingerprint. A schema that changed and changed back is a different object.
         if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
         schemas.append(schema)
         keys.append(schema.tableKey)
         if schema.messagesKey != 0 { keys.append(schema.messagesKey) }
     }
 
-    /// Adds a change of the schema in use.
+    /// Adds a change of the schema that was last passed to `use`.
     mutating func add(
         _ operation: Operation, _ rows: RowPlan, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
     ) {
@@ -79,7 +80,7 @@ struct PartBuilder: ~Copyable {
             to: &payload)
     }
 
-    /// Adds a change that is already in its stored form, from the spool.
+    /// Adds a change from the spool, which is already in its stored form.
     mutating func addStored(_ change: RawSpan, _ schema: Schema?, newKey: UInt64, oldKey: UInt64) {
         if let schema, needs(schema.fingerprint) { use(schema) }
         find(newKey: newKey, oldKey: oldKey)
@@ -99,8 +100,8 @@ struct PartBuilder: ~Copyable {
         assert(changeCount <= nextIndex, "a part has no more changes than its transaction")
     }
 
-    /// Passes the part to `deliver`. If `deliver` throws, nothing has changed and the call can be repeated. After
-    /// success, the next part is open, or the transaction is closed if this was its last part.
+    /// Passes the part to `deliver`. If `deliver` throws, nothing has changed, and the call can be repeated. Otherwise
+    /// the next part begins, or the transaction ends if this was its last part.
     mutating func hand(
         isLast: Bool, endLSN: LSN, marks: [UInt32] = [], _ deliver: (borrowing StorablePart) throws -> Void
     ) throws {

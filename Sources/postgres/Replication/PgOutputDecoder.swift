@@ -1,16 +1,16 @@
 import Bytes
 import Change
 
-/// Decoder of one `pgoutput` message at a time. The decoder rejects malformed input with its position. It copies
-/// nothing, and checks every row image to its end, so that later readers can rely on it.
+/// Decoder of single `pgoutput` messages. It rejects malformed input and reports the offset. It copies nothing, and
+/// checks every row image to its end, so that later readers can rely on it.
 ///
-/// The decoder's only state is one bit: inside a streamed block, every message begins with its transaction's number.
+/// The decoder has only one bit of state: inside a streamed block, every message begins with its transaction's number.
 public struct PgOutputDecoder {
     private var isInStream = false
 
     public init() {}
 
-    /// Decodes a message and discards the result: for fuzzing, and for measuring the decoder alone.
+    /// Decodes a message and discards the result, for fuzz tests and for measuring the decoder alone.
     public mutating func check(_ bytes: RawSpan) throws(ByteError) { _ = try decode(bytes) }
 
     @_lifetime(copy bytes)
@@ -59,7 +59,7 @@ public struct PgOutputDecoder {
         return .update(relation: relation, oldImage: oldImage, old: old, new: new, xid: xid)
     }
 
-    /// Checks a TupleData to its end and returns its bytes.
+    /// Checks a TupleData up to its end. Returns its bytes.
     @_lifetime(copy reader)
     private static func tuple(_ reader: inout ByteReader) throws(ByteError) -> RawSpan {
         let start = reader.offset
@@ -118,14 +118,14 @@ public struct PgOutputDecoder {
                 .init(name: columnName, typeOID: typeOID, typeModifier: modifier, isIdentity: flags & 1 != 0))
         }
         try reader.expectEnd()
-        // An empty namespace stands for pg_catalog.
+        // An empty name of the schema stands for pg_catalog.
         return RelationMessage(
             oid: oid, schema: schema.isEmpty ? "pg_catalog" : schema, name: relationName, identity: identity,
             columns: columns)
     }
 
-    /// Longest accepted name. PostgreSQL's names have 63 bytes, in the largest build 255, and may grow by conversion to
-    /// UTF-8. The stored form keeps lengths in 16 bits and relies on this limit.
+    /// Longest accepted name in bytes. PostgreSQL's names have at most 63 bytes, or 255 in the largest build, and may
+    /// grow when converted to UTF-8. The stored form has 16 bits for lengths and relies on this limit.
     private static var maximumNameBytes: Int { 4096 }
 
     @_lifetime(copy reader)

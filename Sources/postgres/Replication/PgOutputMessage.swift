@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// One message of PostgreSQL's `pgoutput`, protocol versions 1 and 2. The row images are borrowed from the input.
+/// Message of PostgreSQL's `pgoutput`, protocol versions 1 and 2. Its row images are borrowed from the input.
 ///
 /// PostgreSQL, "Logical Replication Message Formats". `xid` is nil outside a streamed block.
 enum PgOutputMessage: ~Escapable {
@@ -21,7 +21,7 @@ enum PgOutputMessage: ~Escapable {
     case streamAbort(xid: UInt32, subtransaction: UInt32)
 }
 
-/// Content of a Relation message: the schema of the rows that follow.
+/// Content of a Relation message: the schema of the rows that follow it.
 struct RelationMessage: Equatable {
     struct Column: Equatable {
         var name: String

@@ -4,10 +4,11 @@ import Diagnostics
 import Postgres
 import System
 
-/// Life of one connection: set up, stream, confirm. `run` ends with an error, or returns when the interrupt rings.
+/// Session of one connection: it sets up the stream, reads it, and confirms positions. `run` ends with an error, or
+/// returns when the interrupt is signalled.
 ///
-/// The session reads the replication stream and passes transactions to the sink. To PostgreSQL, it confirms the
-/// position up to which they are durable, and never a later one.
+/// The session passes transactions from the replication stream to the sink. It confirms to PostgreSQL only the position
+/// up to which they are durable.
 struct ReplicationSession<Sink: TransactionSink> {
     let settings: ReplicationSettings
     let spoolDirectory: any StorageDirectory
@@ -15,9 +16,9 @@ struct ReplicationSession<Sink: TransactionSink> {
     let interrupt: Wake
     let status: ReplicationStatus
     let lag: Lag
-    /// Called when the stream begins.
+    /// Function that is called when the stream begins.
     let streaming: () -> Void
-    /// Called with the position up to which readers of the log have all changes.
+    /// Function that is called with the position up to which readers of the log have all changes.
     let covered: (LSN) -> Void
 
     struct Interrupted: Error {}
@@ -38,8 +39,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         let replication = try Connection(
             settings.target, purpose: .replication, applicationName: "tidewire replication",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds, interrupt: interrupt)
-        // Checked before the slot exists, so that the stream of a new slot includes the publication from its first
-        // change.
+        // The publication is checked before the slot exists, so that the stream of a new slot includes the publication
+        // from its first change.
         var messages = MessagesPublication(settings, catalog)
         messages.look()
         try settle(keeper, replication)
@@ -56,7 +57,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         let server = ServerState(
             system: system, lineage, try branch(to: timeline, replication), current: current, slot: slot)
         let decision = Continuity.decide(LogState(sink, slot: settings.slot), server)
-        // A new history begins at the slot's position, which is unknown while another process moves the slot.
+        // A new history begins at the slot's position. While another process uses the slot and advances it, that
+        // position is unknown.
         if decision != .goesOn, let user = slot?.user {
             throw StreamFailure(slotBusy: settings.slot, "slot \(settings.slot) is in use by server process \(user)")
         }
@@ -81,13 +83,13 @@ struct ReplicationSession<Sink: TransactionSink> {
         if decision == .goesOn {
             lineage.publication = publication ?? sink.lineage?.publication
         }
-        // Written after the gap, so that a crash in between records the gap twice, not never.
+        // The lineage is written after the gap. After a crash in between, the gap is recorded twice, but never lost.
         if sink.lineage != lineage { try sink.follow(lineage) }
         status.follows(FollowedDatabase(system: system, number: lineage.database))
     }
 
-    /// Returns the slot's state; nil if there is none. A slot that is still being created has never been read, so a new
-    /// log that begins with it lacks nothing.
+    /// Returns the slot's state; nil if there is no slot. If the slot is still being created, no program has read from
+    /// it, so a new log that begins with it misses nothing.
     private func slotState(_ keeper: SlotKeeper) throws -> ServerState.Slot? {
         do {
             return try keeper.slotState()
@@ -97,10 +99,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// Returns the position at which history continues after a gap in the publication; nil for the slot's position.
+    /// Returns the position at which the history continues after a gap in the publication; nil if it is the slot's
+    /// position.
     private func end(of gap: Gap.Reason, _ keeper: SlotKeeper, _ replication: Connection) throws -> LSN? {
         switch gap {
-        // Before PostgreSQL 18, the WAL written without a publication can only be skipped as a whole.
+        // Before PostgreSQL 18, all WAL that was written without a publication must be skipped as a whole.
         case .publicationRecreated where replication.serverVersion < 180_000: try keeper.advanceToEnd()
         case .publicationRecreated: sink.position
         default: nil
@@ -115,16 +118,16 @@ struct ReplicationSession<Sink: TransactionSink> {
         return (system, timeline, current)
     }
 
-    /// Returns how the server's timeline relates to the one that the log followed. PostgreSQL, "Streaming Replication
-    /// Protocol": a history file has a line for each earlier timeline, with its number and the position at which it was
-    /// left.
+    /// Returns how the server's timeline relates to the timeline that the log has followed. PostgreSQL, "Streaming
+    /// Replication Protocol": a history file has a line for each earlier timeline, with its number and the position at
+    /// which it ended.
     private func branch(to timeline: UInt32, _ replication: Connection) throws -> ServerState.Branch {
         guard let followed = sink.lineage?.timeline, followed != timeline else { return .same }
         let answer: Rows
         do throws(PostgresError) {
             answer = try replication.execute("TIMELINE_HISTORY \(timeline)")
         } catch {
-            // Without the file, the hub cannot exclude a loss.
+            // Without the history file, the hub cannot exclude a loss.
             if error.sqlState == SQLState.undefinedFile { return .unrelated }
             throw error
         }
@@ -185,7 +188,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// Returns those of the hub's own publications that the stream can carry from here on.
+    /// Returns those of the hub's own publications that the stream can include from now on.
     private func listOwnPublications(
         _ catalog: Connection, _ assembler: inout TransactionAssembler
     ) throws -> [StreamCoverage] {
@@ -218,21 +221,23 @@ struct ReplicationSession<Sink: TransactionSink> {
         return listed
     }
 
-    /// Runs a write to a file beside the log. A failure of the disk stalls the stream, as for the log itself.
+    /// Runs a write to a file beside the log. A failure of the disk stalls the stream, in the same way as a failed
+    /// write to the log.
     private func noting(_ body: () throws(SystemError) -> Void) throws(StorageStall) {
         do throws(SystemError) { try body() } catch {
             throw StorageStall(operation: error.operation, path: error.subject, reason: error.reason, hint: "")
         }
     }
 
-    /// True if the error is about publications: one is gone, or they differ about a table's columns.
+    /// True if the error is about publications: one does not exist, or two of them publish different columns of a
+    /// table.
     private static func isAboutPublications(_ error: any Error) -> Bool {
         guard let refusal = error as? PostgresError, refusal.operation == "stream" else { return false }
         return refusal.sqlState == SQLState.undefinedObject || refusal.sqlState == SQLState.featureNotSupported
     }
 
     private func start(_ serverVersion: Int, _ listed: [StreamCoverage]) -> StartReplication {
-        // Streaming, messages and protocol 2 came with PostgreSQL 14.
+        // PostgreSQL 14 introduced streaming, messages and protocol version 2.
         let isModern = serverVersion >= 140_000
         let streams = settings.streaming && isModern
         let names = [settings.publication] + listed.map(\.publication)
@@ -251,12 +256,13 @@ struct ReplicationSession<Sink: TransactionSink> {
     ) throws {
         while true {
             try drain(&stream, &assembler, &pace, status)
-            // Whole transactions go to the disk as soon as nothing more is waiting. In the middle of a transaction a
-            // flush has no benefit, so the loop waits for more.
+            // Whole transactions are flushed when no more data is waiting. In the middle of a transaction a flush has
+            // no benefit, so the loop waits for more data.
             if pace.hasWhole, !assembler.isInTransaction { try flush(&pace, status) }
             try keepInTouch(&pace, status, assembler.isInTransaction)
             covered(coveredPosition(pace, assembler.isInTransaction))
-            // The next stream includes another publication, or handles a lost one; nothing is lost in between.
+            // The next stream includes another publication, or handles a dropped one. No change is lost between the two
+            // streams.
             let position = max(sink.position, pace.idlePosition)
             let isOver =
                 pace.isPublicationBroken || settings.ownPublications.contains { $0.isWaiting(at: position) }
@@ -269,13 +275,13 @@ struct ReplicationSession<Sink: TransactionSink> {
     }
 
     /// Returns the position up to which readers of the log have all changes. When the server reports the end of its
-    /// WAL, every earlier commit has arrived.
+    /// WAL, all earlier commits have been received.
     private func coveredPosition(_ pace: StreamPace, _ isInTransaction: Bool) -> LSN {
         isInTransaction || pace.hasWhole
             ? sink.durablePosition : max(sink.durablePosition, pace.idlePosition)
     }
 
-    /// Processes everything that has arrived. Flushes in between if a batch is large or old enough.
+    /// Processes all data that has arrived. Flushes in between if a batch is large or old enough.
     private func drain(
         _ stream: inout ReplicationStream, _ assembler: inout TransactionAssembler, _ pace: inout StreamPace,
         _ status: StatusSender
@@ -299,7 +305,7 @@ struct ReplicationSession<Sink: TransactionSink> {
                     pace.hasWhole = sink.position > sink.durablePosition
                     if pace.flushIsDue(sink.pendingBytes) { try flush(&pace, status) }
                     try keepInTouch(&pace, status, assembler.isInTransaction)
-                    // A stream that never pauses must not prevent a stop.
+                    // A stream that always has data must not prevent the hub from stopping.
                     if interrupt.isRung || settings.pause.isOn { return }
                 }
             }
@@ -316,7 +322,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         try confirm(&pace, status)
     }
 
-    /// Repeats the call while the disk fails. Waiting loses nothing.
+    /// Repeats the call while the disk fails. No data is lost while it waits.
     private func untilTaken(_ status: StatusSender, _ body: () throws -> Void) throws {
         while true {
             do {
@@ -335,8 +341,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         settings.metrics.confirmedLSN.set(sink.durablePosition.rawValue)
     }
 
-    /// Does the regular work: status messages to the server, checks of slot and publications, and moving an idle slot
-    /// on.
+    /// Performs the regular duties: status messages to the server, checks of the slot and of publications, and
+    /// advancing an idle slot.
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         pace.watch.look(sink.position, &lag.clock)
         pace.publication.look()
@@ -360,14 +366,14 @@ struct ReplicationSession<Sink: TransactionSink> {
                 [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
         }
         if status.stallIsTooLong { throw stall }
-        // Sent at every attempt. Nothing is read during a stall, so requests of a server with a short
-        // wal_sender_timeout get no answer.
+        // Sent at every attempt. During a stall the hub reads nothing, so it does not see a server's requests for a
+        // status message, which a server with a short wal_sender_timeout sends.
         try status.send(flushed: sink.durablePosition)
         if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
     }
 
-    /// Drops the unfinished transaction, and repeats that while the disk fails. An unfinished transaction must be gone
-    /// before another is appended.
+    /// Drops the parts of the unfinished transaction. Repeats that while the disk fails, because they must be removed
+    /// before another transaction is appended.
     private func abandon() throws {
         while true {
             do { return try sink.abandon() } catch is StorageStall {
@@ -376,7 +382,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         }
     }
 
-    /// Ends the stream cleanly: flushes and confirms whole transactions, so that the next start repeats nothing.
+    /// Ends the stream cleanly: flushes and confirms whole transactions, so that the next start repeats none.
     private func leave(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         if isInTransaction { try sink.abandon() }
         if !isInTransaction, pace.idlePosition > sink.position { try sink.advance(to: pace.idlePosition) }
@@ -385,11 +391,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         try? status.send(flushed: sink.durablePosition)
     }
 
-    /// Returns a more exact error if the publication was dropped and created again. PostgreSQL looks it up in the
-    /// catalog of the time of each change, so it is missing for the changes in between.
+    /// Returns a more precise error if the publication was dropped and created again. PostgreSQL looks up the
+    /// publication in the catalog as it was at each change, so it does not exist for the changes in between.
     private func explained(_ error: any Error, _ keeper: SlotKeeper) -> any Error {
-        // The message may be in the server's own language. During streaming, no other object of the hub can be
-        // undefined.
+        // The error is recognized by its code, because its message may be in the server's language. During streaming,
+        // the publication is the hub's only object that can be undefined.
         guard let refusal = error as? PostgresError, refusal.sqlState == SQLState.undefinedObject,
             refusal.operation == "stream", (try? keeper.publicationExists) == true
         else { return error }
@@ -419,7 +425,7 @@ extension Gap.Reason {
     }
 }
 
-/// Sender of status updates with the durable position to the server. Remembers the time of the last update.
+/// Sender of status messages with the durable position to the server. It remembers the time of the last one.
 final class StatusSender {
     private let connection: Connection
     private(set) var lastSentAt = Clock.monotonicNanoseconds()
@@ -430,7 +436,7 @@ final class StatusSender {
     func send(flushed: LSN) throws(PostgresError) {
         var message = ByteWriter(capacity: 40)
         message.append(UInt8(ascii: "r"))
-        // Written, flushed and applied positions are the same here: only flushed data counts.
+        // The hub reports the same position as written, flushed and applied, because it counts only flushed data.
         for _ in 0..<3 { message.append(big: flushed.rawValue) }
         let now = PostgresTime.postgres(fromUnixMicroseconds: Clock.unixMicroseconds())
         message.append(big: UInt64(bitPattern: now))
@@ -445,7 +451,7 @@ final class StatusSender {
         if isDue { try send(flushed: flushed) }
     }
 
-    /// True at the first failure of the disk in a row.
+    /// Returns true at the first failure of the disk after a success.
     func stallBegins() -> Bool {
         guard stallBeganAt == nil else { return false }
         stallBeganAt = Clock.monotonicNanoseconds()
@@ -464,10 +470,10 @@ final class StatusSender {
     }
 }
 
-/// Schedule of the stream: when to flush, when to send a status update, and when to move an idle slot on.
+/// Schedule of the stream: when to flush, when to send a status message, and when to advance an idle slot.
 struct StreamPace {
     private(set) var messages: UInt64 = 0
-    /// True if whole transactions wait for the disk.
+    /// True if there are whole transactions that have not been flushed.
     var hasWhole = false
     private(set) var idlePosition: LSN = .zero
     private var replyIsWanted = false
@@ -478,7 +484,7 @@ struct StreamPace {
     var watch: SlotWatch
     var publication: MessagesPublication
     var clients: PublicationWatch
-    /// True if the stream must end, because its publication is gone or changed.
+    /// True if the stream must end because its publication was dropped or replaced.
     var isPublicationBroken = false
     private let metrics: ProjectMetrics
 
@@ -522,24 +528,25 @@ struct StreamPace {
 
     private var sinceStatus: UInt64 { Clock.monotonicNanoseconds() - lastStatusAt }
     var statusIsDue: Bool { replyIsWanted || sinceStatus >= Limits.statusInterval.wholeNanoseconds }
-    /// True if an idle slot is to move on. A server that asks for a reply may be shutting down, and waits until the hub
-    /// confirms its last byte.
+    /// True if an idle slot is due to be advanced. It is also due if the server asks for a reply: the server may be
+    /// shutting down, and then waits until the hub confirms the end of the WAL.
     var idleIsDue: Bool {
         replyIsWanted || Clock.monotonicNanoseconds() - lastIdleAt >= Limits.idleProgressInterval.wholeNanoseconds
     }
     var hasDuty: Bool { statusIsDue || idleIsDue }
 
-    /// True if waiting notes are due for a flush, after a short delay.
+    /// True if notes that wait for a flush are due. They are due after a short delay.
     var notesAreDue: Bool {
         Clock.monotonicNanoseconds() - lastIdleAt >= Limits.noteInterval.wholeNanoseconds
     }
 
     func millisecondsToNextDuty() -> Int32 {
         let limit = Limits.statusInterval.wholeNanoseconds
-        // The clock is read once: between two readings the limit may pass.
+        // The clock is read only once, because the limit may pass between two readings.
         let since = min(sinceStatus, limit)
         let toStatus = since == limit ? 0 : Int32((limit - since) / 1_000_000 + 1)
-        // Notes come from other threads, which do not wake this loop.
+        // Notes are added by other threads, which do not wake this loop. So the wait is never longer than the interval
+        // of notes.
         return min(toStatus, Int32(Limits.noteInterval.wholeMilliseconds))
     }
 }

@@ -1,13 +1,13 @@
 import Diagnostics
 
-/// Internal settings for time and memory of this module; users cannot rely on them. Maxima are in
-/// `Diagnostics/Limits.swift`.
+/// Internal settings of this module for time and memory. Users cannot rely on them. `Diagnostics/Limits.swift` has the
+/// maxima.
 extension Limits {
-    /// Pause between two attempts to write after the disk was full or failed.
+    /// Time between two attempts to write after the disk was full or failed.
     static let diskRetryInterval = Duration.seconds(1)
 
-    /// Interval between two questions to the server about the hub's slot.
+    /// Interval at which the hub asks the server about its slot.
     static let slotWatchInterval = Duration.seconds(15)
-    /// Interval after which the hub repeats its warning about a slot in danger.
+    /// Interval at which the hub repeats its warning about a slot that may be lost.
     static let slotReminderInterval = Duration.seconds(600)
 }

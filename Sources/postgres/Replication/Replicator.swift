@@ -4,9 +4,9 @@ import Postgres
 import Synchronization
 import System
 
-/// Replicator that follows one slot until it is stopped: it connects, streams, and connects again after every failure.
+/// Replicator that follows one slot until it is stopped. It connects, streams, and connects again after every failure.
 ///
-/// `run` needs its own thread; it ends when the interrupt rings.
+/// `run` needs its own thread. It returns when the interrupt is signalled.
 public final class Replicator<Sink: TransactionSink> {
     private let settings: ReplicationSettings
     private let spoolDirectory: any StorageDirectory
@@ -16,9 +16,10 @@ public final class Replicator<Sink: TransactionSink> {
     private var backoff: Backoff
     private var lastTrouble = ""
     private var lastReport: UInt64 = 0
-    /// Lag behind the server, kept across connections.
+    /// Lag of the log behind the server, kept across connections.
     private let lag: Lag
-    /// Position of the stream when it last failed because of a publication that exists.
+    /// Position at which the stream last failed because its publication had been dropped and created again; nil if it
+    /// did not.
     private var stuckAt: LSN?
 
     public init(
@@ -34,7 +35,7 @@ public final class Replicator<Sink: TransactionSink> {
         lag = Lag(caughtUpAt: Self.lastSign(of: sink))
     }
 
-    /// Returns the last time at which an earlier process wrote the log, on this process's monotonic clock.
+    /// Returns the monotonic time, in nanoseconds, at which an earlier process last wrote the log.
     private static func lastSign(of sink: Sink) -> UInt64 {
         let now = Clock.monotonicNanoseconds()
         guard let last = sink.lastTime else { return now }
@@ -46,8 +47,8 @@ public final class Replicator<Sink: TransactionSink> {
         while !interrupt.isRung {
             let began = Clock.monotonicNanoseconds()
             do {
-                // Received transactions must not wait for a database that may never return, and the database must not
-                // wait for a failing disk.
+                // Transactions that were received must not stay in memory until the database returns. And reconnecting
+                // must not wait for a failing disk.
                 try sink.flush()
                 if settings.pause.isOn {
                     try rest()
@@ -60,7 +61,8 @@ public final class Replicator<Sink: TransactionSink> {
                         status.streamingBegan()
                         settings.metrics.replicationConnected.set(Int64(1))
                         backoff.reached()
-                        // The end of this stream is reported even if its cause is that of the previous end.
+                        // If this stream fails for the same reason as the previous one, the failure must be reported
+                        // again.
                         lastTrouble = ""
                     }, covered: { [status] in status.covers($0) })
                 try session.run()
@@ -71,9 +73,11 @@ public final class Replicator<Sink: TransactionSink> {
         }
     }
 
-    /// Waits until an operator ends the pause or the slot is in danger. Meanwhile it writes waiting notes to the log.
+    /// Waits until an operator ends the pause, or the slot may be lost. Writes waiting notes to the log during this
+    /// time.
     ///
-    /// The pause has no stream connection: a server with a connection that does not read could not shut down.
+    /// The hub has no stream connection during a pause. A connection that does not read would prevent the server from
+    /// shutting down.
     private func rest() throws {
         status.troubled(.pause)
         settings.metrics.reconnects[.paused].add()
@@ -99,7 +103,7 @@ public final class Replicator<Sink: TransactionSink> {
         }
     }
 
-    /// Connects a watch for the slot; returns nil if the database cannot be reached now.
+    /// Connects a watch for the slot; returns nil if the database cannot be reached.
     private func slotWatch() -> SlotWatch? {
         let catalog = try? Connection(
             settings.target, applicationName: "tidewire catalog",
@@ -120,14 +124,14 @@ public final class Replicator<Sink: TransactionSink> {
         let now = Clock.monotonicNanoseconds()
         lag.clock.lost(sink.position, at: now)
         settings.metrics.slotLagSeconds.set(lag.clock.seconds(at: now))
-        // A connection that lasted a while was healthy, so waits are short again.
+        // If the connection lasted long enough, it was healthy, and the next waits are short again.
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
         let trouble = overcome(error) ?? StreamFailure.from(error, settings)
         let delay = trouble.reason == .diskStall ? Limits.diskRetryInterval : backoff.next()
         settings.metrics.reconnects[trouble.reason].add()
         report(trouble, (error as? PostgresError).flatMap { settings.reachability.isNews($0, at: now) }, delay)
         status.troubled(trouble)
-        // A failure of the disk does not depend on the reachability of the database.
+        // The wait after a failure of the disk does not end early when another thread reaches the database.
         if trouble.reason == .diskStall {
             interrupt.sleep(milliseconds: delay.wholeMilliseconds)
         } else {
@@ -135,10 +139,10 @@ public final class Replicator<Sink: TransactionSink> {
         }
     }
 
-    /// Logs a failure; the same failure again only after an interval, because the first line has the advice.
+    /// Logs a failure. The same failure is logged again only after an interval, because the first line has the advice.
     ///
-    /// - Parameter isOutage: true for an outage that no thread reported yet, false for a reported one; nil if the
-    ///   database is reached.
+    /// - Parameter isOutage: true for an outage that no thread has reported yet, false for a reported one; nil if the
+    ///   database was reached.
     private func report(_ trouble: StreamFailure, _ isOutage: Bool?, _ delay: Duration) {
         var fields: [LogField] {
             var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]
@@ -159,7 +163,7 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     /// Handles a publication that was dropped and created again. If the stream fails twice at the same position, the
-    /// changes there were written without a publication: the hub skips them and records a gap.
+    /// changes there were written without the publication. Then the hub skips them and records a gap.
     private func overcome(_ error: any Error) -> StreamFailure? {
         guard error is PublicationWasRecreated else { return nil }
         let what = StreamFailure(
@@ -194,14 +198,14 @@ public final class Replicator<Sink: TransactionSink> {
     }
 }
 
-/// Shared lag clock. Only the replicator's thread changes it.
+/// Lag clock that several objects share. Only the replicator's thread changes it.
 final class Lag {
     var clock: LagClock
 
     init(caughtUpAt: UInt64) { clock = LagClock(caughtUpAt: caughtUpAt) }
 }
 
-/// State of the replicator, for other threads.
+/// State of the replicator, which other threads can read.
 public final class ReplicationStatus: Sendable {
     private struct State {
         var isStreaming = false
@@ -216,10 +220,10 @@ public final class ReplicationStatus: Sendable {
 
     public init() {}
 
-    /// Position before which every commit that concerns the stream is in the log, visible to readers.
+    /// Position before which all commits that concern the stream are in the log and visible to readers.
     public var covered: LSN { LSN(position.load(ordering: .acquiring)) }
 
-    /// Database that the log follows; nil until it was first reached.
+    /// Database that the log follows; nil until the hub has first reached it.
     public var database: FollowedDatabase? { state.withLock { $0.database } }
     func follows(_ database: FollowedDatabase) { state.withLock { $0.database = database } }
 
@@ -227,7 +231,7 @@ public final class ReplicationStatus: Sendable {
 
     public var isStreaming: Bool { state.withLock { $0.isStreaming } }
     public var trouble: StreamFailure? { state.withLock { $0.trouble } }
-    /// Number of connections that began to stream.
+    /// Number of connections that have begun to stream in this run.
     public var sessions: Int { state.withLock { $0.sessions } }
 
     func streamingBegan() {
@@ -243,7 +247,7 @@ public final class ReplicationStatus: Sendable {
         state.withLock { $0.isStreaming = false }
     }
 
-    /// Description of a danger that may cause a gap; nil if there is none.
+    /// Description of a danger of losing changes; nil if there is none.
     public var danger: String? { state.withLock { $0.danger } }
     func endangered(_ danger: String?) { state.withLock { $0.danger = danger } }
 

@@ -1,14 +1,14 @@
 import Bytes
 import Change
 
-/// Announced relation, with values that are computed once and used for every row.
+/// Relation that PostgreSQL has announced, with values that are computed once and used for every row.
 public final class Schema: Sendable {
     public let relation: Relation
-    /// Stored form, written to the log before the first change that needs it.
+    /// Stored form of the relation. The log stores it before the first change that refers to it.
     public let encoded: [UInt8]
     public let fingerprint: UInt64
     let tableKey: UInt64
-    /// Key that also finds a partition of the messages table; zero for other tables.
+    /// Key of the messages table if the relation is that table or one of its partitions; zero for other tables.
     let messagesKey: UInt64
     let rows: RowPlan
 
@@ -24,12 +24,12 @@ public final class Schema: Sendable {
     }
 }
 
-/// Values of a schema that every row needs, as plain numbers: a copy needs no reference counting.
+/// Values of a schema that are needed for every row, as plain numbers. A copy needs no reference counting.
 struct RowPlan: BitwiseCopyable {
     let fingerprint: UInt64
     let tableKey: UInt64
     let unkeyedKey: UInt64
-    /// Key columns: bit n is set if column n is part of the key.
+    /// Columns of the key: bit n is set if column n is part of it.
     private let keyColumns: UInt64
     /// Number of columns in a row image.
     let width: Int
@@ -41,11 +41,12 @@ struct RowPlan: BitwiseCopyable {
         width = relation.columns.count
         let columns = relation.keyColumns
         assert(columns.allSatisfy { $0 < relation.columns.count }, "key columns are columns of the row")
-        // Key columns beyond 64 are not indexed: such rows count as rows without a key.
+        // Rows with key columns beyond the first 64 are not indexed; they count as rows without a key.
         keyColumns = columns.allSatisfy { $0 < 64 } ? columns.reduce(0) { $0 | 1 << UInt64($1) } : 0
     }
 
-    /// Returns the key of the row after a change; zero if there is none. A truncate counts as a change of every row.
+    /// Returns the key of the row after a change; zero if there is none. A truncate has the key for changes of unknown
+    /// rows.
     func newKey(_ operation: Operation, _ new: RawSpan) -> UInt64 {
         if new.byteCount > 0 { return key(of: new) }
         return operation == .truncate ? unkeyedKey : 0
@@ -54,7 +55,7 @@ struct RowPlan: BitwiseCopyable {
     /// Returns the key of the row before a change; zero if the server sent no old image.
     func oldKey(_ old: RawSpan) -> UInt64 { old.byteCount > 0 ? key(of: old) : 0 }
 
-    /// Returns the row's hash, or the table's "unkeyed" hash if the image lacks a part of the key.
+    /// Returns the key of the row; the table's key for rows without one if the image lacks a key column.
     func key(of image: RawSpan) -> UInt64 {
         guard keyColumns != 0 else { return unkeyedKey }
         var hash = RowKey.row(table: tableKey)
@@ -72,11 +73,11 @@ struct RowPlan: BitwiseCopyable {
     }
 }
 
-/// Schemas that the server has announced on this connection, by OID.
+/// Schemas that PostgreSQL has announced on this connection, by OID.
 ///
-/// A streamed transaction may announce a schema that only it has seen. The schema is stored separately until the
-/// transaction commits, as in pgoutput's own memory of streamed transactions. After the commit it applies to all,
-/// unless the server has announced the relation again meanwhile: the latest announcement counts.
+/// Inside a streamed transaction, PostgreSQL may announce a schema that only this transaction uses. The schema is
+/// stored separately until the commit, as pgoutput itself does. After the commit it applies to all transactions, unless
+/// PostgreSQL has announced the relation again later: the last announcement counts.
 struct SchemaBook {
     enum Refusal: Error { case unknownRelation(UInt32), tooMany }
 
@@ -88,7 +89,7 @@ struct SchemaBook {
     private var schemas: [UInt32: Announcement] = [:]
     private var streamed: [UInt32: [UInt32: Announcement]] = [:]
     private var typeNames: [UInt32: String] = [:]
-    /// Cached last lookup, because consecutive rows mostly belong to one table.
+    /// OID of the last lookup, which is cached because consecutive rows mostly belong to one table.
     private var lastOID: UInt32 = 0
     private var lastStream: UInt32?
     private var last: Schema?
@@ -98,7 +99,7 @@ struct SchemaBook {
 
     init(maximum: Int) { self.maximum = maximum }
 
-    /// Stores a type's name. Types beyond the maximum are not stored; their number serves as the name.
+    /// Stores the name of a type. Above the maximum, a type is not stored, and its OID serves as its name.
     mutating func typeAnnounced(_ oid: UInt32, _ name: String) {
         guard typeNames.count < maximum || typeNames[oid] != nil else { return }
         typeNames[oid] = name
@@ -111,7 +112,7 @@ struct SchemaBook {
         let known = xid.map { streamed[$0]?[message.oid] } ?? schemas[message.oid]
         guard known != nil || count < maximum else { throw .tooMany }
         let relation = relation(message, primaryKey)
-        // The server announces a schema repeatedly (with every partition also its root), so equal ones share one
+        // PostgreSQL announces a schema repeatedly (with every partition also its root table). Equal schemas share one
         // object.
         let schema = known.flatMap { $0.schema.relation == relation ? $0.schema : nil } ?? Schema(relation)
         announcements += 1
@@ -144,7 +145,7 @@ struct SchemaBook {
         return announcement.schema
     }
 
-    /// Returns the row values of a relation. For consecutive rows of one table, the schema object is not touched.
+    /// Returns the values for rows of a relation. For consecutive rows of one table, the schema object is not accessed.
     @inline(__always)
     mutating func rows(_ oid: UInt32, inStream xid: UInt32?) throws(Refusal) -> RowPlan {
         if oid == lastOID, xid == lastStream, let lastRows { return lastRows }

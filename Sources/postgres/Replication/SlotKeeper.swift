@@ -3,24 +3,24 @@ import Diagnostics
 import Postgres
 import System
 
-/// Settings of the stream: the database, the names, and the objects that the hub may create.
+/// Settings of the replication stream: the database, the names, and the objects that the hub may create.
 public struct ReplicationSettings: Sendable {
     public var target: ConnectionTarget
     public var publication: String
     public var slot: String
     public var mayCreateSlot: Bool
     public var mayCreatePublication: Bool
-    /// Preparation of the database before the hub looks for anything in it; nil for none.
+    /// Preparation of the database before the hub checks anything in it; nil for none.
     public var preparation: DatabasePreparation?
-    /// True if the server may send large transactions while they run.
+    /// True if PostgreSQL may stream large transactions before they commit.
     public var streaming: Bool
-    /// Publication of the tables that decide memberships, and its state in the stream.
+    /// Publication of the tables that decide memberships, and the state of it in the stream.
     public var coverage: StreamCoverage
-    /// Publication of database messages, and its state in the stream.
+    /// Publication of database messages, and the state of it in the stream.
     public var messages: StreamCoverage
     /// Reachability of the database, shared by all threads that connect to it.
     public var reachability: Reachability
-    /// Pause of the stream, which an operator sets.
+    /// Pause of the stream, which an operator can set.
     public var pause = StreamPause()
     /// Metrics of the project to which the database belongs.
     public var metrics = ProjectMetrics()
@@ -43,7 +43,7 @@ public struct ReplicationSettings: Sendable {
         self.messages = messages
     }
 
-    /// Publications that the stream carries beside the clients' own.
+    /// Publications in the stream in addition to the clients' publication.
     var ownPublications: [StreamCoverage] { [coverage, messages] }
 }
 
@@ -57,16 +57,16 @@ public struct SlotStatus: Sendable {
     public var confirmed: LSN?
     public var restart: LSN?
     public var walStatus: String?
-    /// Number of bytes of WAL that the server keeps for this slot.
+    /// Number of bytes of WAL that the server retains for this slot.
     public var retainedBytes: Int64?
-    /// Number of bytes that can still be written before the server invalidates the slot (`max_slot_wal_keep_size`); nil
+    /// Number of bytes that the server can still write before it invalidates the slot (`max_slot_wal_keep_size`); nil
     /// without a limit.
     public var safeBytes: Int64?
     /// `max_slot_wal_keep_size`; nil without a limit.
     public var limitBytes: Int64?
     /// `idle_replication_slot_timeout`, of PostgreSQL 18; nil without one.
     public var idleLimitSeconds: Int64?
-    /// Reason why the server invalidated the slot, if the server gives one (PostgreSQL 17).
+    /// Reason for which the server invalidated the slot (since PostgreSQL 17); nil if the server gives none.
     public var invalidation: String?
 
     public var isInvalid: Bool { walStatus == "lost" || invalidation != nil }
@@ -77,7 +77,7 @@ public struct SlotStatus: Sendable {
         return Int64(clamping: restart.rawValue) + retainedBytes - Int64(clamping: position.rawValue)
     }
 
-    /// Returns the slot with this name, or nil.
+    /// Returns the state of the slot with this name; nil if there is none.
     public static func read(_ name: String, _ connection: Connection) throws(PostgresError) -> SlotStatus? {
         let rows = try connection.query(
             """
@@ -102,8 +102,8 @@ public struct SlotStatus: Sendable {
     }
 }
 
-/// Keeper of publication and slot before streaming: it finds them, or creates them if that is allowed. If not, it names
-/// the SQL that would create them.
+/// Keeper of publication and slot, used before streaming. It finds them, or creates them if that is allowed. Otherwise
+/// its error names the SQL that would create them.
 struct SlotKeeper {
     let settings: ReplicationSettings
     let catalog: Connection
@@ -135,7 +135,7 @@ struct SlotKeeper {
                 "created the publication; it has no tables until you add them",
                 [.publication(settings.publication), .hint("\(alter) ADD TABLE …")])
         } catch {
-            // Another session created the publication at the same moment.
+            // Another session has created the publication in the meantime.
             if error.sqlState == SQLState.duplicateObject { return }
             if error.sqlState == SQLState.insufficientPrivilege { throw missingPublication(sql, error.message) }
             throw error
@@ -184,7 +184,7 @@ struct SlotKeeper {
         return number
     }
 
-    /// Returns the number of the clients' publication as it is now; nil if it is gone.
+    /// Returns the current OID of the clients' publication; nil if it does not exist.
     func published() throws(PostgresError) -> UInt32? { try catalog.publicationNumber(settings.publication) }
 
     func drop() throws {
@@ -192,14 +192,14 @@ struct SlotKeeper {
         Log.shared.warning("dropped the replication slot", [.slot(settings.slot)])
     }
 
-    /// Creates the slot and returns the position from which the slot has every change.
+    /// Creates the slot. Returns the position from which the slot has every change.
     func create(_ replication: Connection) throws -> LSN {
         guard settings.mayCreateSlot else {
             throw StreamFailure(
                 .slotMissing, "slot \(settings.slot) does not exist and slot_create is off",
                 hint: "SELECT pg_create_logical_replication_slot(\(Quoted.literal(settings.slot)), 'pgoutput');")
         }
-        // The server waits here until all transactions that run now have ended.
+        // The call below can take long, because PostgreSQL waits until all running transactions have ended.
         Log.shared.info(
             "creating the replication slot; PostgreSQL waits until the transactions that run now have ended",
             [.slot(settings.slot)])
@@ -213,7 +213,7 @@ struct SlotKeeper {
         return point
     }
 
-    /// Moves the slot to the end of the WAL without decoding the WAL in between.
+    /// Advances the slot to the end of the WAL, without decoding the WAL in between. Returns the new position.
     func advanceToEnd() throws -> LSN {
         let rows = try catalog.query(
             "SELECT end_lsn FROM pg_catalog.pg_replication_slot_advance($1, pg_catalog.pg_current_wal_lsn())",

@@ -1,7 +1,8 @@
 import Diagnostics
 
-/// Forecast of when the server discards the slot's WAL. The forecast takes samples of the kept WAL and its limit, and
-/// returns the notices to log. Each notice comes once, and again after an interval while the state lasts.
+/// Forecast of the time at which the server discards WAL that the slot needs. The forecast uses samples of the retained
+/// WAL and its limit, and returns notices to log. It returns each notice once, and again after an interval while the
+/// state lasts.
 ///
 /// Times are nanoseconds of one monotonic clock.
 struct SlotOutlook {
@@ -13,17 +14,17 @@ struct SlotOutlook {
 
     struct Sample: Equatable {
         var at: UInt64
-        /// WAL that the server keeps for the slot, in bytes.
+        /// Number of bytes of WAL that the server retains for the slot.
         var kept: Int64
-        /// Limit of the kept WAL; nil if only the size of the server's disk limits it.
+        /// Limit of the retained WAL in bytes; nil if only the server's disk limits it.
         var limit: Int64?
-        /// True if the next checkpoint may remove WAL that was not read yet.
+        /// True if the next checkpoint may remove WAL that the hub has not read yet.
         var isUnreserved = false
     }
 
     struct Notice: Equatable {
         var level: Level
-        /// Time until the limit is reached at the recent growth; nil if the kept WAL does not grow.
+        /// Number of seconds until the limit is reached at the recent growth; nil if the retained WAL does not grow.
         var secondsLeft: Int64?
     }
 
@@ -32,12 +33,15 @@ struct SlotOutlook {
     private var samples: [Sample] = []
     private var saidAt: UInt64 = 0
 
-    /// Number of samples for measuring growth: a few minutes.
+    /// Number of samples for measuring growth. They cover a few minutes.
     private static let window = 16
+    /// Percentage of the limit from which the level is `half`.
     private static let half: Int64 = 50
+    /// Percentage of the limit from which the level is `near`.
     private static let near: Int64 = 80
 
-    /// Takes a sample and returns the notice to log, if any. A return to `.well` gives one notice.
+    /// Adds a sample and returns the notice to log; nil if there is none. A return to the level `.well` gives a notice,
+    /// too.
     mutating func take(_ sample: Sample, reminding interval: UInt64) -> Notice? {
         samples.append(sample)
         if samples.count > Self.window { samples.removeFirst() }

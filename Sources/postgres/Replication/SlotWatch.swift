@@ -3,8 +3,8 @@ import Diagnostics
 import Postgres
 import System
 
-/// Regular check of the slot: the lag of the stream, and whether the server is about to remove WAL that is still
-/// needed.
+/// Regular check of the slot: the lag of the log, and whether the server is about to remove WAL that the hub still
+/// needs.
 struct SlotWatch {
     private let slot: String
     private let catalog: Connection
@@ -22,8 +22,8 @@ struct SlotWatch {
         self.status = status
     }
 
-    /// Looks at the slot when the next check is due. A failed query is not repeated at once: if the server is gone, the
-    /// stream itself reports it.
+    /// Checks the slot if a check is due. A failed query is not repeated before the next check. If the server cannot be
+    /// reached, the stream itself reports it.
     mutating func look(_ position: LSN, _ clock: inout LagClock) {
         let now = Clock.monotonicNanoseconds()
         clock.pass(position, at: now)
@@ -50,7 +50,8 @@ struct SlotWatch {
 
     var isAlive: Bool { catalog.isUsable }
 
-    /// True if the server may soon discard the slot or its WAL, when the hub has not read for `seconds`.
+    /// True if the server may soon remove WAL that the slot needs, or invalidate the slot because the hub has not read
+    /// for `seconds`.
     func isAtRisk(afterSeconds seconds: Int64) -> Bool {
         outlook.level >= .near || idleLimitSeconds.map { seconds > $0 / 2 } ?? false
     }
@@ -73,7 +74,8 @@ struct SlotWatch {
         }
     }
 
-    /// Logs the limit of PostgreSQL 18's `idle_replication_slot_timeout`, which counts while no hub reads.
+    /// Logs the limit of PostgreSQL 18's `idle_replication_slot_timeout`. The server counts the time in which no hub
+    /// reads.
     private mutating func sayIdleLimit(_ seen: SlotStatus) {
         idleLimitSeconds = seen.idleLimitSeconds
         guard let seconds = seen.idleLimitSeconds, !saidIdleLimit else { return }

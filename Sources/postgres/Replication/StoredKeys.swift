@@ -2,8 +2,8 @@ import Bytes
 import Change
 import Synchronization
 
-/// Finder of the keys in stored transactions, equal to the keys computed at their arrival. The finder is for building
-/// an index again from entries, after a crash.
+/// Finder of the keys in stored transactions. They equal the keys that were computed when the transactions arrived. The
+/// finder rebuilds an index from entries after a crash.
 ///
 /// The caller passes entries in their order. The finder remembers the schemas among them.
 public final class StoredKeys: Sendable {
@@ -17,7 +17,7 @@ public final class StoredKeys: Sendable {
         schemas.withLock { $0[schema.fingerprint] = schema }
     }
 
-    /// Returns the keys of one part; nil if a schema is missing or the part cannot be read to its end. An incomplete
+    /// Returns the keys of one part. Returns nil if a schema is missing or the part is damaged, because an incomplete
     /// set of keys would hide rows from searches.
     public func keys(ofTransaction payload: RawSpan) -> [UInt64]? {
         let schemas = schemas.withLock { $0 }

@@ -2,56 +2,56 @@ import Change
 import Synchronization
 import System
 
-/// Publication that the stream carries beside the clients' own, and the position since which it does. Either the hub's
-/// publication of tables that decide memberships, or that of database messages.
+/// Publication in the stream in addition to the clients' publication, and the position since which the stream includes
+/// it. It is either the hub's publication of tables that decide memberships, or the publication of database messages.
 ///
-/// PostgreSQL knows a publication only in WAL written after its creation. So the stream lists a publication only after
-/// it has passed a position at which the publication was seen. Any thread may use this object.
+/// PostgreSQL knows a publication only in WAL written after its creation. So the stream includes ("lists") a
+/// publication only after it has passed a position at which the publication existed. Any thread may use this object.
 public final class StreamCoverage: Sendable {
-    /// Name of the hub's own publication, with the tables that decide memberships.
+    /// Name of the hub's own publication, which has the tables that decide memberships.
     public static let memberships = "tidewire_internal"
-    /// Name of the publication of the messages table, which other servers of this protocol use too.
+    /// Name of the publication of the messages table. Other servers of this protocol use the same name.
     public static let messages = "supabase_realtime_messages_publication"
 
     private struct State {
-        /// Number of the publication with this name; zero until it was asked for.
+        /// OID of the publication with this name; zero until the hub has asked for it.
         var number: UInt32 = 0
-        /// Position of the WAL's end when the publication was first seen.
+        /// End of the WAL when the hub first saw the publication; nil if it has not seen it.
         var seenAt: LSN?
         /// True if the running stream lists the publication.
         var isListed = false
-        /// Position since which the stream has listed it without a break; nil while it is not listed.
+        /// Position since which the stream has listed the publication without a break; nil while it does not.
         var since: LSN?
-        /// True if the server refused the publication: earlier knowledge does not count.
+        /// True if PostgreSQL refused the publication. What was known about it before no longer counts.
         var isRefused = false
     }
 
     public let publication: String
     private let state = Mutex(State())
-    /// Record of the publication's tables, if they decide memberships.
+    /// Record of the publication's tables. Only used if they decide memberships.
     public let record = MembershipRecord()
 
     public init(publication: String = StreamCoverage.memberships) { self.publication = publication }
 
-    /// Creates the coverage for a reader of a hub's log from outside. The hub's stream is assumed to carry the
-    /// publication from this position on.
+    /// Creates the coverage for a program that reads a hub's log. It assumes that the hub's stream has included the
+    /// publication since this position.
     public convenience init(publication: String = StreamCoverage.memberships, followedSince position: LSN) {
         self.init(publication: publication)
         _ = try? keep(isListed: true, at: position)
         _ = began(isListed: true, at: position)
     }
 
-    /// Position behind which the log has every change of the publication's tables; nil while the stream does not carry
+    /// Position after which the log has every change of the publication's tables; nil while the stream does not include
     /// it.
     public var followedSince: LSN? { state.withLock { $0.since } }
 
-    /// Records that the publication was seen when the WAL ended at this position.
+    /// Records that the hub saw the publication when the WAL ended at this position.
     public func saw(at position: LSN) {
         state.withLock { if $0.seenAt == nil { $0.seenAt = position } }
     }
 
-    /// Records that the publication with this number was seen. Another number under the same name is not the followed
-    /// publication.
+    /// Records that the hub saw the publication with this OID. If the name has another OID than before, the publication
+    /// is not the one that the log has followed.
     public func saw(_ number: UInt32, at position: LSN) {
         state.withLock { state in
             if state.number != number {
@@ -61,31 +61,32 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Records that the publication does not exist. If the stream lists it, the server itself reports an error.
+    /// Records that the publication does not exist. If the stream lists it, PostgreSQL itself reports an error.
     public func missed() {
         state.withLock { if $0.since == nil { $0.seenAt = nil } }
     }
 
-    /// Records that the publication is gone or useless. The server may go on without it and report nothing.
+    /// Records that the publication was dropped or is unusable. PostgreSQL may continue without it and report nothing.
     func lost() {
         state.withLock { $0 = State(isListed: $0.isListed, isRefused: $0.isRefused) }
     }
 
     // MARK: Across restarts
 
-    /// Reads the record that an earlier process wrote beside the log. The publication counts as followed since then,
-    /// until the stream proves otherwise.
+    /// Reads the record that an earlier process wrote beside the log. The publication counts as followed since the
+    /// recorded position, until the stream shows otherwise.
     public func open(in directory: any StorageDirectory, isNew: Bool) {
         record.open(in: directory, isNew: isNew)
         guard let kept = record.notes.publication else { return }
         state.withLock { $0 = State(number: kept.number, since: kept.since) }
     }
 
-    /// True if a stream must still find out whether it can continue with the publication.
+    /// True if an earlier process followed the publication, and the next stream must find out whether it can continue
+    /// with it.
     var isKept: Bool { state.withLock { $0.since != nil && !$0.isListed } }
 
-    /// Sets the present publication (nil: it does not exist). The publication that the log has followed up to this
-    /// position can be listed from there on.
+    /// Sets the OID of the current publication; nil if it does not exist. If it is the one that the log has followed up
+    /// to this position, a stream can list it from there on.
     func resume(_ number: UInt32?, at position: LSN) {
         state.withLock { state in
             guard state.since != nil, !state.isListed else { return }
@@ -97,7 +98,7 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Records the state of the stream before it begins.
+    /// Records on the disk, before a stream begins, whether it lists the publication.
     func keep(isListed: Bool, at position: LSN) throws(SystemError) {
         let (number, since) = state.withLock { ($0.number, $0.since ?? position) }
         try record.change { notes in
@@ -105,7 +106,7 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Drops earlier knowledge after a gap in history.
+    /// Forgets everything about the publication after a gap in the history.
     func forget() throws(SystemError) {
         try record.change { $0 = .unknown }
         state.withLock { $0 = State(isListed: $0.isListed) }
@@ -113,8 +114,8 @@ public final class StreamCoverage: Sendable {
 
     // MARK: For the stream
 
-    /// Allows the publication that the log has followed up to this position to be listed from there on. Then messages
-    /// written before the start of the hub are not lost.
+    /// Allows a stream to list the publication from this position on, because the log has followed it up to there. So
+    /// messages that were written before the start of the hub are not lost.
     func resume(_ followed: FollowedPublication, at position: LSN) {
         state.withLock { state in
             guard state.number == followed.number, state.seenAt != nil, !state.isRefused else { return }
@@ -122,12 +123,13 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Number of the publication; zero until it has been asked for.
+    /// OID of the publication; zero until the hub has asked for it.
     public var number: UInt32 { state.withLock { $0.number } }
 
     func isListable(at position: LSN) -> Bool { state.withLock { $0.seenAt.map { position >= $0 } ?? false } }
 
-    /// True if the stream runs without the publication and could have it, or runs with one that is gone.
+    /// True if a new stream is needed: the running one does not list the publication but could, or lists one that was
+    /// dropped.
     func isWaiting(at position: LSN) -> Bool {
         state.withLock { state in
             guard state.since == nil else { return false }
@@ -135,7 +137,8 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Records the start of a stream. Returns true if readers of the log must be told.
+    /// Records that a stream has begun. Returns true if `followedSince` changed, so that readers of the log must be
+    /// informed.
     func began(isListed: Bool, at position: LSN) -> Bool {
         state.withLock { state in
             let was = state.since
@@ -146,6 +149,6 @@ public final class StreamCoverage: Sendable {
         }
     }
 
-    /// Records that the server refused the publication, which must be seen again first.
+    /// Records that PostgreSQL refused the publication. It must be seen again before a stream lists it.
     func failed() { state.withLock { $0 = State(isRefused: true) } }
 }

@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import Postgres
 
-/// Reason why the stream does not run, in words for the person who can fix it.
+/// Reason for which the stream does not run, in words for the person who can fix it.
 public struct StreamFailure: Error, Sendable {
     public let reason: ProjectMetrics.ReconnectReason
     public let message: String
@@ -24,7 +24,7 @@ extension StreamFailure {
     static let pause = StreamFailure(
         .paused, "paused by an operator", hint: "run 'tidewire signal resume', or wait for the end of the pause")
 
-    /// Converts an error that ended or prevented a connection.
+    /// Creates the failure for an error that ended or prevented a connection.
     static func from(_ error: any Error, _ settings: ReplicationSettings) -> StreamFailure {
         switch error {
         case let trouble as StreamFailure: trouble
@@ -48,7 +48,7 @@ extension StreamFailure {
         }
     }
 
-    /// Creates the failure for a slot that another process uses. If that process has just ended, the server may not
+    /// Creates the failure for a slot that another process uses. If that process has just ended, PostgreSQL may not
     /// have noticed yet.
     init(slotBusy slot: String, _ text: String, sqlState: String? = nil) {
         self.init(

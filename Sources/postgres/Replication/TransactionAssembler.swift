@@ -3,10 +3,11 @@ import Change
 import Diagnostics
 import System
 
-/// Assembler of stored transactions from `pgoutput` messages: the changes between Begin and Commit, in order, whole or
-/// in parts of bounded size. The assembler skips transactions that the log already has.
+/// Assembler of stored transactions from `pgoutput` messages: the changes between Begin and Commit, in order, as a
+/// whole or in parts of limited size. The assembler skips transactions that the log already has.
 ///
-/// Apart from the files of streamed transactions, the assembler is a pure machine: it uses no connection and no clock.
+/// Except for the files of streamed transactions, its results depend only on the messages: it uses no connection and no
+/// clock.
 public struct TransactionAssembler: ~Copyable {
     enum Refusal: Error { case unexpected(StaticString) }
 
@@ -23,11 +24,13 @@ public struct TransactionAssembler: ~Copyable {
     private let betweenParts: () throws -> Void
     private let now: () -> Int64
 
+    /// Creates an assembler.
+    ///
     /// - Parameters:
-    ///   - primaryKey: the names of a table's primary-key columns, asked when the table is announced.
-    ///   - betweenParts: called after each part of a large transaction but the last: storing one that was streamed can
-    ///     take longer than the server waits for a sign of life.
-    ///   - now: the time of a message that stands alone, which the server does not tell.
+    ///   - primaryKey: returns the primary-key columns of a table; called when the table is announced.
+    ///   - betweenParts: called after each part of a large transaction except the last. Storing a streamed transaction
+    ///     can take longer than PostgreSQL waits for a status message.
+    ///   - now: returns the time for a message outside transactions, because PostgreSQL does not send one.
     init(
         spool: consuming TransactionSpool, maximumSchemas: Int, primaryKey: @escaping (UInt32) throws -> Set<String>,
         metrics: ProjectMetrics,
@@ -41,7 +44,7 @@ public struct TransactionAssembler: ~Copyable {
         schemas = SchemaBook(maximum: maximumSchemas)
     }
 
-    /// Creates an assembler without a session, for captured bytes: for measuring and for fuzzing.
+    /// Creates an assembler without a session, for captured bytes, in measurements and fuzz tests.
     public init(
         spoolDirectory: any StorageDirectory, primaryKey: @escaping (UInt32) throws -> Set<String> = { _ in [] }
     ) {
@@ -50,13 +53,13 @@ public struct TransactionAssembler: ~Copyable {
             maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey, metrics: ProjectMetrics())
     }
 
-    /// Makes readers check the whole catalog again before they process the next stored part.
+    /// Makes readers of the log check the whole catalog again before they process the next stored part.
     mutating func markEverything() { marks.addEverything() }
 
-    /// True between Begin and Commit. A keep-alive must not move the position on then.
+    /// True between Begin and Commit. During this time, a keep-alive message must not advance the position.
     var isInTransaction: Bool { part.isOpen }
 
-    /// Processes one message. While the disk fails, calls `whileStalled` between attempts; that function waits, or
+    /// Processes one message. While the disk fails, calls `whileStalled` between attempts. That function waits, or
     /// throws to give up.
     public mutating func receive(
         _ bytes: RawSpan, into sink: some TransactionSink, whileStalled: (StorageStall) throws -> Void
@@ -98,12 +101,12 @@ public struct TransactionAssembler: ~Copyable {
 
     private mutating func begin(_ info: TransactionInfo, _ sink: some TransactionSink) throws {
         try expectOutside("Begin inside a transaction")
-        // Records do not overlap, so a commit record that begins before the stored position also ends at or before it.
+        // Commit records do not overlap. So if one begins before the stored position, it also ends at or before it.
         isSkipping = info.commitLSN < sink.position
         part.begin(info)
     }
 
-    /// Sets the origin. The server sends a transaction's origin right after its Begin, or after its first Stream Start.
+    /// Sets the origin. PostgreSQL sends it directly after a transaction's Begin, or after its first Stream Start.
     private mutating func setOrigin(_ name: String) throws(Refusal) {
         if let block = streamedBlock { return block.setOrigin(name) }
         guard part.isOpen else { throw .unexpected("an origin outside a transaction") }
@@ -127,8 +130,8 @@ public struct TransactionAssembler: ~Copyable {
         part.add(operation, rows, oldImage: oldImage, old: old, new: new, options: options)
     }
 
-    /// Checks the number of columns in a row image. With another number than in its schema, values would get the wrong
-    /// names.
+    /// Checks the number of columns in a row image. If it differs from the schema's, values would be assigned to wrong
+    /// columns.
     private static func checkWidth(_ rows: RowPlan, _ old: RawSpan, _ new: RawSpan) throws(ByteError) {
         if old.byteCount > 0, Tuple(old).columnCount != rows.width {
             throw ByteError(expected: "an old row image as wide as its table", offset: 0)
@@ -169,7 +172,7 @@ public struct TransactionAssembler: ~Copyable {
         assert(!isOpen, "a finished transaction is closed")
     }
 
-    /// Delivers a full part, but only before one more change is added. So the last part, which ends the transaction, is
+    /// Delivers a full part, but only when another change is about to be added. So the last part of a transaction is
     /// never empty.
     private mutating func makeRoom(
         _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
@@ -209,7 +212,8 @@ public struct TransactionAssembler: ~Copyable {
         guard !part.isOpen, streamedBlock == nil else { throw .unexpected(what) }
     }
 
-    /// Checks that a commit record has a length. The sink relies on this length: its position never moves back.
+    /// Checks that a commit record ends after its beginning. The sink relies on this, because its position must never
+    /// move back.
     private static func expectOrder(_ commitLSN: LSN, _ endLSN: LSN) throws(Refusal) {
         guard endLSN > commitLSN else { throw .unexpected("a commit that ends where it begins, or before") }
     }
@@ -239,7 +243,7 @@ public struct TransactionAssembler: ~Copyable {
         part.addMessage(isTransactional: true, prefix: prefix, content: content)
     }
 
-    /// Stores a message outside transactions. The message's position in the log is the end of its WAL record.
+    /// Stores a message that is outside of transactions. Its position is the end of its WAL record.
     private mutating func messageAlone(
         _ lsn: LSN, _ prefix: RawSpan, _ content: RawSpan, _ sink: some TransactionSink,
         _ whileStalled: (StorageStall) throws -> Void
@@ -256,7 +260,7 @@ public struct TransactionAssembler: ~Copyable {
 
     private mutating func beginBlock(_ xid: UInt32, _ isFirst: Bool) throws {
         try expectOutside("a streamed block inside a transaction")
-        // Without its first block, a transaction would be stored without its first changes.
+        // If the first block were missing, the transaction would be stored without its first changes.
         guard isFirst == (spool.transaction(xid) == nil) else {
             throw Refusal.unexpected("the first block of a transaction in another place than the first")
         }
@@ -346,7 +350,7 @@ public struct TransactionAssembler: ~Copyable {
     }
 }
 
-/// Counter of changes by kind, published once per transaction.
+/// Counter of changes by kind. Its numbers are added to the metrics once for each transaction.
 struct ChangeTally {
     private var inserts: UInt64 = 0
     private var updates: UInt64 = 0

@@ -1,8 +1,8 @@
 import Bytes
 import Change
 
-/// Transaction, or part of a large one, on its way to the log. The part is borrowed: the receiver copies the data that
-/// it keeps.
+/// Transaction, or part of a large one, that is passed to the log. The part is borrowed, so the receiver copies the
+/// bytes that it keeps.
 public struct StorablePart: ~Escapable {
     public let info: TransactionInfo
     /// True for the last part of a transaction; false if more parts follow.
@@ -12,10 +12,10 @@ public struct StorablePart: ~Escapable {
     public let payload: RawSpan
     /// Schemas to which the changes refer.
     public let schemas: [Schema]
-    /// Hashes of the rows and tables that the part touches (`RowKey`).
+    /// Hashes of the rows and tables that the part changes (`RowKey`).
     public let keys: [UInt64]
-    /// Tables whose catalog entries may have changed before this part; zero means any table. The log records them
-    /// before the part.
+    /// OIDs of tables whose catalog entries may have changed before this part; zero means any table. The log records
+    /// them before the part.
     public let marks: [UInt32]
 
     @_lifetime(copy payload)
@@ -33,7 +33,7 @@ public struct StorablePart: ~Escapable {
     }
 }
 
-/// Failure of the disk to accept data. The same call may succeed later; nothing is lost meanwhile.
+/// Error of a disk that does not accept data. The same call may succeed later; no data is lost in the meantime.
 public struct StorageStall: Error, Sendable {
     public var operation: String
     public var path: String
@@ -48,14 +48,14 @@ public struct StorageStall: Error, Sendable {
     }
 }
 
-/// Identity of the server's history that the log follows, by PostgreSQL's numbers. A recovery or promotion begins
-/// another timeline, and the databases of one server share its WAL.
+/// Identity of the history that the log follows, by PostgreSQL's numbers. A recovery or promotion begins another
+/// timeline. The databases of one server share its WAL.
 public struct Lineage: Sendable, Equatable {
     public var timeline: UInt32
     public var database: UInt32
-    /// Number of the publication that the log follows; nil if it was not recorded. PostgreSQL decodes a change by the
-    /// catalog of that moment: changes committed while the publication was missing never arrive, and no error reports
-    /// that. A publication that is created again gets a new number.
+    /// OID of the publication that the log follows; nil if it was not recorded. PostgreSQL decodes a change by the
+    /// catalog at the time of the change. So changes committed while the publication did not exist never arrive, and no
+    /// error reports that. A publication that is created again has a new OID.
     public var publication: UInt32?
 
     public init(timeline: UInt32, database: UInt32, publication: UInt32? = nil) {
@@ -77,14 +77,14 @@ public struct FollowedDatabase: Sendable, Equatable {
     }
 }
 
-/// Publication of which the log has every change since a position, without a break. A publication of the same name that
-/// was created later has another number.
+/// Publication of which the log has every change after a position, without a break. A publication with the same name
+/// that was created later has another OID.
 public struct FollowedPublication: Sendable, Equatable {
     public var number: UInt32
     public var since: LSN
     /// Offset of the first change after the position.
     public var offset: UInt64
-    /// Moment after which all commits lie behind the position, in microseconds since 1970.
+    /// Time after which all commits are after the position, in microseconds since 1970, UTC.
     public var time: Int64
 
     public init(number: UInt32, since: LSN, offset: UInt64 = 0, time: Int64) {
@@ -95,48 +95,50 @@ public struct FollowedPublication: Sendable, Equatable {
     }
 }
 
-/// Receiver of transactions. One thread uses it. A call that throws `StorageStall` has changed nothing and is repeated.
+/// Receiver of transactions. Only one thread uses it. If a call throws `StorageStall`, it has changed nothing, and the
+/// caller repeats it.
 public protocol TransactionSink: AnyObject {
-    /// System identifier of the log's database, from `IDENTIFY_SYSTEM`; zero while the log is new.
+    /// System identifier of the log's database, from `IDENTIFY_SYSTEM`; zero if the log is new.
     var systemIdentifier: UInt64 { get }
-    /// Position up to which everything was accepted, flushed or not.
+    /// Position up to which the sink has accepted everything, flushed or not.
     var position: LSN { get }
-    /// Position up to which everything survives a crash.
+    /// Position up to which everything accepted survives a crash.
     var durablePosition: LSN { get }
     /// Number of accepted bytes that are not flushed yet.
     var pendingBytes: Int { get }
-    /// True if the log is new and nothing was ever accepted.
+    /// True if the log is new and has never accepted anything.
     var isNew: Bool { get }
-    /// History to which `position` belongs; nil if it was never recorded.
+    /// History to which `position` belongs; nil if none was recorded.
     var lineage: Lineage? { get }
-    /// True if a history was recorded but cannot be read.
+    /// True if a history was recorded but the record cannot be read.
     var isLineageDamaged: Bool { get }
-    /// Publication of database messages, with the point from which the log has all of them.
+    /// Publication of database messages, with the point from which the log has all messages; nil if it does not have
+    /// all.
     var messages: FollowedPublication? { get }
     /// Time of the last write by this or an earlier process, in microseconds since 1970; nil if unknown.
     var lastTime: Int64? { get }
-    /// True if the sink itself has entries to write with the next flush.
+    /// True if the sink has entries of its own to write with the next flush.
     var hasNotes: Bool { get }
 
-    /// True if a new log was about to begin with this slot, which did not exist before.
+    /// True if a new log is about to begin with this slot, as an earlier `prepare(for:)` recorded.
     func isBeginning(with slot: String) -> Bool
     /// Records durably that a new log is about to begin with this slot, which does not exist yet.
     func prepare(for slot: String) throws
-    /// Begins a new log with its database and position, or with a gap if another log existed before. Either both are
-    /// recorded or neither.
+    /// Begins a new log with its database and position. If another log existed before, begins with a gap. The call
+    /// records everything or nothing.
     func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws
     func append(_ part: borrowing StorablePart) throws
-    /// Drops the accepted parts of a transaction that will not be finished.
+    /// Removes the accepted parts of a transaction that will not be completed.
     func abandon() throws
-    /// Moves the position on, because there is nothing to store before it.
+    /// Advances the position, because there is nothing to store before it.
     func advance(to position: LSN) throws
     func flush() throws
-    /// Records durably that history does not continue, and begins another epoch.
+    /// Records durably that the history does not continue, and begins another epoch.
     func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws
-    /// Records durably that the log follows this history from here on.
+    /// Records durably that the log follows this history from now on.
     func follow(_ lineage: Lineage) throws
-    /// Records durably that the log has every database message from here on; with nil, that it no longer does. The sink
-    /// fills in the offset.
+    /// Records durably that the log has every database message from now on; with nil, that it no longer does. The sink
+    /// sets the offset.
     func followMessages(_ publication: FollowedPublication?) throws
 }
 

@@ -3,11 +3,11 @@ import Change
 import Diagnostics
 import System
 
-/// Running transaction that the server streams. The changes wait in a file until the commit, because the transaction
+/// Unfinished transaction that PostgreSQL streams. Its changes wait in a file until the commit, because the transaction
 /// may still be rolled back.
 ///
 /// A record is: length u32 of the rest · subtransaction u32 · key of the new row u64 · key of the old row u64 · the
-/// change as `TransactionCodec` stores it. The file is used during one connection only. After a restart, the server
+/// change as `TransactionCodec` stores it. The file is used during one connection only. After a restart, PostgreSQL
 /// streams the transaction again from its first change.
 final class SpooledTransaction {
     let xid: UInt32
@@ -15,9 +15,9 @@ final class SpooledTransaction {
     private var written: UInt64 = 0
     private(set) var aborted: Set<UInt32> = []
     private(set) var schemas: [UInt64: Schema] = [:]
-    /// Schema of the previous row, which is nearly always that of the present row too.
+    /// Schema of the previous row. The next row nearly always has the same one.
     private var last: Schema?
-    /// Node on which a replicated transaction was first committed.
+    /// Name of the node on which a replicated transaction was first committed; empty if it is not replicated.
     private(set) var origin = ""
 
     init(xid: UInt32, file: any StorageFile) {
@@ -47,8 +47,8 @@ final class SpooledTransaction {
         written += UInt64(records.byteCount)
     }
 
-    /// Calls `body` for every change that was not rolled back to a savepoint, in order. Only a chunk of the file is in
-    /// memory at a time.
+    /// Calls `body` for every change, in order, except those that were rolled back to a savepoint. Only a part of the
+    /// file is in memory at a time.
     func replay(
         _ body: (_ change: RawSpan, _ schema: Schema?, _ newKey: UInt64, _ oldKey: UInt64) throws -> Void
     ) throws {
@@ -99,7 +99,7 @@ final class SpooledTransaction {
     }
 }
 
-/// Directory of spool files, emptied at every connection.
+/// Directory of the spool files. It is emptied at every connection.
 struct TransactionSpool: ~Copyable {
     private let directory: any StorageDirectory
     private let maximum: Int
@@ -138,7 +138,7 @@ struct TransactionSpool: ~Copyable {
         try directory.remove("\(xid).spool")
     }
 
-    /// Adds one change of a row to the buffer in memory.
+    /// Adds a change of a row to the buffer in memory.
     mutating func add(
         to transaction: SpooledTransaction, subtransaction: UInt32, newKey: UInt64, oldKey: UInt64,
         _ write: (inout ByteWriter) -> Void
@@ -156,7 +156,7 @@ struct TransactionSpool: ~Copyable {
 
     var isFull: Bool { buffer.count >= Limits.streamedTransactionBufferBytes }
 
-    /// Writes the buffer to the file. After a failure of the disk, the call can be repeated.
+    /// Writes the buffer to the file. If the disk fails, the call can be repeated.
     mutating func flush(_ transaction: SpooledTransaction) throws(StorageStall) {
         guard !buffer.isEmpty else { return }
         let isOpen = open[transaction.xid] === transaction

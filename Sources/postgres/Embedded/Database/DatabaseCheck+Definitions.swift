@@ -1,8 +1,9 @@
 import Postgres
 
-/// Check of whether the stream reports changes of policies and rights.
+/// Check that the replication stream reports changes of policies and rights.
 extension DatabaseCheck {
-    /// Returns a requirement for tables whose changes wait for a look at the catalog; nil if there are none.
+    /// Returns a requirement that names the tables whose changes have to wait until the hub has read the catalog; nil
+    /// if there are none.
     func definitions() throws(PostgresError) -> Requirement? {
         let rows = try ask(
             """

@@ -1,6 +1,6 @@
 import Postgres
 
-/// Checks of schema `realtime`, as applications and the hub expect it.
+/// Checks of the schema `realtime`: it must have what applications and the hub expect.
 extension DatabaseCheck {
     func realtime() throws(PostgresError) -> [Requirement] {
         guard try !ask("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'realtime'").isEmpty else {
@@ -9,7 +9,7 @@ extension DatabaseCheck {
         return try [origin()] + messages() + [messagesPublication(), subscription()] + functions()
     }
 
-    /// Reports which program made the schema. In a schema of Supabase's own, the hub creates nothing that is missing.
+    /// Reports which program created the schema. If Supabase created it, the hub adds nothing that is missing.
     private func origin() throws(PostgresError) -> Requirement {
         let mark = try ask(
             """
@@ -80,7 +80,7 @@ extension DatabaseCheck {
 
     private func partitions(isPartitioned: Bool) throws(PostgresError) -> [Requirement] {
         guard isPartitioned else { return [] }
-        // Compared by their bounds, because a partition may have another name.
+        // Partitions are compared by their bounds, because they may have other names.
         let rows = try ask(
             """
             SELECT wanted.day, EXISTS (
@@ -139,9 +139,9 @@ extension DatabaseCheck {
     private struct ExpectedFunction {
         let name: String
         let arguments: String
-        /// PostgreSQL's letter for the volatility: immutable, stable or volatile.
+        /// Letter in the catalog for the function's volatility: immutable, stable or volatile.
         let volatility: Character
-        /// True if applications call the function; other functions serve tools that compare databases.
+        /// True if applications call the function. The other functions only serve tools that compare databases.
         var isRequired = false
     }
 

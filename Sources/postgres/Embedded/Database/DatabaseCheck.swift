@@ -1,15 +1,15 @@
 import Postgres
 import System
 
-/// Check of a database for everything that the hub needs; it changes nothing.
+/// Check that a database has everything that the hub needs. The check changes nothing.
 ///
-/// The check uses connections with the hub's two logins. `run` returns each requirement with its state and advice, in
-/// the order in which a person would fix them.
+/// The check uses connections of the hub's two logins. `run` returns each requirement with its state and advice, in the
+/// order in which a person would fix them.
 public struct DatabaseCheck {
     public struct Settings: Sendable {
         public var publication = "supabase_realtime"
         public var slot = "tidewire"
-        /// Address of the login that runs policies, if one is configured.
+        /// Address of the login that evaluates policies; nil if none is configured.
         public var policies: ConnectionTarget?
 
         public init() {}
@@ -24,7 +24,7 @@ public struct DatabaseCheck {
     }
 
     public func run() throws(PostgresError) -> [Requirement] {
-        // With an empty path, types are written with their schema, whatever the login's own path is.
+        // With an empty search path, PostgreSQL writes types with their schema, for every login.
         try connection.execute("SET search_path = ''")
         return try server() + login() + roles() + auth() + publication() + realtime() + upkeep() + policies()
     }
@@ -62,7 +62,8 @@ public struct DatabaseCheck {
         ] + (try values()) + [try slot(), try clock()].compactMap(\.self)
     }
 
-    /// Reports the settings that the hub leaves to PostgreSQL, and those under which it does not evaluate policies.
+    /// Reports the database's encoding, settings for which PostgreSQL decides policies and filters instead of the hub,
+    /// and settings under which policies show no rows.
     private func values() throws(PostgresError) -> [Requirement] {
         let encoding = try ask("SELECT pg_catalog.getdatabaseencoding()").first?[0] ?? ""
         let differences = ValueSettings.Differences(try ask(ValueSettings.question))
@@ -113,7 +114,7 @@ public struct DatabaseCheck {
             hint: "start the hub, or raise max_slot_wal_keep_size, before it is lost")
     }
 
-    /// Compares the clocks of server and hub, because tokens contain times.
+    /// Compares the clocks of PostgreSQL and the hub, because tokens contain times.
     private func clock() throws(PostgresError) -> Requirement? {
         let before = KernelTime().unixSeconds
         let rows = try ask("SELECT extract(epoch FROM clock_timestamp())::int8")
@@ -127,7 +128,8 @@ public struct DatabaseCheck {
             isRequired: apart > 60, hint: "synchronize the clocks of both machines (timedatectl set-ntp true)")
     }
 
-    /// Checks that one more place is free for the hub. A running hub may already have its place.
+    /// Checks that one more place (such as a slot or a sender) is free for the hub, or that the hub already has its
+    /// place.
     private static func room(
         _ name: String, _ setting: String, _ used: Int, of limit: Int, has isThere: Bool
     ) -> Requirement {
@@ -186,7 +188,8 @@ public struct DatabaseCheck {
         return found
     }
 
-    /// Privilege that lets a member become a role. Since PostgreSQL 16, a grant of membership may exclude it.
+    /// Privilege that lets a member of a role switch to the role. Since PostgreSQL 16, a grant of membership may
+    /// exclude it.
     var becoming: String { connection.serverVersion >= 160_000 ? "SET" : "MEMBER" }
 
     // MARK: Roles
@@ -264,7 +267,7 @@ public struct DatabaseCheck {
         return try found + [ownPublication()] + tables + [definitions()].compactMap(\.self)
     }
 
-    /// Checks the hub's own publication, with the tables that policies read.
+    /// Checks the publication `tidewire_internal`, which has the tables that policies read.
     private func ownPublication() throws(PostgresError) -> Requirement {
         let name = "tidewire_internal"
         let rows = try ask(
@@ -278,6 +281,8 @@ public struct DatabaseCheck {
             isRequired: false, sql: "CREATE PUBLICATION \(name) WITH (publish = 'insert, update, delete, truncate');")
     }
 
+    /// Checks the tables of a publication.
+    ///
     /// - Parameter refusesChanges: true if PostgreSQL refuses updates and deletes of published tables without a key.
     private func publishedTables(
         _ publication: String, refusesChanges: Bool

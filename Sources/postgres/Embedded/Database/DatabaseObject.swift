@@ -1,6 +1,6 @@
 import Postgres
 
-/// Object in a database that an installation may create: a schema, a role, a table, a right.
+/// Object in a database that an installation may create: a schema, a role, a table, or a privilege.
 public struct DatabaseObject: Hashable, Sendable, CustomStringConvertible {
     public let kind: String
     public let name: String
@@ -8,7 +8,8 @@ public struct DatabaseObject: Hashable, Sendable, CustomStringConvertible {
     public var description: String { "\(kind) \(name)" }
 }
 
-/// Inventory of a database's objects with the state of each, to find out later which were created or changed.
+/// Inventory of a database's objects with the state of each. Comparing two inventories shows which objects were created
+/// or changed.
 struct DatabaseInventory {
     private let states: [DatabaseObject: String]
 

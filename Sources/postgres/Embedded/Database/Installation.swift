@@ -1,32 +1,32 @@
 import Postgres
 
-/// Effects of one file of `sql/` in a database, real or planned.
+/// Effects of one file of `sql/` on a database, planned or real.
 public struct InstallationStep: Sendable {
     public let file: String
     public var made: [DatabaseObject] = []
-    /// Objects that existed before and got other rights or properties.
+    /// Objects that existed before and whose privileges or properties changed.
     public var changed: [DatabaseObject] = []
-    /// Warnings of the file, with advice.
+    /// Warnings that the file raised, with advice.
     public var warnings: [PostgresNotice] = []
-    /// Reason why the file cannot be applied; then the file changes nothing.
+    /// Error for which the file cannot be applied; nil if it can. A file with an error changes nothing.
     public var failure: PostgresError?
 
     public var doesNothing: Bool { made.isEmpty && changed.isEmpty }
 }
 
-/// Applies files of `sql/` to a database, and describes the effects before and after.
+/// Applies files of `sql/` to a database, or describes in advance what they would change.
 public struct Installation {
     private let connection: Connection
 
-    /// Number of seconds that a file waits for locks of other sessions.
+    /// Maximum number of seconds for which a file waits for locks of other sessions.
     private static let lockTimeoutSeconds = 10
 
     public init(_ connection: Connection) {
         self.connection = connection
     }
 
-    /// Returns the effects of applying the files in this order. The files really run, in a transaction that is rolled
-    /// back.
+    /// Returns the effects of applying the files in this order. The files really run, but in a transaction that is
+    /// rolled back.
     public func plan(_ files: [SQLFile]) throws(PostgresError) -> [InstallationStep] {
         try begin()
         let steps: [InstallationStep]
@@ -58,7 +58,7 @@ public struct Installation {
         return steps
     }
 
-    /// Applies one file: all of it, or nothing if the result has a `failure`.
+    /// Applies one file as a whole. If the result has a `failure`, the file has changed nothing.
     public func apply(_ file: SQLFile) throws(PostgresError) -> InstallationStep {
         try begin()
         var step = InstallationStep(file: file.name)
@@ -74,8 +74,8 @@ public struct Installation {
         return step
     }
 
-    /// Begins the transaction. Hubs that start at the same time take turns, because concurrent IF NOT EXISTS statements
-    /// conflict.
+    /// Begins the transaction. An advisory lock makes hubs that start simultaneously wait for each other, because
+    /// concurrent IF NOT EXISTS statements conflict.
     private func begin() throws(PostgresError) {
         try connection.execute(
             """

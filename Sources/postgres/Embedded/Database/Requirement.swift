@@ -1,4 +1,4 @@
-/// One requirement of the hub, or of an application beside it, on a database, with its present state.
+/// Requirement of the hub, or of applications, on a database, with its present state.
 public struct Requirement: Sendable, Equatable {
     public enum State: String, Sendable {
         case ok, missing, wrong
@@ -26,27 +26,27 @@ public struct Requirement: Sendable, Equatable {
     public let area: Area
     public let name: String
     public let state: State
-    /// True if a part of the hub does not work without it. Other requirements are only worth knowing.
+    /// True if some function of the hub does not work without it. Other requirements are for information.
     public let isRequired: Bool
     /// Description of the present state.
     public let detail: String
-    /// Advice in words: who must act, or actions that SQL cannot express.
+    /// Advice in words: who must act, or actions that SQL cannot express. Nil if there is none.
     public let words: String?
-    /// Statements that fix the problem. A placeholder in them needs a decision by a person.
+    /// SQL statements that fix the problem; nil if there are none. A placeholder `…` in them needs a person's decision.
     public let sql: String?
 
     public var isFailure: Bool { isRequired && state != .ok }
 
-    /// Complete advice: words and statements.
+    /// Advice in words, followed by the statements.
     public var hint: String? {
         guard let sql else { return words }
         return words.map { "\($0): \(sql)" } ?? sql
     }
 
-    /// True if the statements let someone see rows that were hidden, perhaps on purpose.
+    /// True if the statements would let users see rows that are hidden now, perhaps on purpose.
     public let showsMore: Bool
 
-    /// True if the statements can be run without any decision.
+    /// True if the statements can run without a person's decision.
     public var isFixComplete: Bool { !showsMore && sql.map { !$0.contains("…") } ?? false }
 
     public init(
