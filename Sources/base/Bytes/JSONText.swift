@@ -75,7 +75,7 @@ public enum JSONText {
     }
 
     /// True if any of the eight bytes is below 0x20, a quote or a backslash. Bit operations check all eight together. A
-    /// borrow may also set the mark of the byte above such a byte, but never clears a mark.
+    /// borrow may cause a false alarm for the byte above such a byte, but never hides one.
     @inlinable
     static func needsEscape(_ word: UInt64) -> Bool {
         let ones: UInt64 = 0x0101_0101_0101_0101
@@ -132,8 +132,8 @@ public enum JSONText {
         for at in start..<end where json.byte(at) >= 0x20 { writer.append(json.byte(at)) }
     }
 
-    /// True if any of the eight bytes is below 0x20. A borrow may also set the mark of the byte above such a byte, but
-    /// never clears a mark.
+    /// True if any of the eight bytes is below 0x20. A borrow may cause a false alarm for the byte above such a byte,
+    /// but never hides one.
     private static func hasControl(_ word: UInt64) -> Bool {
         (word &- 0x2020_2020_2020_2020) & ~word & 0x8080_8080_8080_8080 != 0
     }

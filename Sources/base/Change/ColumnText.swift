@@ -6,7 +6,7 @@
 public enum ColumnText: Sendable, Hashable {
     case text([UInt8])
     case null
-    /// The image does not contain the column. The column is not published, had another type, has a large unchanged
-    /// value that was not sent, or is not kept by the replica identity.
+    /// The image does not contain the column. Possible reasons: the column is not published, had another type, has a
+    /// large unchanged value that was not sent, or is not kept by the replica identity.
     case absent
 }

@@ -1,13 +1,14 @@
 import Bytes
 
-/// Rest of a row image whose values were removed from the log on demand.
+/// Content of a row image after its values were removed from the log on demand.
 ///
-/// The image keeps its length, so that nothing in the log moves: its column count, every column as unknown, and then
+/// The image keeps its length, so that nothing else in the log moves. It has the column count, each column as unknown,
+/// and then this mark:
 ///
 ///     day u16 (since 1970) · 2 to 4 bytes of the hash of the row's key, as many as there is room for · zeros
 ///
-/// Someone who knows the key can thus learn that a row existed and since when its values are gone. The mark also lets a
-/// guessed key be checked, but its few bytes fit many keys.
+/// A person who knows the row's key can thus see that the row existed, and since when its values are removed. The mark
+/// also allows a guess of the key to be checked, but its few bytes match many keys.
 public struct ForgottenMark: Sendable, Hashable {
     public let day: UInt16
     public let key: [UInt8]

@@ -47,7 +47,8 @@ public enum ScalarRendering: Sendable {
         }
     }
 
-    /// Conversion of the same type inside an array or a row. There the reference uses `to_jsonb`.
+    /// Conversion of the same type inside an array or a row. For those, Supabase Realtime (the reference) uses
+    /// `to_jsonb`, which writes some values differently.
     public var nested: ScalarRendering {
         switch self {
         case .number: .nestedNumber

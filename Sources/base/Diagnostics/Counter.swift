@@ -76,7 +76,7 @@ public final class Gauge: Sendable {
 /// Label that distinguishes the members of a metric family. All its values are known in advance, so no client can make
 /// the hub keep counters for invented names.
 public protocol MetricLabel: CaseIterable, Hashable, RawRepresentable<String>, Sendable {
-    /// Name of the label in the exposition, e.g. `op`.
+    /// Name of the label in Prometheus' text format, such as `op`.
     static var labelName: String { get }
 }
 

@@ -47,7 +47,7 @@ enum Exposition {
     }
 }
 
-/// One line of the exposition: a name, labels, a value.
+/// One line of Prometheus' text format: a name, labels and a value.
 enum MetricLine {
     typealias Label = (name: String, value: String)
 

@@ -336,7 +336,7 @@ public enum Limits {
     /// Maximum bytes of frames of one socket that wait while the hub decides about its joins.
     public static let maximumWaitingFrameBytes: UInt32 = 1 << 20
 
-    /// Largest JSON of one change. The hub sends a larger change without its large values, as the reference does
+    /// Largest JSON of one change. The hub sends a larger change without its large values, as Supabase Realtime does
     /// (`poll_max_record_bytes`).
     public static let maximumChangeBodyBytes = 1 << 20
 
@@ -443,7 +443,7 @@ public enum Limits {
     /// Largest setting of the window in which a client's presence events are counted.
     public static let maximumClientPresenceWindow = Duration.seconds(86_400)
 
-    /// Largest setting of the payload of a broadcast or presence, in units of 1000 bytes, as in the reference.
+    /// Largest setting of the payload of a broadcast or presence, in units of 1000 bytes, as in Supabase Realtime.
     public static let maximumPayloadKilobytes: Int64 = 64_000
     /// Number of bytes that a payload may exceed its limit by, for the text around it.
     public static let payloadSlackBytes = 500
@@ -466,7 +466,8 @@ public enum Limits {
     /// Pause before the hub accepts connections again after memory or descriptors were exhausted.
     public static let acceptRest = Duration.milliseconds(100)
 
-    /// Time after which the hub closes a socket from which it has received nothing. The reference uses the same time.
+    /// Time after which the hub closes a socket from which it has received nothing. Supabase Realtime uses the same
+    /// time.
     public static let socketIdleLimit = Duration.seconds(60)
 
     /// Maximum time from accepting a connection to the end of its TLS handshake.
@@ -542,7 +543,7 @@ public enum Limits {
 
     public static let maximumRequestHeaders = 100
 
-    /// Default maximum size of a request's body, the same as the reference's.
+    /// Default maximum size of a request's body, the same as that of Supabase Realtime.
     public static let maximumRequestBodyBytes = 8_000_000
     /// Largest setting of the maximum size of a request's body.
     public static let largestRequestBodyBytes = 64 << 20
@@ -741,7 +742,7 @@ public enum Limits {
     /// Maximum depth of nested groups in a filter.
     public static let maximumFilterDepth = 16
 
-    /// Maximum number of elements of an `in` list. The reference allows 100.
+    /// Maximum number of elements of an `in` list. Supabase Realtime allows 100.
     public static let maximumFilterListElements = 1000
 
     /// Maximum number of keys by which the index finds one filter. A filter with more keys is tried on every change.

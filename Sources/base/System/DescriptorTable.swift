@@ -4,7 +4,7 @@ import Synchronization
 
 /// Table of open file descriptors that a thread uses. Usually all threads of a process share one table.
 public enum DescriptorTable {
-    /// Number of the calling thread's table; 0 for the shared one.
+    /// Number of the descriptor table that the calling thread uses; 0 for the shared one.
     public static var current: UInt32 { tw_descriptor_table() }
 
     private static let lastNumber = Atomic<UInt32>(0)

@@ -68,7 +68,7 @@ public final class DiskFile: StorageFile {
     }
 }
 
-/// Lock on a file of the disk. The kernel releases the lock when the process dies in any way.
+/// Lock on a file of the disk. The kernel releases the lock when the process ends, for any reason.
 final class DiskLock: StorageLock {
     private let file: DiskFile
 

@@ -13,7 +13,7 @@ public final class PrivateCluster: @unchecked Sendable {
     public struct Options: Sendable {
         /// Additional settings of the server, each `name=value`.
         public var settings: [String] = []
-        /// True if the server may be fast instead of durable, for tests in which the machine does not crash.
+        /// True if the server may lose data when the machine crashes. This makes it faster, for tests.
         public var isThrowaway = false
 
         public init() {}

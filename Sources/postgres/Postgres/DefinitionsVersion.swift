@@ -3,10 +3,9 @@ import Synchronization
 /// Number that increases when the hub learns that definitions in a database have changed.
 ///
 /// A session of PostgreSQL keeps plans and compiled functions. It renews most of them when a table or a function
-/// changes, but not all. For example, a plan keeps the number of a column that it reads from a composite value, the OID
-/// of an enumeration's label, and the types of a record's fields. After a change, such a session may fail or answer by
-/// the old definitions. So the hub replaces a session that was opened for an older version, and draws no conclusion
-/// from an error in it.
+/// changes, but not all. For example, a plan keeps column numbers of composite values, OIDs of enumeration labels, and
+/// the types of a record's fields. After a change, such a session may fail or answer by the old definitions. So the hub
+/// replaces a session that was opened for an older version, and draws no conclusion from an error in it.
 public final class DefinitionsVersion: Sendable {
     /// Version at one time.
     public struct Reading: Sendable {

@@ -4,7 +4,7 @@ import Diagnostics
 extension PostgresError {
     public typealias Meaning = (reason: ProjectMetrics.ReconnectReason, hint: String?)
 
-    /// Reason and advice for a failed connection attempt.
+    /// Reason for a failed connection attempt, with advice for the operator.
     public var connecting: Meaning {
         switch sqlState {
         case nil where lacksPassword, SQLState.invalidPassword:

@@ -1,19 +1,20 @@
 /// Settings of databases and roles that determine how PostgreSQL reads and writes values, and their effect on the hub.
 ///
-/// The hub reads and writes values with its own settings (`Connection.outputSettings`). But PostgreSQL evaluates a
-/// policy with the settings of a client's session. The hub's texts have the same meaning under all settings in
-/// `followed`.
+/// The hub reads and writes values as text, with its own settings (`Connection.outputSettings`). But PostgreSQL
+/// evaluates a policy with the settings of a client's session. Under all settings in `followed`, PostgreSQL reads the
+/// hub's texts as the same values.
 public enum ValueSettings {
-    /// Settings that may change the value of an expression, but not the meaning of the hub's own texts.
+    /// Settings that may change the result of an expression, but not how PostgreSQL reads the texts of values that the
+    /// hub sends.
     public static let followed: Set<String> = writing.union([
         "search_path", "timezone", "lc_time", "lc_numeric", "default_text_search_config",
     ])
-    /// Settings that change the text in which values are written.
+    /// Settings that change how PostgreSQL writes values as text.
     private static let writing: Set<String> = [
         "datestyle", "intervalstyle", "bytea_output", "extra_float_digits", "xmlbinary",
     ]
-    /// Settings that could change the meaning of the hub's own texts, with the value that each must have. If the
-    /// sessions of clients have another value, the hub's policies allow no one to read.
+    /// Settings that could change how PostgreSQL reads the texts of values that the hub sends, with the value that each
+    /// must have. If the sessions of clients have another value, policies allow no one to read.
     public static let required = [
         "array_nulls": "on", "xmloption": "content", "standard_conforming_strings": "on",
         "transform_null_equals": "off",

@@ -26,12 +26,14 @@ enum LoadCommand {
     case window(Int)
     /// Makes clients send broadcasts in the channels that they have joined.
     case talk(Talk.Order)
-    /// Sets the presence keys of the clients. After this command, their views of presence are checked.
+    /// Sets the presence keys of the clients. After this command, the generator checks each client's view of presence:
+    /// the presences that it has received.
     case watch(ClientText)
     /// Makes the first clients track a presence in the channel joined last: all simultaneously, or one after the other.
-    /// Ends when the views of all clients are correct.
+    /// Ends when all clients have received the correct presences.
     case track(Int, isTogether: Bool, payload: ClientText)
-    /// Makes the last clients leave the channel joined last. Ends when the views of the remaining clients are correct.
+    /// Makes the last clients leave the channel joined last. Ends when the remaining clients have received the correct
+    /// presences.
     case depart(Int)
     /// Closes all sockets without a message. The clients still expect the same changes.
     case cut

@@ -101,7 +101,8 @@ public final class LoadFleet {
 
     // MARK: Presence
 
-    /// Sets the presence keys of the clients. After this call, their views of presence are checked.
+    /// Sets the presence keys of the clients. After this call, each client's view of presence (the presences that it
+    /// has received) is checked.
     func watch(keys: String) throws { for worker in workers { try worker.ask("watch \(keys)") } }
 
     /// Makes the first clients track a presence: all simultaneously, or each after all clients have seen the previous

@@ -1,7 +1,8 @@
 import Bytes
 
-/// Views of presence that many clients have, each stored as sums. A presence that joins is added, one that leaves is
-/// subtracted. A view is correct if it has the expected number of presences, with the expected keys.
+/// Views of presence: for each client, the presences that it has received for a topic. A view is stored as sums. A
+/// presence that joins is added, one that leaves is subtracted. A view is correct if it has the expected number of
+/// presences, with the expected keys.
 ///
 /// All members of a topic receive the same bytes, so each message is parsed only once for all of them.
 struct PresenceWatch {
@@ -53,7 +54,7 @@ struct PresenceWatch {
 
     var isSettled: Bool { unsettled == 0 }
 
-    /// Number of checked views that differ from the first client's view.
+    /// Number of checked views that differ from the view of the first client.
     var differing: Int {
         let first = views[0]
         return views[..<watching].count { $0 != first }
@@ -189,9 +190,9 @@ struct PresenceOutcome: Equatable {
     var bytes: Int64
     /// Nanoseconds from the first request until all views were correct.
     var nanoseconds: Int64
-    /// Number of views that are not correct.
+    /// Number of clients whose view of presence is not correct.
     var unsettled: Int64
-    /// Number of views that differ from the first client's view.
+    /// Number of clients whose view of presence differs from the first client's.
     var differing: Int64
     var malformed: Int64
     var closed: Int64

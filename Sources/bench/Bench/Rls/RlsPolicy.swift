@@ -1,4 +1,5 @@
-/// Policies that the benchmark compares, and the statements by which PostgreSQL, the peer, decides each.
+/// Policies that the benchmark compares, with the SQL by which PostgreSQL, the benchmark's baseline ("peer"), decides
+/// each.
 enum RlsPolicy: String, CaseIterable {
     case none
     case `true`
@@ -46,10 +47,11 @@ enum RlsPolicy: String, CaseIterable {
     /// True if all clients see every row. Otherwise each row is for one client.
     var isForAll: Bool { self == .none || self == .true }
 
-    /// Statements by which the peer decides about one subscriber (`one`) and one change (`change`).
+    /// SQL statements by which PostgreSQL, the peer, decides about one subscriber (`one`) and one change (`change`).
     ///
-    /// An assignment is the cheapest statement of the language, and one assignment makes both settings. With a filter,
-    /// the peer asks only for subscribers whose filter matches, because comparing two values is less work than asking.
+    /// An assignment is the cheapest statement of PL/pgSQL, and a single one can set both the role and the claims. With
+    /// a filter, the peer asks only for subscribers whose filter matches, because comparing two values is less work
+    /// than asking.
     var check: String {
         let ask = """
             settings := set_config('role', '\(RlsStage.role)', true) || set_config('request.jwt.claims', one.claims, true);
@@ -81,7 +83,7 @@ enum RlsPolicy: String, CaseIterable {
         }
     }
 
-    /// Factor by which the hub's rate must exceed the peer's; nil without a target.
+    /// Factor by which the hub's rate must exceed that of PostgreSQL, the peer; nil without a target.
     func target(subscribers: Int) -> Double? {
         switch (self, subscribers) {
         case (.owner, 1000), (.membership, 1000): 1000
@@ -109,7 +111,7 @@ enum RlsPolicy: String, CaseIterable {
         (wanted + subscribers - 1) / subscribers * subscribers
     }
 
-    /// Number of changes for the peer, at least one. Measuring them takes about a second.
+    /// Number of changes for measuring PostgreSQL, the peer; at least one. Measuring them takes about a second.
     func peerChanges(subscribers: Int, isQuick: Bool) -> Int {
         max(1, min(2000, (isQuick ? 5000 : 40_000) / subscribers))
     }

@@ -104,8 +104,8 @@ final class RlsStage {
                 + "CREATE POLICY bench ON \(table) FOR SELECT TO \(Self.role) USING (\(condition))")
     }
 
-    /// Creates the function by which the peer decides about one change for all subscribers. A function inside the
-    /// server is the fastest way to ask for each subscriber.
+    /// Creates the function by which PostgreSQL, the peer, decides about one change for all subscribers. A function
+    /// inside the server is the fastest way to ask for each subscriber.
     private func makePeer(_ policy: RlsPolicy) throws {
         try connection.execute(
             """
@@ -158,7 +158,8 @@ final class RlsStage {
 
     var clientErrors: String { place.path + "/clients.log" }
 
-    /// Creates users up to this number, with their memberships, and their subscriptions for the peer.
+    /// Creates users up to this number, with their memberships. Also creates their subscriptions for the peer,
+    /// PostgreSQL.
     func makeUsers(_ wanted: Int) throws {
         // With a smaller table, PostgreSQL would read it completely instead of using the index, and evaluate the claims
         // for each row.
@@ -179,8 +180,8 @@ final class RlsStage {
             FROM generate_series($1::bigint, $2::bigint) AS number
             """, [String(users), String(count - 1)])
         users = count
-        // This gives the peer the best plans, index-only scans over full tables. Index-only scans need commits that
-        // have been flushed.
+        // This gives PostgreSQL, the peer, the best plans: index-only scans over full tables. Index-only scans need
+        // commits that have been flushed.
         try connection.execute("VACUUM (ANALYZE) \(Self.members)")
         try connection.execute("VACUUM (ANALYZE) \(Self.subscriptions)")
         try connection.execute("CHECKPOINT")
@@ -226,7 +227,8 @@ final class RlsStage {
 
     // MARK: The peer
 
-    /// Returns the peer's changes per second. Throws if the peer finds a wrong number of visible rows.
+    /// Returns the changes per second that PostgreSQL alone, the peer, can decide. Throws if it finds a wrong number of
+    /// visible rows.
     func measurePeer(_ policy: RlsPolicy, _ changes: Range<Int64>, subscribers: Int) throws -> Double {
         let began = Clock.monotonicNanoseconds()
         let answer = try peer.query(

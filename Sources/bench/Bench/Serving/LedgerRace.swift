@@ -11,7 +11,7 @@ final class LedgerRace {
         case one = "for one of them"
     }
 
-    /// Values of the hub's setting `ledger`. The first one is the baseline for the others.
+    /// Values of the hub's setting `ledger` that are compared. The first one is the baseline for the others.
     private static let modes = ["off", "exceptions", "ranges", "full"]
     private static let ofDefault = "ranges"
 

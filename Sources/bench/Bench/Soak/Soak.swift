@@ -24,7 +24,8 @@ public struct SoakReport: Sendable {
     public internal(set) var faults: [(fault: String, times: Int)] = []
     /// Number of rows that were compared at the end.
     public internal(set) var rows = 0
-    /// Seconds from the last fault until all apps showed the right rows; nil if they did not.
+    /// Seconds from the end of all faults until the comparison of the apps with the database ended; nil if the apps did
+    /// not settle.
     public internal(set) var settledAfter: Double?
     public internal(set) var differences: [String] = []
 

@@ -94,9 +94,9 @@ final class JoinsStage {
 
     // MARK: The peer
 
-    /// Returns the joins per second of the peer, PostgreSQL used as the reference uses it. One session runs a
-    /// transaction for each join, which inserts a row, sets the claims, and checks whether the row is visible. The
-    /// statements are prepared, as the reference's are.
+    /// Returns the joins per second of the peer: PostgreSQL, used in the same way as by Supabase Realtime, the
+    /// reference. One session runs a transaction for each join, which inserts a row, sets the claims, and checks
+    /// whether the row is visible. The statements are prepared, as in the reference.
     func measurePeer(_ joins: Int) throws -> Double {
         let session = try cluster.connect()
         var prepared: Set<String> = []

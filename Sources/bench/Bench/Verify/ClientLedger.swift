@@ -25,12 +25,12 @@ struct Finding: Sendable, Equatable {
 /// this kind of client.
 struct ClientLedger: Sendable {
     enum Kind: String, CaseIterable, Sendable {
-        /// Joins without a position each time. Changes between two joins are not promised to it.
+        /// Client that joins without a position each time. The hub does not promise it the changes between two joins.
         case plain
-        /// States its position when it joins. Has to receive every change exactly once.
+        /// Client that states its position when it joins. It has to receive every change exactly once.
         case explicit
-        /// States no position, because the hub recognizes it. Has to receive every change. Changes that it had not
-        /// acknowledged may be sent again.
+        /// Client that states no position; the hub recognizes it. It has to receive every change. The hub may send
+        /// changes again that the client had not acknowledged.
         case catchUp = "catch-up"
         /// Unmodified client for Python, with the same rules as `catchUp`.
         case real = "real"
@@ -63,14 +63,13 @@ struct ClientLedger: Sendable {
         case interrupted
     }
 
-    /// Time of a fault, with the deviation of the hub that the fault excuses.
+    /// Period of a fault, and the deviation of the hub that the fault excuses.
     struct Cause: Sendable, Equatable {
         enum Effect: Sendable {
-            /// The hub may tell clients of a loss.
+            /// Loss of changes: the hub may tell clients of a loss.
             case loss
-            /// Clients may have acknowledged nothing, or the hub may not have stored acknowledgements. The reason is
-            /// that pings and pongs use the same connection as events, and that the hub writes the clients' positions
-            /// to its disk.
+            /// Missing acknowledgements. Pings and pongs may be delayed, because they use the same connection as
+            /// events. Or the hub may be unable to write the clients' positions to its disk.
             case silence
         }
 
@@ -79,25 +78,26 @@ struct ClientLedger: Sendable {
         var effect = Effect.loss
     }
 
-    /// Nanoseconds before a session's last change within which received changes may be sent again. The hub sends a ping
-    /// within a second and stores the acknowledged position within another. A busy machine adds delay.
+    /// Maximum nanoseconds between a change that the hub may send again and the last change that the session had
+    /// received before the cut. The hub sends a ping within a second and stores the acknowledged position within
+    /// another. A busy machine adds delay.
     static let repeatable: UInt64 = 5_000_000_000
     /// Like `repeatable`, for clients for Python. All clients in a process of Python share one thread, which a busy
-    /// machine may run late, so that reading a change and answering a ping are seconds apart. The other clients show
+    /// machine may run late. Then seconds pass between reading a change and answering a ping. The other clients show
     /// how late the hub is.
     static let repeatableByPython: UInt64 = 2 * repeatable
-    /// Nanoseconds after a loss within which the hub may tell a client of the loss. The hub tells a client that was
-    /// away when it returns. It may also tell a client twice: a killed hub does not know whether another client of the
-    /// same login had a cut socket. The hub expects such a client for the grace period of two minutes, and again after
-    /// a restart.
+    /// Nanoseconds after a loss within which the hub may tell a client of it. A client that was disconnected learns of
+    /// the loss when it returns. The hub may also tell a client twice: a killed hub does not know whether another
+    /// client of the same login had a cut socket. It expects that client for the grace period of two minutes, and again
+    /// after a restart.
     static let tellable: UInt64 = 270_000_000_000
     /// Nanoseconds within which the hub has to tell a client of a missing change, counted from the reception of a later
     /// change. The hub tells a channel of losses at most once a second, so newer changes may arrive first. Causes with
     /// the effect `silence` stop this clock. A new session restarts it, because the hub tells the client in that
     /// session.
     static let tellingDelay: UInt64 = 3_000_000_000
-    /// Nanoseconds after which a pause (`stands`) no longer counts: a client that receives a change later than this has
-    /// also read the earlier changes.
+    /// Nanoseconds after the beginning of a pause (`stands`). If the client receives a change later than this, it has
+    /// also read the changes before it, and the pause does not count.
     static let longestStand: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
 
@@ -108,7 +108,7 @@ struct ClientLedger: Sendable {
     private(set) var repeated = 0
     /// Number of missing changes that the hub told the client of.
     private(set) var told = 0
-    /// Maximum nanoseconds between the reception of a change and the cut after which the hub sent that change again.
+    /// Maximum nanoseconds between the reception of a change and the cut after which the hub sent the change again.
     private(set) var oldestRepeat: UInt64 = 0
     private(set) var hasBegun = false
     /// Number of the transaction up to which changes are optional. A later change that does not arrive is missing,
@@ -139,7 +139,7 @@ struct ClientLedger: Sendable {
     init(_ kind: Kind) { self.kind = kind }
 
     /// Evaluates a note and returns its findings.
-    /// - Parameter committed: number that no transaction exceeded that had committed when the note was made.
+    /// - Parameter committed: upper bound of the numbers of transactions that were committed before the note was made.
     mutating func take(
         _ note: Note, at: UInt64, committed: Int64, causes: [Cause], journal: borrowing Journal, seat: Int
     ) -> [Finding] {

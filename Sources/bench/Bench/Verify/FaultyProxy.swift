@@ -21,7 +21,7 @@ final class FaultyProxy: Sendable {
 
     struct Order: Sendable {
         var deed: Deed
-        /// Number that sets how many connections are disturbed: each with the probability 1/`oneIn`.
+        /// Inverse of the probability with which each connection is disturbed.
         var oneIn: Int
         var seed: UInt64
     }
@@ -71,8 +71,8 @@ final class FaultyProxy: Sendable {
         shared.withLock { $0.hubIsExcusedUntil = max($0.hubIsExcusedUntil, until) }
     }
 
-    /// Ends the hub's excuse four seconds from now, because the hub runs again. The seconds are needed because the hub
-    /// waits for two seconds before it answers a client that it refuses.
+    /// Ends the hub's excuse four seconds from now, because the hub runs again. A starting hub answers a client that it
+    /// refuses only after two seconds, so the excuse must last longer than that.
     func hubIsWell() {
         let until = Clock.monotonicNanoseconds() + 4_000_000_000
         shared.withLock { $0.hubIsExcusedUntil = until }

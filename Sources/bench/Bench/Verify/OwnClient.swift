@@ -58,7 +58,8 @@ struct OwnClient {
     /// True if the hub recognizes the client when it returns, although the client states no position.
     private var isKnownAgain: Bool { kind == .catchUp || kind == .real }
 
-    /// Parameter of the socket's address by which the hub recognizes a client without a login session.
+    /// Value of the URL parameter `client_id`, by which the hub recognizes a client without a login session. Nil for
+    /// other clients.
     var clientID: String? { isKnownAgain && seat.person == .anon ? session : nil }
 
     func token(secret: [UInt8], seconds: Int64) -> String {

@@ -78,7 +78,7 @@ final class RealClients: Sendable {
         }
     }
 
-    /// Stops each process of clients (SIGSTOP) with the probability 1/`oneIn`.
+    /// Stops each process of clients (SIGSTOP) with the probability 1/`oneIn`. Its clients note a pause.
     func stop(oneIn: Int, seed: UInt64) {
         var chance = VerifyChance(seed, lane: 11)
         for worker in workers where chance.once(in: oneIn) {

@@ -124,9 +124,9 @@ final class VerifyStage: Sendable {
         }
     }
 
+    /// Waits this long, or until the run ends.
     func rest(_ milliseconds: Int) {
         var left = milliseconds
-        /// Waits this long, or until the run ends.
         while left > 0, !hasEnded {
             Pause.milliseconds(min(left, 100))
             left -= 100

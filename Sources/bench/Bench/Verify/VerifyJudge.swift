@@ -3,8 +3,8 @@ import System
 
 /// Judge that compares the clients' notes with the database's journal.
 struct VerifyJudge {
-    /// Nanoseconds that a note waits for its change to appear in the journal. After that, the change is reported as
-    /// unknown.
+    /// Maximum nanoseconds for which a note waits until its change appears in the journal. After that, the change is
+    /// reported as unknown.
     private static let patience: UInt64 = 15_000_000_000
 
     private(set) var journal: Journal

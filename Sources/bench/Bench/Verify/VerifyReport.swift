@@ -6,7 +6,7 @@ public struct VerifyReport: Sendable {
         /// Number of findings of the kinds `missing` and `stuck` that were noticed after this fault and before the next
         /// one.
         public var lost: Int
-        /// Number of those findings that concern real clients.
+        /// Number of the findings in `lost` that concern real clients.
         public var lostOfReal: Int
     }
 
@@ -16,7 +16,7 @@ public struct VerifyReport: Sendable {
         public var deliveries: Int
         /// Number of changes that clients received again after a cut. The contract allows this.
         public var repeated: Int
-        /// Maximum number of seconds between the reception of such a change and the cut.
+        /// Maximum number of seconds between the reception of a change in `repeated` and the cut before its repetition.
         public var oldestRepeatSeconds: Double
         /// Number of missing changes of which the hub told the clients.
         public var told: Int

@@ -30,7 +30,7 @@ struct VerifyTable: Sendable {
         VerifyTable(name: "plain", policy: nil), VerifyTable(name: listed, policy: nil),
         VerifyTable(name: "owned", policy: "owner = auth.uid()"),
         VerifyTable(name: "shared", policy: "team IN (SELECT m.team FROM members m WHERE m.person = auth.uid())"),
-        // Only PostgreSQL can decide this policy, and its answer never changes.
+        // The hub cannot evaluate this policy, so PostgreSQL decides it. The answer for a row never changes.
         VerifyTable(name: "asked", policy: "verify.may_read(owner, kind)"),
     ]
     /// Tables to which writers write.
