@@ -407,6 +407,7 @@ public enum Limits {
     public static let maximumWaitingLogQuestions = 16
     /// Maximum time for answering an operator's question to an event log.
     public static let questionTimeLimit = Duration.seconds(60)
+    /// Maximum size of an answer to an operator's question to an event log, unless the caller reads it in parts.
     public static let maximumQuestionBytes = 4 << 20
     /// Maximum size of an answer to a question that the caller reads in parts.
     public static let maximumAnswerBytes = 256 << 20
@@ -420,8 +421,8 @@ public enum Limits {
     public static let maximumCensusAges = 32
     /// Maximum time for which a request for a list of channels waits for the loops.
     public static let censusPatience = Duration.seconds(5)
-    /// Longest validity of an operator's token. The hub refuses a longer one, whose expiry was probably written in
-    /// milliseconds.
+    /// Longest validity of an operator's token. The hub refuses a longer one: its expiry was probably written in
+    /// milliseconds, or is meant to be never.
     public static let longestOperatorToken = Duration.seconds(20 * 366 * 86_400)
     /// Value of the HTTP header Retry-After if something is unavailable only for the moment.
     public static let retryAfter = Duration.seconds(1)
@@ -631,8 +632,7 @@ public enum Limits {
 
     // MARK: Asking PostgreSQL about rows under policies
 
-    /// Number of connections on which the hub evaluates policies as its shared login. One policy uses only one of them
-    /// at a time.
+    /// Number of connections with the login that evaluates policies. One policy uses at most one of them at a time.
     public static let policyConnections = 3
     /// Maximum number of pairs of a row and a subscriber that wait for an answer.
     public static let maximumWaitingPairs = 4 << 20
@@ -753,8 +753,8 @@ public enum Limits {
     /// evaluation.
     public static let maximumFilterWork = 1 << 22
 
-    /// Maximum time for which the hub evaluates no filters of a connection, after its filters repeatedly took too much
-    /// time.
+    /// Maximum time for which the hub leaves a connection out of changes, after the connection's filters repeatedly
+    /// took too much time.
     public static let maximumFilterRest = Duration.seconds(64)
 
     // MARK: Configuration and diagnostics
