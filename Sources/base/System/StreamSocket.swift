@@ -4,7 +4,7 @@ import Glibc
 /// Result of reading from or writing to a non-blocking socket.
 public enum Transfer: Sendable, Equatable {
     case moved(Int)
-    /// There are no bytes to read, or there is no room to write.
+    /// The socket has no bytes to read, or no room to write.
     case wouldBlock
     /// The peer will send no more bytes.
     case finished

@@ -74,7 +74,7 @@ public enum Continuity: Sendable, Equatable {
     case goesOn
     /// The log is new and begins at the position of the slot, which was created for this log.
     case begins
-    /// There is no usable slot, so the hub creates one, after dropping an unusable one if `dropFirst` is true. `gap` is
+    /// No usable slot exists, so the hub creates one, after dropping an unusable one if `dropFirst` is true. `gap` is
     /// the reason for the lost changes; nil for a new log.
     case needsSlot(dropFirst: Bool, gap: Gap.Reason?)
     /// The slot is usable, but changes are missing, for this reason.
