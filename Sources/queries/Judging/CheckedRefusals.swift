@@ -1,10 +1,12 @@
 import Catalog
 import Policy
 
-/// Questions whose refusals count only if definitions stayed the same from the question to the answer. A table or
-/// function that has another name for a moment must not decide for as long as a client stays.
+/// Questions to PostgreSQL whose refusals the hub checks against the catalog. A refusal counts only if no table,
+/// function or policy was changed between the question and the answer. Otherwise a table renamed for a moment would
+/// cause a refusal that lasts as long as the client stays connected.
 extension PolicyEvaluating {
-    /// Evaluates the terms for the claimant; nil if that is not possible now.
+    /// Evaluates the terms for the claimant (a role with its claims). `then` receives nil if PostgreSQL could not
+    /// answer, or if it refused while definitions changed.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject, checkedBy catalog: any CatalogSource,
         then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
@@ -16,7 +18,8 @@ extension PolicyEvaluating {
         }
     }
 
-    /// Reads the keys of each membership for its claimant.
+    /// Reads the keys of each membership for its claimant. Refusals become `unavailable` if definitions changed during
+    /// the question.
     public func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], checkedBy catalog: any CatalogSource,
         then: @escaping @Sendable ([MembershipFill]) -> Void

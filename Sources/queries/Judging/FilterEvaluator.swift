@@ -7,10 +7,10 @@ import Policy
 import Postgres
 import System
 
-/// Question whether one row matches a filter, if only PostgreSQL can tell.
+/// Question to PostgreSQL whether one row matches a filter that the hub cannot decide itself.
 public struct JudgedQuestion: Sendable, Hashable {
     public let question: Question
-    /// Texts of the row in the order of the question's slots; nil means NULL.
+    /// Texts of the row's columns, in the order of the question's column slots; nil means NULL.
     public let values: [String?]
 
     public init(_ question: Question, values: [String?]) {
@@ -19,8 +19,8 @@ public struct JudgedQuestion: Sendable, Hashable {
         self.values = values
     }
 
-    /// Creates the question; nil if one of the columns is absent, because PostgreSQL knows no more of the row than the
-    /// hub.
+    /// Creates the question. Returns nil if a column that it needs is absent from the row: PostgreSQL is sent only
+    /// values that the hub has.
     public init?(_ question: Question, row values: [ColumnText]) {
         var texts: [String?] = []
         for value in values {
@@ -37,11 +37,12 @@ public struct JudgedQuestion: Sendable, Hashable {
     var byteCount: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
 }
 
-/// Evaluator that asks PostgreSQL about rows that the hub cannot decide, many in one round trip.
+/// Evaluator that asks PostgreSQL whether rows match filters that the hub cannot decide itself. It sends many questions
+/// in one round trip.
 ///
-/// Input: questions from any thread. Output: for each, in order, whether the row matches. Nil means unknown: an error,
-/// a timeout, a database that is away, or too many questions. Nil never counts as a match, and the hub tells the
-/// client. The evaluator owns a thread and a read-only connection.
+/// Any thread may ask. Each answer says if the row matches; nil means unknown: an error, a timeout, an unreachable
+/// database, or too many waiting questions. Nil never counts as a match, and the hub tells the client that a change may
+/// be missing. The evaluator owns a thread and a read-only connection.
 public final class FilterEvaluator: Sendable {
     private let threads: AskingThreads<PlainLine<JudgeJob>>
     private let metrics: ProjectMetrics
@@ -59,14 +60,15 @@ public final class FilterEvaluator: Sendable {
         threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability, metrics) })])
     }
 
-    /// Asks the questions. `then` runs on the judge's thread, or at once on the caller's if too many questions wait. It
-    /// must not block.
+    /// Asks the questions. `then` must not block. It runs on the evaluator's thread, or immediately on the caller's
+    /// thread if too many questions are waiting.
     public func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
         let reply = Reply(in: .judging, unanswered: batch.map { _ in Bool?.none }, then: then)
         threads.inbox.ask([JudgeJob(.questions(batch, reply), metrics)])
     }
 
-    /// Converts values to the present types of their columns; absent if the conversion could not be done.
+    /// Converts the text of each value to the type that its column has now. `then` receives `absent` for a value that
+    /// could not be converted.
     public func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void) {
         let reply = Reply(in: .judging, unanswered: values.map { _ in ColumnText.absent }, then: then)
         threads.inbox.ask([JudgeJob(.conversions(values, reply), metrics)])
@@ -77,7 +79,7 @@ public final class FilterEvaluator: Sendable {
     public func stop() { threads.stop() }
 }
 
-/// Questions, or values to convert, of one caller.
+/// Questions of one caller, or values that one caller wants converted.
 struct JudgeJob: AskedJob {
     enum Work {
         case questions([JudgedQuestion], Reply<[Bool?]>)
@@ -101,18 +103,19 @@ struct JudgeJob: AskedJob {
             }
     }
 
-    /// True for conversions, which bypass the inbox's limits, because each loop has only one batch of them. Other
-    /// questions must not cost rows their columns.
+    /// True for conversions. They bypass the inbox's limits, because each socket loop has only one batch of them at a
+    /// time. If waiting questions used up the limits, rows would be sent without the converted columns.
     var isBoundedByAsker: Bool { if case .conversions = work { true } else { false } }
 
-    /// True if the job may still wait while the database is away. A question about a match can be answered as unknown.
-    /// A conversion delays the log, because the row would otherwise be sent without the column, so it may wait longer.
+    /// True if the job may wait longer while the database is unreachable. A question is answered as unknown sooner than
+    /// a conversion: a conversion that gets no answer makes the hub send the row without the column. `now` is monotonic
+    /// time in nanoseconds.
     func mayWait(_ now: UInt64) -> Bool {
         let patience = isBoundedByAsker ? Limits.conversionPatience : Limits.outagePatience
         return now < since + patience.wholeNanoseconds
     }
 
-    /// Answers the job as unknown.
+    /// Answers everything in the job as unknown.
     func giveUp() {
         metrics.judgeFailures.add(load.parts)
         switch work {

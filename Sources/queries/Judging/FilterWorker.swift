@@ -7,7 +7,7 @@ import Postgres
 import Replication
 import System
 
-/// The judge's thread: connects, sends questions, passes on the answers.
+/// Thread that asks PostgreSQL whether rows match filters: connects, sends questions and passes on the answers.
 final class FilterWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<JudgeJob>>
     var link: Link<Connection>
@@ -16,14 +16,15 @@ final class FilterWorker: ConnectedWorker {
     private let metrics: ProjectMetrics
     /// Jobs taken from the inbox and not answered yet.
     private var jobs: [JudgeJob] = []
-    /// Number of sessions lost while the first job was being asked. The job itself may crash the server.
+    /// Number of connections lost while the first job was being asked. The count is limited because the job itself may
+    /// crash the server.
     private var losses = 0
-    /// Number of times that a job is repeated after a lost connection.
+    /// Maximum number of times that the thread repeats a job after losing the connection.
     private static let attempts = 3
     /// Names of the connection's prepared statements, by their SQL.
     private var names: [String: String] = [:]
     private var prepared: Set<String> = []
-    /// Questions that took too long and are not asked for a while.
+    /// Questions that timed out, and until when the hub does not ask them again.
     private var penalties = Penalties<Question>(limit: Limits.maximumPenalties, each: Limits.questionPenalty)
 
     init(
@@ -100,7 +101,7 @@ final class FilterWorker: ConnectedWorker {
         jobs = []
     }
 
-    /// Returns a closure that passes on the answers, once all are known.
+    /// Asks PostgreSQL all that the job contains. Returns a closure that passes the answers to the caller.
     private func answered(_ work: JudgeJob.Work, _ connection: Connection) throws(PostgresError) -> () -> Void {
         switch work {
         case .questions(let questions, let reply):
@@ -152,7 +153,7 @@ final class FilterWorker: ConnectedWorker {
         }
     }
 
-    /// Returns true if the answer is a match; NULL is none.
+    /// Returns true if PostgreSQL answered that the row matches. NULL is not a match.
     private static func decision(_ rows: Rows) throws(PostgresError) -> Bool {
         guard rows.values.count == 1, let row = rows.first, row.count == 1 else {
             throw .impossible("a question about a row is answered by one value", in: .judging)
@@ -187,8 +188,8 @@ final class FilterWorker: ConnectedWorker {
         return converted
     }
 
-    /// Converts the values. A server may pause for a moment, so cancelled conversions are repeated once. A value that
-    /// takes as long again is given up.
+    /// Converts the values. A conversion that PostgreSQL cancels by timeout is tried once more, because the server may
+    /// have paused for a moment.
     private func answers(
         of values: [ValueConversion], _ connection: Connection
     ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
@@ -216,7 +217,7 @@ final class FilterWorker: ConnectedWorker {
     }
 
     private func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
-        // The server is shutting down or out of resources, which says nothing about the value.
+        // The server is shutting down or lacks resources. The value did not cause the error, so the job is repeated.
         if let error = answer.failure, let state = error.sqlState, SQLState.isPassing(state),
             state != SQLState.queryCanceled
         {
@@ -229,7 +230,8 @@ final class FilterWorker: ConnectedWorker {
         return row[0].map { .text(Array($0.utf8)) } ?? .null
     }
 
-    /// Makes room for the statements. If the connection would hold too many, all prepared statements are dropped.
+    /// Ensures that the connection can prepare the statements. If it would hold too many, drops all prepared ones
+    /// first.
     private func makeRoom(for statements: [String], _ connection: Connection) throws(PostgresError) {
         let new = Set(statements).filter { self.names[$0] == nil }
         guard names.count + new.count > Limits.maximumPreparedQuestions, !names.isEmpty else { return }

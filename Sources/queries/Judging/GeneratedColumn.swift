@@ -1,7 +1,7 @@
 import Catalog
 import Postgres
 
-/// A generated column in the form in which PostgreSQL computes it: an expression over the texts of other columns.
+/// Generated column as PostgreSQL computes it: an SQL expression over the texts of other columns.
 public struct GeneratedColumn: Sendable, Hashable {
     public struct Input: Sendable, Hashable {
         var name: String
@@ -18,9 +18,10 @@ public struct GeneratedColumn: Sendable, Hashable {
     }
 
     public var name: String
-    /// Declared type as SQL. The expression's value is cast to it, as when the row was stored.
+    /// Declared type of the column, in SQL. The expression's value is cast to it, as PostgreSQL does when it stores a
+    /// row.
     public var type: String
-    /// SQL expression whose names are PostgreSQL's own or fully qualified.
+    /// SQL expression of the column. All names in it are qualified with a schema, or belong to PostgreSQL itself.
     public var expression: String
     var inputs: [Input]
 
@@ -31,10 +32,10 @@ public struct GeneratedColumn: Sendable, Hashable {
         self.inputs = inputs
     }
 
-    /// SQL that returns the number and the value of each row. Its parameters are arrays: the numbers, then the texts of
-    /// each input.
+    /// SQL that computes the column for many rows and returns each row's number with its value. Its parameters are
+    /// arrays: the row numbers, then the texts of each input column.
     ///
-    /// The expression can read only its inputs.
+    /// The expression can read its input columns and no others.
     var statement: String {
         let arrays = (0...inputs.count).map { index in
             let type = index == 0 ? "pg_catalog.int4[]" : "pg_catalog.text[]"
@@ -57,7 +58,7 @@ public struct GeneratedColumn: Sendable, Hashable {
     }
 }
 
-/// Question for the values of a generated column in these rows.
+/// Request to compute one generated column for a list of rows.
 public struct GenerationQuestion: Sendable {
     var column: GeneratedColumn
     /// Texts of the column's inputs; nil means NULL.
@@ -72,18 +73,19 @@ public struct GenerationQuestion: Sendable {
 
 /// Value of a generated column in one row.
 public enum GeneratedValue: Sendable, Hashable {
-    /// Text as the replication stream would send it.
+    /// Text in the format of the replication stream.
     case text(String)
     case null
-    /// PostgreSQL could not compute the value. It is unknown, which is not NULL.
+    /// PostgreSQL could not compute the value. The value is unknown, which differs from NULL.
     case failed
 }
 
-/// Request for the generated columns of one table's rows.
+/// Request to compute generated columns for rows of one table.
 public struct GenerationRequest: Sendable {
     /// Oid of the table, for log lines.
     var table: UInt32
-    /// Roles that run the expressions, which may call users' functions. The first role that may call them is used.
+    /// Roles that may run the expressions, which can call users' functions. The hub uses the first role that can
+    /// compute any row.
     var roles: [String]
     var questions: [GenerationQuestion]
 
@@ -98,7 +100,7 @@ public struct GenerationRequest: Sendable {
         questions.reduce(0) { $0 + $1.rows.reduce(0) { $0 + PolicyQuestion.bytes($1) } }
     }
 
-    /// Answer in which every value is unknown.
+    /// Answer in which every value is `failed`, for a request that PostgreSQL did not answer.
     var unanswered: [[GeneratedValue]] {
         questions.map { Array(repeating: .failed, count: $0.rows.count) }
     }

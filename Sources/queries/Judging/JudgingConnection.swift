@@ -6,16 +6,16 @@ import Policy
 import Postgres
 import System
 
-/// Outcome of one loop over claims.
+/// Outcome of one run of a claims script: a query that PostgreSQL repeats for each set of claims.
 enum LoopOutcome {
     struct Answers {
-        /// Rows of the loop: the claims' number from 1, the element's number if elements were tried separately (0 if
-        /// all fail), the error's code, and the outputs.
+        /// Rows that the script returned. The fields of a row are: the number of the claims, from 1; the number of the
+        /// element, if elements were tried separately (0 if all failed); the error code; the outputs.
         var rows: [[String?]]
         var snapshot: VisibleTransactions
         var position: LSN
 
-        /// Throws unless every answer has the loop's form and belongs to one of the claims.
+        /// Throws unless every row has the script's form and belongs to claims that were asked about.
         func check(claims count: Int, _ loop: ClaimsScript) throws(PostgresError) {
             let isWhole = rows.allSatisfy { row in
                 guard row.count == 3 + loop.outputCount, let place = row.place(after: 0) else { return false }
@@ -26,34 +26,37 @@ enum LoopOutcome {
     }
 
     case answers(Answers)
-    /// The snapshot does not include a required transaction yet.
+    /// The snapshot does not include a transaction that the question requires.
     case invisible
     case tooSlow
     case failed(sqlState: String)
 }
 
-/// Way in which the hub's own login reads a whole table.
+/// Permission of the hub's own login to read a table completely, with the checks that must precede the query.
 struct TableReading {
     enum Finding {
         case readable(TableReading)
-        /// The login may not read everything that the claimant reads.
+        /// The login may not read all rows that the claimant may read.
         case unreadable
-        /// PostgreSQL could not say now. This is neither yes nor no.
+        /// PostgreSQL could not answer now, so it is unknown whether the login may read the table.
         case unanswered
     }
 
-    /// Statements that precede the reading in its transaction. They fail if the table may no longer be read this way.
+    /// Statements that run before the query, in the same transaction. They fail if the login may no longer read the
+    /// table.
     fileprivate var guards: [PipelinedStatement]
 }
 
-/// A session that runs loops over claims, each in a read-only transaction that is rolled back.
+/// Connection that runs claims scripts, each in a read-only transaction that is rolled back.
 ///
-/// One thread owns the session. The loops' functions are created in `pg_temp`, or not at all if that is not allowed.
+/// One thread owns the connection. A script is a function in `pg_temp`. If the login may not create functions, the
+/// script runs as single statements instead.
 final class JudgingConnection {
     let session: PolicySession
     private var names: [ClaimsScript: String] = [:]
 
-    /// Opens the connection. If it runs no policies, the server raises an error wherever a policy would apply.
+    /// Opens the connection. If `runsPolicies` is false, PostgreSQL raises an error wherever a policy would filter
+    /// rows.
     init(
         _ target: ConnectionTarget, applicationName: String, runsPolicies: Bool, interrupt: Wake
     ) throws(PostgresError) {
@@ -69,8 +72,8 @@ final class JudgingConnection {
 
     var place: String { session.place }
 
-    /// True if the connection must be replaced: it holds too many loops, or a user's function left traces in the
-    /// session.
+    /// True if the connection must be replaced, because it holds too many scripts or because a user's function left
+    /// statements in the session.
     var isFull: Bool { names.count >= Limits.maximumPolicyLoops || session.isSpoiled }
 
     // MARK: Queries
@@ -82,7 +85,7 @@ final class JudgingConnection {
         return visible
     }
 
-    /// True if the connection can act as the role.
+    /// True if the connection's login can switch to the role.
     func mayBecome(_ role: String) throws(PostgresError) -> Bool {
         let becoming = JudgingLogin.becoming(serverVersion: session.serverVersion)
         let rows = try session.query(
@@ -93,8 +96,9 @@ final class JudgingConnection {
         return !rows.isEmpty
     }
 
-    /// Finds out how the hub's own login can read everything that a claimant reads of a table. It reads in the role (nil
-    /// keeps its own). If a function's owner reads, it must see the same as the owner does.
+    /// Finds out if the hub's own login can read all rows of a table that a claimant reads. The login reads as `role`;
+    /// nil means as itself. If `owner` is not nil, a function of that owner reads the table, and the owner must see all
+    /// rows too.
     func reading(
         _ table: UInt32, as role: String?, owner: UInt32?
     ) throws(PostgresError) -> TableReading.Finding {
@@ -120,10 +124,12 @@ final class JudgingConnection {
             ]))
     }
 
-    /// SQL with three results: whether the table may be read, its name, and whether policies apply. Table `$1` may be
-    /// read if the current role has the rights, only policies `true` apply to it, and no policy applies to owner `$2`.
+    /// SQL that returns three values: true if the table may be read completely, the table's name, and true if policies
+    /// apply.
     ///
-    /// Any other policy would run as the connection's role, so there must be none.
+    /// Parameter `$1` is the table. Parameter `$2` is the owner of the function that reads it, or NULL. The current
+    /// role must have the rights, and its only policies on the table must be `true`. No policy may apply to the owner.
+    /// Any other policy would be evaluated as the connection's role, which is not the claimant's.
     private static let readingText = """
         SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
             AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
@@ -146,7 +152,7 @@ final class JudgingConnection {
         WHERE c.oid = $1::pg_catalog.oid
         """
 
-    /// SQL that fails if the table may no longer be read this way.
+    /// SQL that fails if the login may no longer read the table completely.
     private static let checkText = """
         SELECT 1 / CASE WHEN r.holds THEN 1 ELSE 0 END FROM (\(readingText)) AS r (holds, name, has_policies)
         """
@@ -157,7 +163,8 @@ final class JudgingConnection {
 
     // MARK: Loops
 
-    /// Runs the loop's query under each of the claims. `inputs` holds the elements of each input.
+    /// Runs the script's query for each set of claims. `inputs` holds the elements of each input. The snapshot must
+    /// include the transactions `xids`.
     func run(
         _ loop: ClaimsScript, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
         reading: TableReading? = nil
@@ -214,7 +221,7 @@ final class JudgingConnection {
             [TextArray.literal(claims)] + inputs.map { TextArray.literal($0) }, preparedAs: name)
     }
 
-    /// Creates the loop's function. Returns the error's code if that fails.
+    /// Creates the script's function in the session. Returns the error code if PostgreSQL refuses.
     private func make(_ loop: ClaimsScript) throws(PostgresError) -> String? {
         let name = "tidewire_\(names.count)"
         guard try session.readSurroundings(of: loop.role) else { return PolicySession.noSuchRole }
@@ -260,7 +267,8 @@ extension JudgingConnection {
             [claims, role], preparedAs: "claims_and_role")
     }
 
-    /// Returns the rows that the function would have returned; nil after a timeout.
+    /// Converts the answers of single statements to the rows that the script's function would return; nil after a
+    /// timeout.
     private func singleAnswers(
         _ loop: ClaimsScript, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]],
         _ answers: [Result<Rows, PostgresError>]
@@ -299,7 +307,8 @@ extension JudgingConnection {
         [who, element, sqlState ?? "XX000"] + Array(repeating: nil, count: loop.outputCount)
     }
 
-    /// Judges each row separately. A row that cannot be made is told from one on which the policy fails.
+    /// Evaluates the policy on each row separately. Tells rows that PostgreSQL cannot build from their texts apart from
+    /// rows on which the policy fails.
     private func singleElements(
         _ loop: ClaimsScript, _ name: String, _ making: String, _ claims: String, _ inputs: [[String?]], _ who: String
     ) throws(PostgresError) -> [[String?]]? {

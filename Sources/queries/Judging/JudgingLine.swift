@@ -4,14 +4,14 @@ import Diagnostics
 import Policy
 import System
 
-/// Group of jobs that are asked together: under one policy, of the same terms, or for the same membership.
+/// Key by which jobs are grouped into one query: the same policy, the same terms, or the same membership.
 enum JudgingKey: Sendable, Hashable {
     case policy(UInt64)
     case terms([AskedTerm], role: String)
     case fill(FillKey)
-    /// Generated columns of a table's rows.
+    /// Generated columns of one table. The number is the table's oid.
     case generation(UInt32, roles: [String])
-    /// An explanation, asked alone; its number is unique.
+    /// An explanation for an operator. It is asked alone, so its number is unique.
     case explanation(UInt64)
     case sight(UInt64)
 }
@@ -23,7 +23,7 @@ struct FillKey: Sendable, Hashable {
     var role: String
 }
 
-/// One request of a caller.
+/// One request of a caller to the judging threads.
 struct JudgingJob: AskedJob {
     enum Work: Sendable {
         case rows(PolicyQuestion, Reply<PolicyAnswers>)
@@ -50,20 +50,21 @@ struct JudgingJob: AskedJob {
         load = InboxLoad(jobs: 1, parts: work.pairCount, bytes: work.byteCount)
     }
 
-    /// True if the job waits while the database is away. Only questions about committed rows wait, because later
-    /// changes queue behind them. Callers repeat all other jobs.
+    /// True if the job may wait longer while the database is unreachable. Only questions about committed rows wait,
+    /// because later changes are queued after them. Callers repeat all other jobs themselves. `now` is monotonic time
+    /// in nanoseconds.
     func mayWait(_ now: UInt64) -> Bool {
         guard case .rows = work else { return false }
         return now < since + Limits.outagePatience.wholeNanoseconds
     }
 
-    /// Answers the job as unknown.
+    /// Answers everything in the job as unknown.
     func giveUp() {
         switch work {
         case .rows(_, let reply): reply.giveUp()
         case .terms(_, let reply): reply.giveUp()
         case .fill(_, let reply): reply.giveUp()
-        // A row without its generated columns is not counted as a policy failure.
+        // A row that lacks its generated columns is not a policy failure, so the metric does not count it.
         case .generation(_, let reply): return reply.giveUp()
         case .explanation(_, let reply): reply.giveUp()
         case .sight(_, let reply): reply.giveUp()
@@ -92,12 +93,12 @@ extension JudgingJob.Work {
     }
 }
 
-/// Jobs of one key, in order of arrival.
+/// Waiting jobs that have the same key, in order of arrival.
 struct JudgingBatch {
     let key: JudgingKey
     let jobs: [JudgingJob]
 
-    /// Creates the batch; nil without jobs.
+    /// Creates the batch; nil if there are no jobs.
     init?(_ jobs: [JudgingJob]) {
         guard let first = jobs.first else { return nil }
         precondition(jobs.allSatisfy { $0.key == first.key }, "what is answered together was asked together")
@@ -113,14 +114,15 @@ struct JudgingBatch {
         return [.oid(question.policy.table), .catalogVersion(question.policy.version)]
     }
 
-    /// True if all jobs may still wait.
+    /// True if all jobs of the batch may wait longer. `now` is monotonic time in nanoseconds.
     func mayWait(_ now: UInt64) -> Bool { jobs.allSatisfy { $0.mayWait(now) } }
 
     func giveUp() { for job in jobs { job.giveUp() } }
 }
 
-/// Queue in which keys take turns in order of arrival. All waiting jobs of a key are taken together. No two threads
-/// have the same key at a time, so that a hanging policy blocks only one connection.
+/// Queue of the judging threads. Keys take turns in order of arrival, and a thread takes the waiting jobs of one key
+/// together, up to a limit. Two threads never work on the same key at the same time, so a hanging policy blocks only
+/// one connection.
 struct JudgingLine: WaitingLine {
     private var waiting: [JudgingKey: [JudgingJob]] = [:]
     /// Waiting keys, each once.

@@ -2,10 +2,11 @@ import Asking
 import Diagnostics
 import Synchronization
 
-/// Sizes of statements, and keys that took too long and are not asked for a while.
+/// Learned statement sizes, and the keys that the hub does not ask for a while because they took too long.
 final class JudgingPace: Sendable {
     private struct State {
-        /// Maximum weight of one statement: its claims, each weighed with its rows.
+        /// Maximum weight of one statement, for each key. The weight counts row-claims pairs and a fixed cost for each
+        /// set of claims.
         var weights: [JudgingKey: Int] = [:]
         var penalties = Penalties<JudgingKey>(
             limit: Limits.maximumPolicyPenalties, each: Limits.policyPenalty)
@@ -13,7 +14,7 @@ final class JudgingPace: Sendable {
 
     private let state = Mutex(State())
 
-    /// Cost of setting the claims, in rows.
+    /// Cost of setting one set of claims, expressed as a number of rows.
     private static let weightOfClaims = 32
     private static let firstWeight = 32_768
     private static let leastWeight = 64
@@ -21,14 +22,14 @@ final class JudgingPace: Sendable {
 
     static func weight(claims: Int, rows: Int) -> Int { claims * (weightOfClaims + rows) }
 
-    /// Returns how many claims fit one statement with this number of rows.
+    /// Returns how many sets of claims fit into one statement with this number of rows.
     func claims(_ key: JudgingKey, rows: Int) -> Int {
         let weight = state.withLock { $0.weights[key] } ?? JudgingPace.firstWeight
         assert((JudgingPace.leastWeight...JudgingPace.mostWeight).contains(weight), "what fits a statement is bounded")
         return max(1, weight / JudgingPace.weight(claims: 1, rows: rows))
     }
 
-    /// Adapts the size of the next statement to the time that this one took.
+    /// Adapts the size of the key's next statement to the time in nanoseconds that this statement took.
     func took(_ key: JudgingKey, _ nanoseconds: UInt64, claims: Int, rows: Int) {
         precondition(claims > 0 && rows >= 0, "something was asked")
         let weight = JudgingPace.weight(claims: claims, rows: rows)
@@ -37,7 +38,8 @@ final class JudgingPace: Sendable {
         set(key) { before in min(fitting, Double(before) * 4) }
     }
 
-    /// Reduces the size after a timeout. False if the statement had only one set of claims and cannot be smaller.
+    /// Reduces the size of the key's next statement after a timeout. Returns false if the statement had only one set of
+    /// claims, so that it cannot be smaller.
     func wasTooSlow(_ key: JudgingKey, claims: Int, rows: Int) -> Bool {
         let weight = JudgingPace.weight(claims: claims, rows: rows)
         set(key) { _ in Double(weight) / 16 }

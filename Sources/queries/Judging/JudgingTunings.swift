@@ -1,39 +1,44 @@
 import Diagnostics
 
-/// Internal tuning of the room's time and memory, not part of any promise. The maxima are in
-/// `Diagnostics/Limits.swift`.
+/// Internal limits of time and memory for the `Judging` room. They are no part of a promise. The maxima that users rely
+/// on are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Timeout of the question about one row. After a timeout the hub does not ask it again for a while, so that a
-    /// costly pattern does not delay others.
+    /// Timeout of one question about a row and a filter. After a timeout the hub does not ask that question again for
+    /// `questionPenalty`, so that a costly pattern does not delay other questions.
     static let questionTimeout = Duration.milliseconds(250)
     static let questionPenalty = Duration.seconds(10)
 
-    /// Maximum number of row-claimant pairs that are taken from the queue of policies together.
+    /// Maximum number of row-claimant pairs in one batch of the policy queue.
     static let policyBatchPairs = 256 << 10
     static let policyBatchJobs = 16_384
-    /// Time after which the unanswered rest of a batch is given up.
+    /// Duration after which the hub gives up the unanswered rest of a batch.
     static let policyBatchPatience = Duration.seconds(15)
 
-    /// Time for which questions about committed rows wait while the database is away. Their subscribers lag meanwhile,
-    /// but need not be told that changes are missing. A server that restarts is usually back by then.
+    /// Maximum duration for which a question about a committed row waits while the database is unreachable. During the
+    /// wait its subscribers get no new changes, but need not be told that changes are missing. A restarting server is
+    /// usually back within this time.
     static let outagePatience = Duration.seconds(15)
 
     /// Maximum number of rows in one statement.
     public static let policyStatementRows = 256
-    /// Target duration of a statement; the hub adapts the statements' size to it.
+    /// Target duration of a statement. The hub adapts the number of claims in a statement to it.
     static let policyStatementTarget = Duration.milliseconds(100)
-    /// Timeout of one statement. After a policy takes longer even for a few rows, the hub does not ask it for a while.
+    /// Timeout of one statement. If a policy exceeds it even for a few rows, the hub does not ask it for
+    /// `policyPenalty`.
     public static let policyTimeout = Duration.seconds(1)
     static let policyPenalty = Duration.seconds(10)
-    /// Age from which a session must be replaced before a failure in it counts.
+    /// Age of a session from which the hub distrusts certain errors in it. The hub then replaces the session and asks
+    /// again.
     static let policySessionProof = Duration.seconds(1)
 
-    /// Maximum wait until a snapshot includes the transaction of the rows or memberships.
+    /// Maximum duration for which a question waits until PostgreSQL's snapshot includes the transaction that it
+    /// requires.
     static let visibilityPatience = Duration.seconds(5)
 
-    /// Number of rows tried separately after they failed together. If all of these fail, the rest is given up.
+    /// Number of rows that are tried separately after all rows of a statement failed together. If these fail too, the
+    /// hub gives up the other rows.
     static let generationRowsTried = 8
-    /// Maximum number of subscribers' roles in which an expression is tried.
+    /// Maximum number of roles in which the hub tries to compute a generated column.
     static let maximumGenerationRoles = 4
 
     static func checkJudging() {

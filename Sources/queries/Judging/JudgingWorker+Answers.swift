@@ -4,7 +4,7 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Evaluation of the loops' answers for their callers.
+/// Questions in which PostgreSQL runs a claims script, and the evaluation of its answers.
 extension JudgingWorker {
     // MARK: Rows under a policy
 
@@ -63,7 +63,8 @@ extension JudgingWorker {
         }
     }
 
-    /// Evaluates each term separately for the failed claims, so that one failing term does not spoil the others.
+    /// Evaluates each term separately for the claims on which the evaluation of all terms failed. One failing term then
+    /// does not affect the others.
     private func evaluateApart(
         _ terms: [AskedTerm], _ role: String, _ claims: [String], _ failed: [Int],
         _ answers: inout [[AskedTerm: AskedAnswer]?], _ key: JudgingKey, _ connection: JudgingConnection
@@ -100,7 +101,8 @@ extension JudgingWorker {
             uniquingKeysWith: { first, _ in first })
     }
 
-    /// Returns the different claims, and for each job the index of its claims; nil if the claims cannot be sent.
+    /// Returns the distinct claims, and for each job the index of its claims. The index is nil if the claims contain a
+    /// zero byte, which cannot be sent to PostgreSQL.
     private static func differentClaims(_ jobs: [JudgingJob]) -> ([String], [Int?]) {
         var claims: [String] = []
         var known: [String: Int] = [:]
@@ -121,7 +123,7 @@ extension JudgingWorker {
         _ key: FillKey, _ batch: JudgingBatch, _ connection: JudgingConnection, isOwn: Bool
     ) throws(PostgresError) -> () -> Void {
         let role = key.reader == .caller ? key.role : nil
-        // The hub's own login runs no policy, so it reads only tables whose rows no policy filters.
+        // The hub's own login must run no policy, so it reads only tables whose rows no policy filters.
         let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
         func all(_ answer: MembershipFill) -> () -> Void {
             { for job in batch.jobs { if case .fill(_, let reply) = job.work { reply.give(answer) } } }
@@ -155,7 +157,8 @@ extension JudgingWorker {
         }
     }
 
-    /// Returns the fills with the log position after which the log has all changes that they lack.
+    /// Sets the position of each fill to a durable end of PostgreSQL's log. The log has all changes that the keys lack
+    /// only after that position.
     private func durable(
         _ fills: [MembershipFill], _ connection: JudgingConnection
     ) throws(PostgresError) -> [MembershipFill] {
@@ -190,15 +193,16 @@ extension JudgingWorker {
         }
     }
 
-    /// True if the login may become the role. If not, that says nothing about the claimant.
+    /// True if the login may switch to the role. False is the login's fault and does not count against the claimant.
     private func mayBecome(_ role: String?, _ connection: JudgingConnection) throws(PostgresError) -> Bool {
         guard let role, try !connection.mayBecome(role) else { return true }
         sayCannotBecome(role)
         return false
     }
 
-    /// Returns the outcome for an error. Only errors that the claimant's own query would meet count against the
-    /// claimant. After unknown names or rights missing to the hub's login, PostgreSQL must decide on each row.
+    /// Converts an error to an outcome. An error counts against the claimant only if the claimant's own query would
+    /// meet it. After unknown names, or if the hub's own login lacks rights, PostgreSQL must decide on each row
+    /// instead.
     private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
         if SQLState.saysNothing(state) { return .unavailable }
         let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
@@ -232,16 +236,16 @@ extension MembershipFill {
 }
 
 extension [String?] {
-    /// Returns the index of the answer's claims in a loop's answer, where the statement's first claims have index
-    /// `first`.
+    /// Returns the index of the claims that this row answers, or nil if the row has none. `first` is the index of the
+    /// first claims that the statement was about.
     func place(after first: Int) -> Int? {
         self[0].flatMap { Int($0) }.map { first + $0 - 1 }
     }
 }
 
 extension PolicyTable {
-    /// Takes the answers of a statement about these rows and claims. Claims without an answer may read none of the
-    /// rows.
+    /// Stores the answers of a statement about these rows and claims. A set of claims without an answer may read none
+    /// of the rows.
     mutating func take(_ found: [[String?]], rows: Range<Int>, claims: Range<Int>) {
         for row in rows { for place in claims { self[row, place] = false } }
         for answer in found {
@@ -259,7 +263,7 @@ extension PolicyTable {
             if answer[2] != nil {
                 failed(element, rows, place, isLasting: hasFailed)
             } else if let element {
-                // The element was the statement's only row, so NULL means that it may not be read.
+                // This element was the statement's only row. NULL means that the claimant may not read it.
                 if rows.contains(element) { self[element, place] = answer[3] != nil }
             } else {
                 takeLetters(answer[3] ?? "", rows, place)
@@ -267,7 +271,8 @@ extension PolicyTable {
         }
     }
 
-    /// Takes one digit for each row; missing digits at the end mean no.
+    /// Stores a text with one digit for each row. Only `1` means that the row may be read; missing digits at the end
+    /// mean no.
     private mutating func takeLetters(_ letters: String, _ rows: Range<Int>, _ place: Int) {
         guard letters.utf8.count <= rows.count else {
             Impossible.happened("an answer is about rows that were asked about", in: .judging)
@@ -276,13 +281,13 @@ extension PolicyTable {
         for (row, letter) in zip(rows, letters.utf8) where letter == UInt8(ascii: "1") { self[row, place] = true }
     }
 
-    /// Marks the answers as unknown.
+    /// Sets the answers to unknown.
     private mutating func forget(_ rows: Range<Int>, _ claims: Range<Int>) {
         for row in rows { for place in claims { self[row, place] = nil } }
     }
 
-    /// Records a failure. Several rows are tried separately afterwards, which gives better answers; a single row has
-    /// failed itself.
+    /// Records a failed evaluation. If the statement had several rows, nothing is recorded, because each row is then
+    /// tried separately. `isLasting` is true if the evaluation would fail again.
     private mutating func failed(_ element: Int?, _ rows: Range<Int>, _ place: Int, isLasting: Bool) {
         guard let row = element ?? (rows.count == 1 ? rows.lowerBound : nil), rows.contains(row) else { return }
         if isLasting { fail(row, place) } else { self[row, place] = nil }

@@ -28,7 +28,7 @@ extension JudgingWorker {
         }
     }
 
-    /// Computes the column in the first of the roles that can compute any of the rows.
+    /// Computes the column in the first role that can compute any of the rows.
     private func computed(
         _ question: GenerationQuestion, _ request: GenerationRequest, _ key: JudgingKey, _ connection: JudgingConnection
     ) throws(PostgresError) -> [GeneratedValue] {
@@ -61,7 +61,7 @@ extension JudgingWorker {
             }
             assert(computed.count == rows.count, "each row has its own value, or none")
             values += computed
-            // If many rows fail, the others are assumed to fail too.
+            // If many rows fail, the other rows are assumed to fail too.
             if rows.count >= Limits.generationRowsTried, !computed.contains(where: { $0 != .failed }) {
                 return values + Array(repeating: .failed, count: question.rows.count - values.count)
             }
@@ -71,8 +71,8 @@ extension JudgingWorker {
 }
 
 extension JudgingConnection {
-    /// Returns the column's value for each row; nil after a timeout. A row that fails does not affect others: they are
-    /// then computed separately.
+    /// Returns the column's value for each row; nil after a timeout. If the rows fail together, they are computed
+    /// separately, so that a failing row does not affect others.
     func compute(
         _ column: GeneratedColumn, _ rows: [[String?]], as role: String
     ) throws(PostgresError) -> [GeneratedValue]? {
@@ -84,8 +84,8 @@ extension JudgingConnection {
         }
     }
 
-    /// Computes the rows in smaller parts after a timeout. All changes wait meanwhile, so nil if a part times out
-    /// again.
+    /// Computes the rows in smaller parts after a timeout. Returns nil if a part times out too: all changes wait for
+    /// the result, so it is not tried again.
     private func computeSmaller(
         _ column: GeneratedColumn, _ rows: [[String?]], _ role: String
     ) throws(PostgresError) -> [GeneratedValue]? {
@@ -131,8 +131,8 @@ extension JudgingConnection {
         case tooSlow
     }
 
-    /// Computes each part in a subtransaction, in the role, with the settings of the replication stream. All parts run
-    /// in one read-only transaction that is rolled back.
+    /// Computes each part in a savepoint of its own, as the role, with the settings that the replication stream uses.
+    /// All parts run in one read-only transaction that is rolled back.
     private func computeParts(
         _ parts: [[[String?]]], _ column: GeneratedColumn, _ role: String
     ) throws(PostgresError) -> [PartOutcome] {

@@ -6,10 +6,10 @@ import Postgres
 import Replication
 import System
 
-/// One judging thread: connects, sends questions, passes on the answers.
+/// Thread that asks PostgreSQL about policies: connects, sends questions and passes on the answers.
 final class JudgingWorker: ConnectedWorker {
     enum Login {
-        /// Login that runs policies. If no login is fit for policies, jobs that need none go to `overflow`.
+        /// Login that runs policies. If no login is fit for policies, jobs that run no policy are moved to `overflow`.
         case policies(overflow: Inbox<JudgingLine>)
         /// The hub's own login, which runs only functions that come with PostgreSQL.
         case own
@@ -35,13 +35,14 @@ final class JudgingWorker: ConnectedWorker {
     var link: Link<JudgingConnection>
     private let shared: Shared
     private let login: Login
-    /// True if the thread connects before any job arrives, once someone has asked whether the login is fit.
+    /// True if the thread may connect before its first job. It does so once a caller has asked if the login is fit.
     private let isWatching: Bool
-    /// Roles that the login cannot become, each with a warning logged.
+    /// Roles to which the login cannot switch. A warning has been logged for each.
     private var refusedRoles: Set<String> = []
     private var examineAt: UInt64 = 0
     private var batchBegan: UInt64 = 0
-    /// Time at which the current batch is given up, because others wait behind it.
+    /// Deadline of the current batch, as monotonic time in nanoseconds. The thread gives up the batch then, because
+    /// other jobs wait.
     private var patienceEnds: UInt64 = 0
     /// Log fields of the current batch.
     private var about: [LogField] = []
@@ -64,7 +65,7 @@ final class JudgingWorker: ConnectedWorker {
     // MARK: Connection
 
     private func fitSession() -> JudgingConnection? {
-        // A lost connection is replaced at once.
+        // After a dropped or lost connection, session() reconnects immediately.
         if let connection = link.session, connection.isFull || !isStillFit(connection) { link.drop() }
         return session()
     }
@@ -82,7 +83,8 @@ final class JudgingWorker: ConnectedWorker {
         return try isFit(connection) ? connection : nil
     }
 
-    /// True if the login is still fit; roles can change while connections live.
+    /// True if the login is still fit to run policies. It is examined again at intervals, because roles can change
+    /// during a connection.
     private func isStillFit(_ connection: JudgingConnection) -> Bool {
         guard case .policies = login, Clock.monotonicNanoseconds() >= examineAt else { return true }
         return (try? isFit(connection)) ?? false
@@ -103,7 +105,7 @@ final class JudgingWorker: ConnectedWorker {
         return false
     }
 
-    /// Logs that the login cannot become the role, once for each role.
+    /// Logs a warning that the login cannot switch to the role, once for each role.
     func sayCannotBecome(_ role: String) {
         guard refusedRoles.count < Limits.maximumPolicyReports, refusedRoles.insert(role).inserted else { return }
         Log.shared.warning(
@@ -117,7 +119,7 @@ final class JudgingWorker: ConnectedWorker {
         if let batch = JudgingBatch(jobs) { answer(batch) }
     }
 
-    /// Answers the batch. If the connection is lost, connects again and repeats the batch once.
+    /// Answers the batch. If the connection is lost, reconnects and repeats the batch once.
     private func answer(_ batch: JudgingBatch) {
         patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
         about = batch.about
@@ -140,7 +142,8 @@ final class JudgingWorker: ConnectedWorker {
         batch.giveUp()
     }
 
-    /// Returns the session. If the database is away, the batch waits for it as long as its jobs may.
+    /// Returns the session; nil if there is none. If the database is unreachable, the call blocks as long as all jobs
+    /// of the batch may wait.
     private func awaitedSession(_ batch: JudgingBatch) -> JudgingConnection? {
         while !inbox.isEnding {
             if let connection = fitSession() { return connection }
@@ -159,7 +162,8 @@ final class JudgingWorker: ConnectedWorker {
         overflow.ask(batch.jobs)
     }
 
-    /// Returns a closure that passes on the answers, once all are known, so that nothing is answered twice.
+    /// Asks PostgreSQL the batch's questions. Returns a closure that passes on all answers, so that a batch repeated
+    /// after an error answers no caller twice.
     private func answers(
         _ batch: JudgingBatch, _ connection: JudgingConnection
     ) throws(PostgresError) -> () -> Void {
@@ -179,8 +183,8 @@ final class JudgingWorker: ConnectedWorker {
 
     // MARK: One statement
 
-    /// Asks about all claims in parts that fit one statement; parts that took too long are repeated in smaller ones.
-    /// False if no answer could be had.
+    /// Asks about all claims, in parts that fit into one statement each. A part that times out is repeated once with
+    /// fewer claims. `take` receives the answers of each part. Returns false if some claims have no answer.
     func ask(
         _ key: JudgingKey, _ loop: ClaimsScript, _ claims: [String], _ inputs: [[String?]], _ xids: Set<UInt32>,
         _ connection: JudgingConnection, reading: TableReading? = nil,
@@ -232,8 +236,8 @@ final class JudgingWorker: ConnectedWorker {
         return true
     }
 
-    /// Error with which a question is asked again in a new session. What an old session keeps for functions of policies
-    /// can depend on definitions that the catalog's reader does not follow.
+    /// Error that makes the worker ask again in a new session. An old session caches data for the functions of
+    /// policies. These data can depend on definitions that the catalog's reader does not watch.
     private static let oldSession = PostgresError(
         operation: "policies", message: "the session may have failed because of former definitions",
         isConnectionLost: true)
@@ -260,7 +264,7 @@ final class JudgingWorker: ConnectedWorker {
 }
 
 extension JudgingKey {
-    /// True if the question calls only functions that come with PostgreSQL.
+    /// True if the question calls only functions that come with PostgreSQL, so that the hub's own login may ask it.
     fileprivate var mayRunAsOwn: Bool {
         switch self {
         case .policy, .generation, .explanation, .sight: false

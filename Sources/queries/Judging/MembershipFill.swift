@@ -3,19 +3,19 @@ import Change
 import Diagnostics
 import Policy
 
-/// Keys of a membership as PostgreSQL read them for one claimant.
+/// Result of reading a membership's keys for one claimant.
 public enum MembershipFill: Sendable {
     case filled(FilledMembership)
-    /// PostgreSQL refuses to read the keys for this claimant and would refuse again, for a missing privilege or invalid
-    /// claims.
+    /// PostgreSQL refuses to read the keys for this claimant, because a privilege is missing or the claims are invalid.
+    /// It would refuse again.
     case failed(sqlState: String)
-    /// Too many keys, or no login with which the hub can read the keys; neither depends on the claimant. PostgreSQL must
-    /// then decide on each row.
+    /// The hub cannot keep or read the keys: there are too many, or no login may read them. PostgreSQL must decide on
+    /// each row instead.
     case unreadable
-    /// The keys could not be read now.
+    /// PostgreSQL could not answer now. A later attempt may succeed.
     case unavailable
 
-    /// True if PostgreSQL would not give the keys if it was asked again.
+    /// True if PostgreSQL would not return the keys if asked again.
     var isRefusal: Bool {
         switch self {
         case .failed, .unreadable: true
@@ -38,9 +38,9 @@ public struct FilledMembership: Sendable {
     }
 
     public var keys: [Key]
-    /// Transactions whose effects the keys include, and no others.
+    /// Snapshot with which PostgreSQL read the keys: they include exactly the effects of its transactions.
     public var snapshot: VisibleTransactions
-    /// Position of the database's log at some moment after the snapshot.
+    /// Position in PostgreSQL's WAL at some moment after the snapshot was taken.
     public var position: LSN
 
     public init(keys: [Key], snapshot: VisibleTransactions, position: LSN) {
@@ -49,13 +49,13 @@ public struct FilledMembership: Sendable {
         self.position = position
     }
 
-    /// Returns the keys as policies read them: unknown if they are more than the hub keeps.
+    /// Converts the keys to the form that policies read. They are marked unknown if there are more than the hub keeps.
     public func keys(of membership: Membership) -> MembershipKeys {
         guard keys.count <= Limits.maximumMembershipKeys else {
             return MembershipKeys(keys: [], hasNull: false, hasRows: false, isUnknown: true)
         }
         let present = keys.filter { $0.count > 0 }
-        // A membership without a key says only that there is a row.
+        // For a membership without a key column it matters only if there is a row.
         let hasKey = membership.keySlot != nil
         return MembershipKeys(
             keys: hasKey ? present.compactMap(\.text).sorted { $0.lexicographicallyPrecedes($1) } : [],
@@ -63,7 +63,7 @@ public struct FilledMembership: Sendable {
     }
 }
 
-/// One row, one claimant, and expressions over the row, for an operator's explanation.
+/// Request of an operator to evaluate expressions for one row and one claimant.
 public struct PolicyExplanation: Sendable {
     var row: JudgedRow
     /// Texts of the row's columns.

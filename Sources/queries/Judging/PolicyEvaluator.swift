@@ -6,25 +6,26 @@ import Postgres
 import Synchronization
 import System
 
-/// Evaluator that asks PostgreSQL for parts of policies that the hub cannot decide: whether claimants may read rows,
+/// Evaluator that asks PostgreSQL about policies that the hub cannot decide itself: whether claimants may read rows,
 /// the values of terms over claims, and the keys of memberships.
 ///
-/// Input: questions from any thread. Output: answers on the evaluator's threads, or at once on the caller's if too many
-/// questions wait. Callbacks must not block. Unknown answers are nil or unavailable, which never counts as yes.
+/// Any thread may ask. Callbacks must not block: they run on the evaluator's threads, or immediately on the caller's
+/// thread if too many questions are waiting. Unknown answers are nil or `unavailable`, and never count as permission.
 ///
-/// Policies run only on connections of a login that can become nothing but the client roles. Another connection with
-/// the hub's own login runs only functions that come with PostgreSQL; it is opened when first needed.
+/// Policies run only on connections whose login can switch to the client roles and to no other role. The evaluator has
+/// another connection with the hub's own login, opened when first needed. It runs only functions that come with
+/// PostgreSQL.
 public final class PolicyEvaluator: Sendable {
     public struct Settings: Sendable {
-        /// Target with the hub's own login.
+        /// Connection target with the hub's own login.
         var database: ConnectionTarget
-        /// Target whose login runs policies; nil uses the hub's own login, if it is fit for that.
+        /// Connection target of the login that runs policies. If nil, the hub's own login runs them, if it is fit.
         var policies: ConnectionTarget?
-        /// Roles that tokens may name. The login must be able to become one of them.
+        /// Roles that tokens may name. The login must be able to switch to at least one of them.
         public var clientRoles = ["anon", "authenticated"]
-        /// Reachability of the database, shared by all users of its connections.
+        /// Reachability of the database, shared by all threads that connect to it.
         public var reachability = Reachability()
-        /// Metrics of the project that has these policies.
+        /// Metrics of the project that the evaluator belongs to.
         public var metrics = ProjectMetrics()
 
         public init(
@@ -39,12 +40,12 @@ public final class PolicyEvaluator: Sendable {
     }
 
     private let policies: AskingThreads<JudgingLine>
-    /// Threads for generated columns. Socket loops wait for these, so a hanging policy must not delay them.
+    /// Threads for generated columns only. Socket loops wait for these values, so a hanging policy must not delay them.
     private let generation: AskingThreads<JudgingLine>
     private let own: AskingThreads<JudgingLine>
     private let fitness = PolicyFitness()
     private let metrics: ProjectMetrics
-    /// Counter that numbers the questions which are asked alone.
+    /// Number of questions so far that are asked alone. It gives each of them a unique key.
     private let single = Atomic<UInt64>(0)
 
     public init(_ settings: Settings) throws(SystemError) {
@@ -66,7 +67,7 @@ public final class PolicyEvaluator: Sendable {
             try Inbox(holding: JudgingLine.room), isWatching: true)
         self.own = try threads(["policies own"], .own, own)
         generation = try threads(["generated"], .policies(overflow: own), try Inbox(holding: JudgingLine.room))
-        // A configured login is examined before anything depends on it.
+        // If a login for policies is configured, it is examined before any question needs it.
         if settings.policies != nil { wantLogin() }
     }
 
@@ -74,7 +75,7 @@ public final class PolicyEvaluator: Sendable {
         if fitness.want() { policies.inbox.ring() }
     }
 
-    /// Availability of a login that may run policies. The first call starts the examination.
+    /// Tells if there is a login that may run policies. The first call starts the examination of the login.
     public var availability: PolicyAvailability {
         wantLogin()
         return fitness.availability
@@ -84,7 +85,8 @@ public final class PolicyEvaluator: Sendable {
         JudgingJob(key: key, work: work, seeing: xid, metrics)
     }
 
-    /// Asks the questions. `then` receives the answers in order, once all are known.
+    /// Asks who may read the rows of each question. `then` receives the answers in the order of the questions, once all
+    /// are known. They include the effects of transaction `xid`.
     public func ask(
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void
     ) {
@@ -96,7 +98,8 @@ public final class PolicyEvaluator: Sendable {
             })
     }
 
-    /// Evaluates the terms for the claimant; nil if that is not possible now.
+    /// Evaluates the terms for the claimant (a role with its claims). `then` receives nil if PostgreSQL could not
+    /// answer.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
@@ -105,13 +108,14 @@ public final class PolicyEvaluator: Sendable {
         policies.inbox.ask([job(.terms(terms, role: claimant.role), .terms(claimant, reply))])
     }
 
-    /// Term for the claims as jsonb writes them: the last of duplicate keys, and numbers in PostgreSQL's form.
+    /// Term that returns the claims as PostgreSQL's jsonb writes them. Of duplicate keys jsonb keeps the last, and it
+    /// normalizes numbers.
     static let canonicalClaims = AskedTerm(
         sql:
             "CAST(CAST(pg_catalog.current_setting('request.jwt.claims', true) AS pg_catalog.jsonb) AS pg_catalog.text)",
         type: TypeFacts(oid: 25, name: "text"), isBuiltIn: true)
 
-    /// Reads the keys of each membership for its claimant. The keys include the transaction's effects.
+    /// Reads the keys of each membership for its claimant. The keys include the effects of transaction `xid`.
     public func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
@@ -128,14 +132,15 @@ public final class PolicyEvaluator: Sendable {
         own.inbox.ask(jobs.filter { !$0.key.isAsCaller })
     }
 
-    /// Asks whether the table itself shows a row; nil if the question could not be asked.
+    /// Asks whether a query on the table returns the row to the claimant. `then` receives nil if the question could not
+    /// be asked.
     public func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
         let number = single.add(1, ordering: .relaxed).newValue
         let reply = Reply<SeenInTable?>(in: .judging, unanswered: nil, then: then)
         policies.inbox.ask([job(.sight(number), .sight(sight, reply), seeing: xid)])
     }
 
-    /// Computes generated columns. The values are listed by request, by question, and in the order of the rows.
+    /// Computes generated columns. `then` receives values indexed by request, then by question, then by row.
     public func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void) {
         if requests.isEmpty { return then([]) }
         let collected = Together(requests.map(\.unanswered), then)
@@ -146,7 +151,8 @@ public final class PolicyEvaluator: Sendable {
             })
     }
 
-    /// Evaluates expressions for one row and one claimant, for an operator; nil if the question could not be asked.
+    /// Evaluates expressions for one row and one claimant, for an operator. `then` receives nil if the question could
+    /// not be asked.
     public func explain(
         _ explanation: PolicyExplanation, then: @escaping @Sendable ([ExplainedValue]?) -> Void
     ) {
@@ -172,7 +178,7 @@ extension JudgingKey {
     }
 }
 
-/// Answers that are passed on together, once every question has its answer.
+/// Collector that passes on several answers together, once the last has arrived.
 private final class Together<Answer: Sendable>: Sendable {
     private struct State {
         var answers: [Answer]
@@ -189,7 +195,7 @@ private final class Together<Answer: Sendable>: Sendable {
         self.then = then
     }
 
-    /// Returns the reply of the question with this index.
+    /// Returns the reply through which the answer of the question with this index is given.
     func reply(_ index: Int) -> Reply<Answer> {
         Reply(in: .judging, unanswered: self.unanswered[index]) { self.set(index, $0) }
     }

@@ -3,21 +3,21 @@ import Catalog
 import Diagnostics
 import Postgres
 
-/// Questions about one policy, combined: all their rows against all their claims, without duplicates.
+/// Questions about one policy, combined without duplicates into a table of rows by claims.
 ///
-/// Rows count as equal if the columns that the policy reads are equal. For all rows of one chat room, the hub thus asks
-/// once who is a member.
+/// Rows are duplicates if the columns that the policy reads are equal. For all rows of one chat room, the hub thus asks
+/// only once who is a member.
 struct PolicyTable {
     private(set) var claims: [String] = []
     private(set) var rows: [[String?]] = []
     private var claimsPlaces: [String: Int] = [:]
     private var claimantPlaces: [ObjectIdentifier: Int] = [:]
-    /// Row numbers by the texts of the columns that the policy reads.
+    /// Row indices by the texts of the columns that the policy reads.
     private var rowPlaces: [[String?]: Int] = [:]
     private let needed: [Int]
     private var members: [Member] = []
     private(set) var xids: Set<UInt32> = []
-    /// Answers by row and claims: true if the claims may read the row, nil while unknown.
+    /// Answer for each row and each set of claims: true if the claims may read the row, nil while unknown.
     private var answers: [Bool?] = []
     private var failed: Set<Int> = []
 
@@ -29,15 +29,15 @@ struct PolicyTable {
         var claims: [Int]
     }
 
-    /// Index of a text that cannot be sent to PostgreSQL, because it contains a zero byte.
+    /// Index that stands for a text with a zero byte, which cannot be sent to PostgreSQL.
     private static let noPlace = -1
 
     private init(_ policy: JudgedPolicy) {
         needed = policy.row.columns.indices.filter { policy.row.columns[$0].isNeeded }
     }
 
-    /// Combines the jobs into as few tables as worthwhile. Asking for some unneeded pairs is cheaper than setting
-    /// claims twice.
+    /// Combines the jobs into few tables. A job joins the table before it if asking for the additional row-claims pairs
+    /// costs less than setting its claims twice.
     static func tables(of jobs: [JudgingJob]) -> [PolicyTable] {
         var tables: [PolicyTable] = []
         assert(Set(jobs.map(\.key)).count <= 1, "rows are laid over each other under one policy")
@@ -116,19 +116,19 @@ struct PolicyTable {
         set { answers[place(row, claims)] = newValue }
     }
 
-    /// Records that the policy's evaluation on the row always fails.
+    /// Records that the policy always fails on this row for these claims.
     mutating func fail(_ row: Int, _ claims: Int) {
         self[row, claims] = nil
         failed.insert(place(row, claims))
     }
 
-    /// Returns the index of the pair's answer. The checks prevent a pair from getting another's answer.
+    /// Returns the index of the pair's answer. A crash is preferred to reading another pair's answer.
     private func place(_ row: Int, _ claims: Int) -> Int {
         precondition(rows.indices.contains(row) && self.claims.indices.contains(claims), "a pair is of the table")
         return row * self.claims.count + claims
     }
 
-    /// Passes each question its answers, which were given by these definitions.
+    /// Passes each question its answers, marked with the definitions by which PostgreSQL gave them.
     func finish(by definitions: DefinitionsVersion.Reading?) {
         for member in members {
             var answers = PolicyAnswers(member.question, by: definitions)

@@ -5,14 +5,14 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Question whether the table itself shows one of its rows to a claimant. The query contains no policy: it names the
-/// row by its key, and PostgreSQL applies row level security.
+/// Question whether a query on a table returns a certain row to a claimant. The query names the row by its primary key
+/// and contains no policy; PostgreSQL applies row level security.
 public struct TableSight: Sendable {
-    /// SQL name of the table, fully qualified.
+    /// Name of the table in SQL, qualified with its schema.
     let table: String
     /// Columns of the primary key, with their types as SQL.
     let key: [(name: String, type: String)]
-    /// Texts of the key.
+    /// Texts of the key's columns.
     let texts: [String]
     let claimant: PolicySubject
 
@@ -25,7 +25,7 @@ public struct TableSight: Sendable {
         self.claimant = claimant
     }
 
-    /// Returns whether the row is visible; nil if PostgreSQL could not count it.
+    /// Returns true if the query found the row; nil if the query failed.
     static func isVisible(_ answer: Result<Rows, PostgresError>) -> Bool? {
         guard case .success(let rows) = answer, rows.values.count == 1, rows.values[0].count == 1,
             let count = rows.values[0][0].flatMap({ Int($0) })
@@ -41,10 +41,10 @@ public struct TableSight: Sendable {
     }
 }
 
-/// Answer of a `TableSight` question.
+/// Answer to a `TableSight` question.
 public struct SeenInTable: Sendable {
     public var isVisible: Bool
-    /// Position of the database's log after the snapshot that answered.
+    /// Position in PostgreSQL's WAL at some moment after the snapshot that answered.
     public var position: LSN
 }
 

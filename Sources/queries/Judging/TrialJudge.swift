@@ -5,18 +5,20 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Evaluator of policies within a transaction that the caller began, with that transaction's changes to the policies.
-/// Each query is the hub's own and is undone before the next.
+/// Evaluator of policies inside a transaction that the caller has begun and in which the caller has changed policies.
+/// It shows what the changed policies would allow. It undoes each of its queries before the next.
 public final class TrialJudge {
     private let session: PolicySession
     private var readRoles: Set<String> = []
 
-    /// - Parameter session: a session in a transaction whose changes are complete.
+    /// Creates the evaluator.
+    /// - Parameter session: a session with an open transaction in which the policies are already changed.
     public init(_ session: PolicySession) { self.session = session }
 
     // MARK: Questions
 
-    /// Evaluates the terms for the claimant, each separately, so that one failing term does not spoil the others.
+    /// Evaluates the terms for the claimant, each in a query of its own. One failing term then does not affect the
+    /// others.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject
     ) throws(PostgresError) -> [AskedTerm: AskedAnswer] {
@@ -34,8 +36,8 @@ public final class TrialJudge {
         return answers
     }
 
-    /// Reads the keys of a membership for the claimant as `reader`: the claimant's role, or a function's owner. Nil
-    /// keeps the session's role.
+    /// Reads the keys of a membership for the claimant. PostgreSQL reads as role `reader`, which is the claimant's role
+    /// or a function's owner; nil means the session's role.
     public func fill(
         _ membership: Membership, as claimant: PolicySubject, reader: String?
     ) throws(PostgresError) -> MembershipFill {
@@ -54,8 +56,8 @@ public final class TrialJudge {
         return .filled(FilledMembership(keys: keys, snapshot: visible.transactions, position: visible.position))
     }
 
-    /// Returns, for each set of claims and each row, whether these claims may read the row under the policy; nil after
-    /// an error.
+    /// Returns, for each set of claims and each row, whether these claims may read the row under the policy. Nil means
+    /// that the evaluation failed.
     public func judge(
         _ policy: JudgedPolicy, rows: [[String?]], claims: [String]
     ) throws(PostgresError) -> [[Bool?]] {
