@@ -2,11 +2,12 @@ import Diagnostics
 import Policy
 import Protocol
 
-/// One `postgres_changes` entry of a join, together with the role that the client has.
+/// One `postgres_changes` entry of a client's join, with the client's role.
 public struct BindingRequest: Sendable, Hashable {
     public var role: String
-    /// Schema name, in which `*` stands for any text; the same holds for `table`.
+    /// Schema name or pattern. In a pattern, `*` matches any text.
     public var schema: String
+    /// Table name or pattern. In a pattern, `*` matches any text.
     public var table: String
     public var filter: String?
     /// Names of the columns that the client wants; nil means all.
@@ -25,7 +26,7 @@ public struct BindingRequest: Sendable, Hashable {
         self.operations = operations
     }
 
-    /// True if schema and table are names that PostgreSQL could have, without a pattern.
+    /// True if schema and table are valid PostgreSQL names without `*`.
     var namesOneTable: Bool {
         [schema, table].allSatisfy { !NamePattern.isPattern($0) && !$0.utf8.contains(0) }
     }
@@ -43,39 +44,40 @@ public struct BindingRequest: Sendable, Hashable {
 /// Result of resolving a binding request against the catalog.
 public enum BindingOutcome: Sendable {
     case tables([TableBinding])
-    /// The binding is refused with this `system` message of status `error`. The same request fails again unless
-    /// something changes.
+    /// The binding is refused. The client receives this text in a `system` message with status `error`. The same
+    /// request fails again unless the catalog or the role's rights change.
     case failed(ClientText)
     /// The database cannot be reached, or too many requests are waiting. The client should try again later.
     case unavailable
 }
 
-/// A binding request applied to one of the tables that it matches.
+/// Binding request applied to one table that it matches.
 public struct TableBinding: Sendable {
     public enum Access: Sendable, Hashable {
         case readable
-        /// The role may not SELECT the whole primary key: INSERT and UPDATE are sent as "Error 401: Unauthorized".
+        /// The role may not SELECT the whole primary key. The hub sends its INSERTs and UPDATEs as "Error 401:
+        /// Unauthorized".
         case unauthorized
-        /// INSERT and UPDATE are sent as "Error 400: Bad Request, no primary key".
+        /// The table has no primary key. The hub sends INSERTs and UPDATEs as "Error 400: Bad Request, no primary key".
         case noPrimaryKey
     }
 
     public var table: CatalogTable
     /// Condition of the filter; nil if every row matches.
     public var predicate: Predicate?
-    /// Slots of the columns that are sent, in order: the requested columns and those of the primary key, as far as the
-    /// role may SELECT them.
+    /// Column slots that the hub sends, in order: the requested columns and those of the primary key, without columns
+    /// that the role may not SELECT.
     public var delivered: [Int]
     /// Operations that the client asks for and the publication publishes.
     public var operations: RowOperations
-    /// Operations that the client asks for but the publication does not publish. They never arrive.
+    /// Operations that the client asks for but the publication does not publish. The client never receives them.
     public var unpublished: RowOperations
     public var access: Access
-    /// Policy that decides which rows the role may read; nil if row level security is not active for the role, so that
-    /// it may read all rows.
+    /// Policy that decides which rows the role may read. Nil if row level security is not active for the role, which
+    /// may then read all rows.
     public var policy: PolicyBinding?
 
-    /// True if the table has policies and the role may not read its key. A refusal for each change would then reveal
-    /// that a change exists.
+    /// True if the table has policies and the role may not read its primary key. The hub then sends nothing, because an
+    /// error message for each change would reveal that a change exists.
     public var isKeptSecret: Bool { policy != nil && access == .unauthorized }
 }

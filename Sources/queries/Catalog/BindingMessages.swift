@@ -4,8 +4,8 @@ import Policy
 import Postgres
 import Protocol
 
-/// The `system` messages that tell a client why a binding failed. Clients show them and people search for them, so they
-/// match Supabase's texts to the letter.
+/// Texts of `system` messages that tell a client why a binding failed. Clients show them and users search the web for
+/// them, so they are identical to Supabase's texts.
 public enum BindingMessages {
     private static let cannotSubscribe = "Unable to subscribe to changes with given parameters. "
 
@@ -15,7 +15,9 @@ public enum BindingMessages {
 
     private static let undefinedColumn = "42703"
 
-    /// - Parameter other: the table under whose name the publication publishes the rows of this table.
+    /// Returns the message for a binding that matches no published table.
+    ///
+    /// - Parameter other: the published table whose changes contain this table's rows; nil if there is none.
     static func nothingMatches(
         _ request: BindingRequest, _ filter: Filter?, _ other: String?, _ publication: String
     ) -> ClientText {
@@ -29,8 +31,10 @@ public enum BindingMessages {
                 + dump(request, filter) + (hint ?? ""))
     }
 
-    /// - Parameter kind: the `relkind` in `pg_class` of the relation with this name. It is nil if the role may read no
-    ///   such relation, so that the message reveals no more than the role may know.
+    /// Returns the addition to that message which names the cause: a view, a foreign table, an unpublished table.
+    ///
+    /// - Parameter kind: the `relkind` in `pg_class` of the relation with this name. Nil if the role may read no such
+    ///   relation, so that the message reveals nothing that the role may not know.
     static func cause(of request: BindingRequest, _ kind: String?, _ publication: String) -> ClientText {
         let name = SQLName.quoted(request.schema) + "." + SQLName.quoted(request.table)
         func without(_ what: String) -> ClientText {
@@ -56,7 +60,7 @@ public enum BindingMessages {
         }
     }
 
-    /// Returns the message for an SQL error, or for an error that Supabase reports as one.
+    /// Returns the message for a refused filter or column, worded as Supabase reports an SQL error.
     static func refusal(
         _ refusal: FilterRefusal, _ request: BindingRequest, _ filter: Filter?, _ code: TextCode = .invalidFilter
     ) -> ClientText {
@@ -67,6 +71,7 @@ public enum BindingMessages {
                 + "Exception: ERROR \(refusal.sqlState) (\(refusal.condition)) \(refusal.message)")
     }
 
+    /// Returns the message for a refused filter. The request's own filter is parsed again for the message.
     public static func refusal(_ refusal: FilterRefusal, _ request: BindingRequest) -> ClientText {
         self.refusal(refusal, request, request.filter.flatMap { try? Filter.parse($0, within: BindingResolver.bounds) })
     }
@@ -86,6 +91,7 @@ public enum BindingMessages {
                 + dump(request, filter))
     }
 
+    /// Returns the warning that the hub has no login to ask PostgreSQL about the table's policies.
     public static func nobodyDecides(_ table: CatalogTable) -> ClientText {
         ClientText(
             .nobodyDecides,
@@ -93,6 +99,8 @@ public enum BindingMessages {
                 + "server has no login to ask it with (policy_database_url)")
     }
 
+    /// Returns the warning that some deletes may be missing, because only the event log has the deleted row's columns
+    /// that the policies read.
     public static func deletesAreRecalled(_ table: CatalogTable) -> ClientText {
         ClientText(
             .deletesFromLog,
@@ -101,6 +109,8 @@ public enum BindingMessages {
                 + "(ALTER TABLE … REPLICA IDENTITY FULL)")
     }
 
+    /// Returns the warning that deletes are not sent, because nothing has the deleted row's columns that the policies
+    /// read.
     public static func deletesAreHidden(_ table: CatalogTable) -> ClientText {
         ClientText(
             .deletesHidden,
@@ -108,7 +118,7 @@ public enum BindingMessages {
                 + "changes do not carry of deleted rows \(wholeIdentity(table))")
     }
 
-    /// Returns the SQL that makes PostgreSQL include all columns of the old row in updates and deletes.
+    /// Returns a hint in parentheses: the SQL that makes PostgreSQL include all old columns in updates and deletes.
     private static func wholeIdentity(_ table: CatalogTable) -> String {
         let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
         guard table.hasMixedIdentity else { return "(ALTER TABLE \(name) REPLICA IDENTITY FULL)" }
@@ -116,7 +126,9 @@ public enum BindingMessages {
             "(ALTER TABLE … REPLICA IDENTITY FULL, for \(name) and for each of its partitions: they have different ones)"
     }
 
-    /// - Parameter column: nil if the role may not read the column and only a policy reads it.
+    /// Returns the message for rows in which PostgreSQL failed to compute a generated column.
+    ///
+    /// - Parameter column: the column's name; nil if the role may not read the column and only a policy reads it.
     public static func couldNotCompute(_ column: String?, of table: CatalogTable) -> ClientText {
         let name = column.map { "Generated column \(SQLName.quoted($0))" } ?? "A generated column that a policy reads"
         return ClientText(
@@ -126,7 +138,7 @@ public enum BindingMessages {
                 + "pg_catalog?)")
     }
 
-    /// Returns the refusal of a filter or column selection that names a column which published rows never contain.
+    /// Returns the refusal of a filter or column selection on a column that published changes never contain.
     static func isLeftOut(_ column: CatalogColumn, of table: CatalogTable, _ publication: String) -> FilterRefusal {
         let why =
             column.isGenerated
@@ -140,7 +152,7 @@ public enum BindingMessages {
                 + "ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))")
     }
 
-    /// Returns the refusal of a filter on a generated column that the hub has no login to compute.
+    /// Returns the refusal of a filter on a generated column, because the hub has no login to compute it.
     public static func isNotComputed(_ column: CatalogColumn, of table: CatalogTable) -> FilterRefusal {
         FilterRefusal(
             sqlState: undefinedColumn, condition: SQLCondition.name(of: undefinedColumn),
@@ -149,7 +161,9 @@ public enum BindingMessages {
                 + "and the server has no login to compute it with (policy_database_url)")
     }
 
-    /// - Parameter columns: the columns that the role may read.
+    /// Returns the warning that the hub has no login to compute the table's generated columns.
+    ///
+    /// - Parameter columns: the generated columns that the role may read.
     public static func areNotComputed(_ columns: [CatalogColumn], of table: CatalogTable) -> ClientText {
         let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
         let list = names.isEmpty ? "" : " (\(names))"
@@ -160,6 +174,9 @@ public enum BindingMessages {
                 + "them with (policy_database_url)")
     }
 
+    /// Returns the warning that the publication omits operations for which the client asked.
+    ///
+    /// - Parameter published: the operations that the publication publishes.
     public static func areNotPublished(
         _ operations: RowOperations, of table: CatalogTable, _ published: RowOperations, _ publication: String
     ) -> ClientText {
@@ -172,6 +189,7 @@ public enum BindingMessages {
         )
     }
 
+    /// Returns the warning that the publication's row filter omits some rows.
     public static func rowsAreLeftOut(_ table: CatalogTable, _ publication: String) -> ClientText {
         let name = SQLName.quoted(publication)
         return ClientText(
@@ -181,6 +199,8 @@ public enum BindingMessages {
                 + "TABLE \(table.quotedName); ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))")
     }
 
+    /// Returns the warning that a filter can be evaluated on a delete only while the event log has the row's last
+    /// version.
     public static func filteredDeletesAreRecalled(_ table: CatalogTable) -> ClientText {
         ClientText(
             .deletesFromLog,
@@ -189,6 +209,7 @@ public enum BindingMessages {
                 + "(ALTER TABLE … REPLICA IDENTITY FULL)")
     }
 
+    /// Returns the warning that deletes are not sent to a filter, because they lack the filter's columns.
     public static func filteredDeletesAreHidden(_ table: CatalogTable) -> ClientText {
         ClientText(
             .deletesHidden,
@@ -196,6 +217,8 @@ public enum BindingMessages {
                 + "not carry of deleted rows \(wholeIdentity(table))")
     }
 
+    /// Returns the warning that a row which an update hides from a client is announced only while the event log has the
+    /// row's former version.
     public static func movesAreRecalled(_ table: CatalogTable) -> ClientText {
         ClientText(
             .movesFromLog,
@@ -203,6 +226,7 @@ public enum BindingMessages {
                 + "the server's event log: the replica identity does not keep it \(wholeIdentity(table))")
     }
 
+    /// Returns the warning that a row which an update hides from a client is not announced.
     public static func movesAreHidden(_ table: CatalogTable) -> ClientText {
         ClientText(
             .movesHidden,
@@ -210,14 +234,15 @@ public enum BindingMessages {
                 + wholeIdentity(table))
     }
 
+    /// Returns the message that changes may be missing, because the table was out of the publication for a while.
     public static func wasUnpublished(_ table: CatalogTable) -> ClientText {
         ClientText(
             .changesMissing,
             "\(table.quotedName) was out of the publication for a while: changes may be missing, fetch them again")
     }
 
-    /// Returns the message after an operator removed a row's values from the event log. The hub no longer knows which
-    /// row it was.
+    /// Returns the message that an operator removed values of one of the table's rows from the event log. The hub can
+    /// no longer tell which row it was.
     public static func hasForgotten(_ table: CatalogTable) -> ClientText {
         ClientText(
             .changesMissing,
@@ -228,12 +253,14 @@ public enum BindingMessages {
     public static let hasForgottenMessages = ClientText(
         .changesMissing, "A message was removed from the server's event log on demand: messages may be missing")
 
+    /// Returns the message that TRUNCATE removed all rows of the table without a DELETE for each.
     public static func isTruncated(_ table: CatalogTable) -> ClientText {
         ClientText(
             .truncated,
             "TRUNCATE took all rows of \(table.quotedName), of which no DELETE tells: fetch again what is shown")
     }
 
+    /// Returns the warning that no changes are sent, because policies apply and the role may not read the primary key.
     public static func nothingIsReadable(_ table: CatalogTable) -> ClientText {
         ClientText(
             .nothingReadable,
@@ -241,8 +268,8 @@ public enum BindingMessages {
                 + "SELECT its primary key")
     }
 
-    /// Returns the warning for clients that learn of each change but not which row changed: `role` may not read the
-    /// primary key, or there is none. Nil if the client receives rows.
+    /// Returns the warning for a client that is told of changes but not of their rows, because the table has no primary
+    /// key or `role` may not read it. Nil if the client receives rows.
     public static func rowsAreRefused(
         _ table: CatalogTable, _ access: TableBinding.Access, _ role: String
     ) -> ClientText? {
@@ -264,7 +291,7 @@ public enum BindingMessages {
         return ClientText(.rowsRefused, "Rows of \(table.quotedName) are not told: \(why) (\(fix))")
     }
 
-    /// Returns the parameters as Elixir's `inspect` and interpolation print them.
+    /// Returns the parameters in the syntax that Elixir prints, as Supabase does.
     private static func dump(_ request: BindingRequest, _ filter: Filter?) -> String {
         let conditions = (filter?.conditions ?? []).map { condition in
             "{\(Inspection.text(of: condition.column)), \"\(condition.comparison.rawValue)\", "

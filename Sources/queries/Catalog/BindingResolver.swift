@@ -3,15 +3,16 @@ import Policy
 import Postgres
 import Protocol
 
-/// The hub's knowledge of the database at one moment: the catalog snapshot, and the rights of roles in it. All parts
-/// are values, so any thread can keep a copy and decide by it.
+/// State of the database as the hub knows it: a catalog snapshot and the rights of roles to its tables. All parts are
+/// values, so any thread may keep a copy and use it.
 public struct CatalogView: Sendable {
     public internal(set) var snapshot: CatalogSnapshot
     public var roles: RoleBook
-    /// Policies for each role and table for which row level security is active.
+    /// Combined policies for each role and table. Only tables whose row level security is active for the role have an
+    /// entry.
     var policies: [AccessKey: PolicyBinding] = [:]
 
-    /// Combines the known policies for each role and table. A binding equal to its predecessor remains the same object.
+    /// Combines the policies of each known role and table. Reuses the object of the view before if it is equal.
     mutating func combinePolicies(after before: CatalogView?) {
         let combiner = PolicyCombiner(snapshot: snapshot, roles: roles)
         policies = [:]
@@ -26,13 +27,14 @@ public struct CatalogView: Sendable {
         }
     }
 
-    /// True if any part of the view has another meaning than before.
+    /// True if anything in the view differs from the view before.
     func differs(from before: CatalogView?) -> Bool {
         judgesOtherwise(than: before) || snapshot.privilegedRoles != before?.snapshot.privilegedRoles
     }
 
-    /// True if the view may decide differently about a client that has been admitted. Privileged roles only matter for
-    /// admission. They belong to the whole server, and change for reasons that do not concern this database.
+    /// True if the view may decide differently about a client that has already joined. Changes of privileged roles do
+    /// not count, because they matter only when a client joins. Those roles belong to the whole server and often change
+    /// for reasons outside this database.
     func judgesOtherwise(than before: CatalogView?) -> Bool {
         guard let before else { return true }
         return snapshot.tables != before.snapshot.tables || roles != before.roles
@@ -50,8 +52,8 @@ extension CatalogView {
         combinePolicies(after: before)
     }
 
-    /// Returns the outcome of a request; nil if the role's rights must be queried first. `canonical` converts a
-    /// filter's literals to the form in which PostgreSQL writes values of their types.
+    /// Returns the outcome of a request; nil if the role's rights must be queried first. `canonical` converts a literal
+    /// of the filter to the text that PostgreSQL writes for a value of its type.
     public func outcome(of request: BindingRequest, canonical: (Literal) -> String) -> BindingOutcome? {
         switch BindingResolver(view: self).step(request) {
         case .final(let outcome), .outcome(let outcome): outcome
@@ -62,19 +64,20 @@ extension CatalogView {
     }
 }
 
-/// Resolver that turns a request into an outcome, as far as possible without querying the server.
+/// Resolver that decides on a binding request from a catalog view, without asking PostgreSQL.
 ///
-/// Input: a request and a view. Output: the outcome, or the facts that must be queried first.
+/// Input: a request and a view. Output: the outcome, or the facts that the caller must query first.
 struct BindingResolver {
     let view: CatalogView
 
     enum Step {
-        /// An outcome that no change of the catalog can alter.
+        /// An outcome that stays the same however the catalog changes.
         case final(BindingOutcome)
         case outcome(BindingOutcome)
-        /// The role's rights to these tables are unknown, or the role is not known to exist.
+        /// The hub does not know the role's rights to these tables, or does not know if the role exists.
         case needsAccess(Set<AccessKey>, Filter?)
-        /// The tables exist and the filter fits them. Only the canonical forms of its literals are missing.
+        /// The tables exist and the filter fits them. The filter's literals must still be converted to PostgreSQL's
+        /// texts.
         case drafts([BindingDraft])
     }
 
@@ -157,7 +160,7 @@ struct BindingResolver {
         return known
     }
 
-    /// Throws if no row will ever contain the column, so that a client does not wait for it in vain.
+    /// Throws if changes never contain the column, so that no client waits for it in vain.
     private func mustBeKnown(_ slot: Int, _ table: CatalogTable) throws(FilterRefusal) {
         let column = table.columns[slot]
         if !column.isKnown { throw BindingMessages.isLeftOut(column, of: table, view.snapshot.publication) }
@@ -187,7 +190,7 @@ struct BindingResolver {
     }
 }
 
-/// A binding on one table, complete except for the canonical forms of its literals.
+/// Binding on one table whose filter literals have not been converted to PostgreSQL's texts yet.
 struct BindingDraft {
     var request: BindingRequest
     var filter: Filter?
@@ -199,11 +202,13 @@ struct BindingDraft {
 
     var literals: [Literal] { check?.literals ?? [] }
 
-    /// Refusal of a literal for which the server returned no text.
+    /// Refusal of a literal for which PostgreSQL returned no text.
     static let unanswered = FilterRefusal(
         sqlState: "XX000", condition: SQLCondition.name(of: "XX000"), message: "the value could not be read")
 
-    /// - Parameter canonical: the canonical text of each literal.
+    /// Creates the binding.
+    ///
+    /// - Parameter canonical: PostgreSQL's text for each literal, in order.
     func binding(_ canonical: [String]) throws(FilterRefusal) -> TableBinding {
         precondition(canonical.count == literals.count, "each value of a filter has its own text")
         precondition(policy.map { $0.table == table.oid } ?? true, "rows are judged by their own table's policies")
@@ -216,13 +221,13 @@ struct BindingDraft {
             policy: policy)
     }
 
-    /// Returns the outcome of all of a request's drafts from the answers to their literals, in order. One failure fails
-    /// the whole request.
+    /// Returns the outcome of a request from the drafts of all its tables and the converted literals of each. If one
+    /// literal or table fails, the whole request fails.
     static func outcome(
         _ drafts: [BindingDraft], _ answers: [[Result<String, FilterRefusal>]]
     ) -> BindingOutcome {
         guard drafts.count == answers.count, zip(drafts, answers).allSatisfy({ $0.literals.count == $1.count }) else {
-            // Without one of its tables, or with another table's value, the request would have another meaning.
+            // With a table missing or with another table's value, the bindings would not be what the client asked for.
             Impossible.happened("each value of each table was asked about", in: .catalog)
             return .unavailable
         }

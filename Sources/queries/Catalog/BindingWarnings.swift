@@ -1,17 +1,17 @@
 import Policy
 import Protocol
 
-/// Warnings about unexpected limits of a subscribed table. Clients see them at the join, operators in `tidewire
-/// doctor`.
+/// Warnings that a subscribed table sends less than a user may expect. Clients receive them when they join; operators
+/// see them in `tidewire doctor`.
 extension TableBinding {
-    /// Means by which the hub can supply data that changes lack.
+    /// Means by which the hub can supply data that the replication stream lacks.
     public struct Means: Sendable {
         public var publication: String
-        /// True if PostgreSQL computes generated columns for the hub.
+        /// True if the hub has a login with which PostgreSQL computes generated columns.
         public var mayCompute: Bool
-        /// True if the hub has no login to ask PostgreSQL about rows that only PostgreSQL can decide on.
+        /// True if the hub has no login for policies that only PostgreSQL can decide.
         public var nobodyDecides: Bool
-        /// True if a delete is sent only to clients that could see the deleted row.
+        /// True if the hub sends a delete only to clients that could see the deleted row.
         public var deletesAreStrict: Bool
 
         public init(publication: String, mayCompute: Bool, nobodyDecides: Bool, deletesAreStrict: Bool) {
@@ -22,7 +22,9 @@ extension TableBinding {
         }
     }
 
-    /// - Parameter asksPostgres: true if the hub asks PostgreSQL to decide the policy for this client's rows.
+    /// Returns the warnings for a client of this role.
+    ///
+    /// - Parameter asksPostgres: true if PostgreSQL must decide the policies for this client.
     public func warnings(for role: String, by means: Means, asksPostgres: Bool) -> [ClientText] {
         var warnings = publicationWarnings(means)
         if !isKeptSecret, let refused = BindingMessages.rowsAreRefused(table, access, role) { warnings.append(refused) }
@@ -31,7 +33,7 @@ extension TableBinding {
         if isKeptSecret { return warnings + [BindingMessages.nothingIsReadable(table)] }
         if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
         if asksPostgres, means.nobodyDecides { warnings.append(BindingMessages.nobodyDecides(table)) }
-        // A client that sees no rows at all has already received a warning.
+        // A policy that shows no rows at all has already produced a warning.
         guard policy.rowPolicy.term != .never else { return warnings }
         let judged = table.sources(of: Set(policy.row.columns.filter(\.isNeeded).map(\.slot)))
         if operations.contains(.delete), !table.identifies(judged), means.deletesAreStrict {
@@ -42,7 +44,7 @@ extension TableBinding {
         return warnings
     }
 
-    /// Returns warnings about operations, rows and columns that the publication omits and the hub cannot supply.
+    /// Returns warnings about operations, rows and columns that the publication omits and that the hub cannot supply.
     private func publicationWarnings(_ means: Means) -> [ClientText] {
         if isKeptSecret { return [] }
         var warnings: [ClientText] = []
@@ -59,8 +61,7 @@ extension TableBinding {
         return warnings
     }
 
-    /// Warning about a filter on columns that deletes do not contain; nil if deletes contain all of the filter's
-    /// columns.
+    /// Warning that deletes lack columns of the filter; nil if deletes contain all of the filter's columns.
     private var warningAboutFilteredDeletes: ClientText? {
         guard operations.contains(.delete), !isKeptSecret, let filter = predicate,
             !table.identifies(Set(filter.slots))
@@ -69,7 +70,7 @@ extension TableBinding {
             ? BindingMessages.filteredDeletesAreRecalled(table) : BindingMessages.filteredDeletesAreHidden(table)
     }
 
-    /// True if a policy reads the column.
+    /// True if a policy of the table reads the column in this slot.
     public func isJudged(by slot: Int) -> Bool {
         policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false
     }

@@ -1,27 +1,27 @@
 import Synchronization
 
-/// Offsets in the log at which each socket loop began to use a catalog version. Each loop learns of a version
-/// separately.
+/// Record of the catalog version that each socket loop uses, and of the log offset from which it uses the version. Each
+/// loop learns of a new version separately.
 final class CatalogAdoptions: Sendable {
     enum Standing: Equatable {
-        /// No loop uses a version yet.
+        /// No loop uses any version yet.
         case unheard
         /// Some loops still use an older version.
         case underWay
-        /// All loops use the version from `last` on. Between `first` and `last`, some did so, or used a version that
-        /// has no record in the log.
+        /// All loops use the version from offset `last` on. From offset `first` to `last`, some loops used it, or used
+        /// a version that has no record in the log.
         case whole(first: UInt64, last: UInt64)
     }
 
     private struct State {
         var loops: [Int: (version: UInt64, offset: UInt64)] = [:]
         var count = 0
-        /// Lowest offset at which a loop adopted a version that has no record in the log yet.
+        /// Lowest offset at which a loop switched to a version that has no record in the log yet.
         var first: UInt64?
-        /// Newest version whose decisions differ from those of the version before it.
+        /// Newest version that decides differently from the version before it.
         var step: UInt64?
 
-        /// Returns the oldest version known to decide exactly as this one does. Versions before `step` are returned
+        /// Returns the oldest version that is known to decide like this one. A version before `step` is returned
         /// unchanged.
         func judging(as version: UInt64) -> UInt64 {
             guard let step, version >= step else { return version }
@@ -31,7 +31,8 @@ final class CatalogAdoptions: Sendable {
 
     private let state = Mutex(State())
 
-    /// Notes that this version, which no loop uses yet, decides differently from the version before it.
+    /// Records that this version decides differently from the version before it. The caller records it before any loop
+    /// uses the version.
     func step(at version: UInt64) {
         state.withLock { state in
             assert(state.step.map { $0 < version } ?? true, "versions only grow")
@@ -39,6 +40,9 @@ final class CatalogAdoptions: Sendable {
         }
     }
 
+    /// Records that a loop uses this version from offset `last` on, and perhaps already from `first` on.
+    ///
+    /// - Parameter count: the number of socket loops.
     func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of count: Int) {
         state.withLock { state in
             let version = state.judging(as: version)
@@ -61,7 +65,7 @@ final class CatalogAdoptions: Sendable {
         }
     }
 
-    /// True if all loops use this version and the log has its record.
+    /// True if all loops use this version and the log has a record of it.
     func areNoted(of version: UInt64) -> Bool {
         state.withLock { state in
             let version = state.judging(as: version)
@@ -70,6 +74,6 @@ final class CatalogAdoptions: Sendable {
         }
     }
 
-    /// Marks the version that all loops use as recorded in the log.
+    /// Records that the log now has a record of the version that all loops use.
     func noted() { state.withLock { $0.first = nil } }
 }

@@ -4,14 +4,14 @@ import Diagnostics
 import Postgres
 import System
 
-/// Source of answers to the catalog's queries: a server, a transaction that the caller has open, or a recorded catalog.
+/// Source that answers queries to the catalog: a server, an open transaction of the caller, or a recorded catalog.
 protocol CatalogAnswering: AnyObject {
     var serverVersion: Int { get }
-    /// True if other transactions run at the same time. They may have changed a table in ways that are not yet in the
-    /// log.
+    /// True if other transactions run at the same time as the queries. They may have changed a table in ways that the
+    /// event log does not have yet.
     var sharesTime: Bool { get }
-    /// Returns the answers in the order of the statements. Statements do not depend on each other, except those between
-    /// BEGIN and ROLLBACK.
+    /// Returns one answer for each statement, in order. Statements are independent of each other, except those between
+    /// BEGIN and ROLLBACK or COMMIT.
     func answers(to statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>]
 }
 
@@ -38,7 +38,7 @@ final class AskedServer: CatalogAnswering {
         return answers
     }
 
-    /// Returns the statements, of which those beyond the limit of prepared statements are sent unprepared.
+    /// Returns the statements. Those that would exceed the limit of prepared statements are changed to unprepared ones.
     private func withinBounds(_ statements: [PipelinedStatement]) -> [PipelinedStatement] {
         var kept = prepared
         return statements.map { statement in
@@ -50,8 +50,8 @@ final class AskedServer: CatalogAnswering {
     }
 }
 
-/// The server's answers within a transaction that the caller began and will end. Savepoints replace the queries' own
-/// transactions, and a failed statement undoes nothing else. The session keeps no traces.
+/// Answers of the server within a transaction that the caller began and will end. Savepoints replace the transactions
+/// of the queries, so a failed statement undoes nothing else. No prepared statement remains in the session.
 final class AskedTransaction: CatalogAnswering {
     private let server: AskedServer
 
@@ -95,7 +95,7 @@ final class AskedTransaction: CatalogAnswering {
     private static let release = PipelinedStatement("RELEASE SAVEPOINT tidewire_catalog")
 }
 
-/// Answers of another source, each noted for a catalog record.
+/// Answers of another source, collected to be written into a catalog record.
 final class NotedAnswers: CatalogAnswering {
     private let server: any CatalogAnswering
     private var noted: [UInt64: CatalogRecord.Answer] = [:]
@@ -105,7 +105,7 @@ final class NotedAnswers: CatalogAnswering {
     var serverVersion: Int { server.serverVersion }
     var sharesTime: Bool { false }
 
-    /// Noted answers, ordered by the fingerprints of their questions.
+    /// Collected answers, ordered by the fingerprints of their queries.
     var answers: [CatalogRecord.Answer] { noted.keys.sorted().compactMap { noted[$0] } }
 
     func answers(to statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
@@ -114,7 +114,7 @@ final class NotedAnswers: CatalogAnswering {
             switch answer {
             case .success(let rows): noted[question] = CatalogRecord.Answer(question: question, rows: rows.values)
             case .failure(let error):
-                // A temporary failure says nothing about the catalog, so it is not recorded.
+                // A temporary failure is not a property of the catalog, so it is not recorded.
                 guard let state = error.sqlState, !SQLState.isPassing(state) else { throw error }
                 noted[question] = CatalogRecord.Answer(question: question, failure: state)
             }
@@ -145,7 +145,7 @@ final class RecordedAnswers: CatalogAnswering {
         }
     }
 
-    /// Error for a record that another version of the hub wrote, with different queries.
+    /// Error for a query that the record lacks, because a version of the hub with other queries wrote it.
     private static let unasked = PostgresError(
         operation: "catalog", message: "the record has no answer to a question of this version")
 }
@@ -162,7 +162,7 @@ extension PipelinedStatement {
         }
     }
 
-    /// Returns a statement for a query that is asked often in the same words. A connection plans the query only once.
+    /// Returns a statement that connections prepare, so that PostgreSQL plans a frequent query only once.
     static func kept(_ sql: String, _ parameters: [String?] = []) -> PipelinedStatement {
         var statement = PipelinedStatement(sql, parameters)
         if statement.verb == .other {
@@ -173,8 +173,8 @@ extension PipelinedStatement {
 
     var askedOnce: PipelinedStatement { PipelinedStatement(sql, parameters) }
 
-    /// Returns one fingerprint for each statement. Within a transaction, the fingerprint also depends on the statements
-    /// before it.
+    /// Returns one fingerprint for each statement. The fingerprint of a statement in a transaction also depends on the
+    /// statements before it in that transaction.
     static func fingerprints(_ statements: [PipelinedStatement]) -> [UInt64] {
         var before: UInt64?
         return statements.map { statement in

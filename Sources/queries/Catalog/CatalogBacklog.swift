@@ -1,7 +1,6 @@
 import Asking
 
-/// Unanswered jobs of the catalog's thread, within the limits of its inbox. Input: jobs. Output: jobs to answer, in
-/// their order.
+/// Queue of jobs that the catalog's thread has taken but not answered. It is limited like the thread's inbox.
 struct CatalogBacklog {
     private(set) var resolves: [CatalogJob.ResolveJob] = []
     private(set) var refreshes: [CatalogJob.RefreshJob] = []
@@ -10,7 +9,7 @@ struct CatalogBacklog {
 
     init(holding room: InboxLoad = CatalogJob.room) { self.room = room }
 
-    /// Adds jobs. A job that exceeds the limits is given up; its caller asks again.
+    /// Adds jobs. Gives up a job that exceeds the limits; its caller asks again.
     mutating func take(_ jobs: [CatalogJob]) {
         for job in jobs {
             let more = load + job.load
@@ -29,14 +28,14 @@ struct CatalogBacklog {
 
     var isEmpty: Bool { resolves.isEmpty && refreshes.isEmpty }
 
-    /// Removes the first jobs, which the caller answers now.
+    /// Removes the first `count` resolve jobs. The caller answers them.
     mutating func removeResolves(_ count: Int) {
         precondition(count <= resolves.count, "who is answered has asked")
         for job in resolves.prefix(count) { load = load - CatalogJob.resolve(job).load }
         resolves.removeFirst(count)
     }
 
-    /// Removes and returns the refreshes that `isDone` selects. The caller answers them now.
+    /// Removes and returns the refresh jobs for which `isDone` is true. The caller answers them.
     mutating func takeRefreshes(where isDone: (CatalogJob.RefreshJob) -> Bool) -> [CatalogJob.RefreshJob] {
         let done = refreshes.filter(isDone)
         let before = refreshes.count

@@ -15,14 +15,15 @@ enum CatalogJob: AskedJob {
     struct Resolution: Sendable {
         /// Outcomes in the order of the requests.
         let outcomes: [BindingOutcome]
-        /// Version of the snapshot for which the outcomes hold.
+        /// Version of the catalog snapshot by which the outcomes were decided.
         let version: UInt64
     }
 
-    /// Request for a snapshot that is read after the request.
+    /// Request for a snapshot that is read after the request was made.
     struct RefreshJob: Sendable {
-        /// Transaction whose effects the snapshot must include; nil if any new snapshot will do.
+        /// Transaction whose effects the snapshot must include; nil if any newly read snapshot is sufficient.
         let xid: UInt32?
+        /// Monotonic time in nanoseconds at which the request is given up.
         let deadline: UInt64
         let reply: Reply<CatalogSnapshot?>
     }
@@ -31,7 +32,7 @@ enum CatalogJob: AskedJob {
         jobs: Limits.maximumWaitingRefreshes, parts: Limits.maximumWaitingBindings,
         bytes: Limits.maximumWaitingBindingBytes)
 
-    /// Refreshes count as jobs, and resolve jobs by the number of their requests.
+    /// Load that the inbox counts: one job for a refresh, one part for each request of a resolve job.
     var load: InboxLoad {
         switch self {
         case .refresh: InboxLoad(jobs: 1)

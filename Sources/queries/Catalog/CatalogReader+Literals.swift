@@ -1,9 +1,10 @@
 import Policy
 import Postgres
 
-/// Conversion of values from the form in which clients write them to the form in which PostgreSQL writes them.
+/// Conversion of literals in filters from the texts that clients write to the texts that PostgreSQL writes.
 extension CatalogReader {
-    /// Returns each literal's text, or PostgreSQL's own error for it. A literal that fails does not affect the others.
+    /// Returns the converted text of each literal, or PostgreSQL's error for it. One failing literal does not affect
+    /// the others.
     func canonical(_ literals: Set<Literal>) throws(PostgresError) -> [Literal: Result<String, FilterRefusal>] {
         let literals = Array(literals)
         let answers = try ask(literals.map { PipelinedStatement($0.sql, [$0.text]) })
@@ -12,7 +13,7 @@ extension CatalogReader {
         return texts
     }
 
-    /// Returns the outcomes of requests whose drafts lack only the canonical forms of their literals.
+    /// Returns the outcomes of requests whose drafts only lack the converted texts of their literals.
     func outcomes(
         of drafts: [BindingRequest: [BindingDraft]]
     ) throws(PostgresError) -> [BindingRequest: BindingOutcome] {

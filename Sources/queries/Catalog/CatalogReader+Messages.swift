@@ -2,15 +2,17 @@ import Postgres
 
 /// Queries for the rules that decide who may read and write in private channels.
 extension CatalogReader {
-    /// Returns a text that changes with everything that may decide about rows of `realtime.messages`: its policies,
-    /// rights and flags, those of the tables that its policies read, functions, roles. Empty if there is no such table.
+    /// Returns a text that changes whenever rules about rows of `realtime.messages` may have changed. It covers the
+    /// table's policies, rights and flags, those of tables that the policies read, and functions and roles. The text is
+    /// empty if the table does not exist.
     func messageRules() throws(PostgresError) -> String {
         let rows = try query("SELECT \(CatalogReader.messageRulesText)")
         let own = rows.first?.first.flatMap(\.self) ?? ""
         return own.isEmpty ? "" : try own + "|" + surroundings()
     }
 
-    /// SQL for a part of the catalog's fingerprint, so it runs at every poll. NULL if there is no such table.
+    /// SQL for the part of that text which concerns tables. It is also a part of the catalog's fingerprint, so it runs
+    /// at every poll. NULL if the table does not exist.
     static let messageRulesText = """
         (WITH concerned AS (
             SELECT m.oid FROM pg_class m JOIN pg_namespace n ON n.oid = m.relnamespace

@@ -6,8 +6,8 @@ import Postgres
 import Replication
 import System
 
-/// Reader of PostgreSQL's catalog: a fingerprint that is cheap enough to query continually, the published tables, and
-/// the rights of roles to them.
+/// Reader of PostgreSQL's catalog. It reads the published tables, the rights of roles to them, and a fingerprint that
+/// is cheap enough to poll.
 struct CatalogReader {
     let asked: any CatalogAnswering
     let publication: String
@@ -19,7 +19,7 @@ struct CatalogReader {
     let slot: String
     let metrics: ProjectMetrics
 
-    /// Sends statements that do not depend on each other.
+    /// Sends statements that are independent of each other. Returns their answers in order.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         try asked.answers(to: statements)
     }
@@ -31,10 +31,10 @@ struct CatalogReader {
 
     // MARK: Fingerprint
 
-    /// Returns a text that changes whenever anything that this reader reads has changed. The text contains the catalog
-    /// rows' own transaction numbers.
+    /// Returns a text that changes whenever anything that this reader reads has changed. It is built from the
+    /// transaction numbers of the catalog's rows.
     ///
-    /// - Parameter snapshot: the last snapshot, which knows the tables that policies read.
+    /// - Parameter snapshot: the last snapshot, which lists the tables that policies read.
     func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> Fingerprint {
         let began = Clock.monotonicNanoseconds()
         let read = PostgresArray.literal((snapshot?.policies.tables.keys.sorted() ?? []).map { String($0) })
@@ -51,7 +51,8 @@ struct CatalogReader {
         var text: String
         /// Transactions whose effects the fingerprint includes.
         var visible: VisibleTransactions
-        /// Published tables for which the stream does not announce that their policies or rights may have changed.
+        /// Published tables for which the replication stream does not announce that policies or rights may have
+        /// changed.
         var unannounced: Set<UInt32>
         /// Duration of the query in nanoseconds.
         var took: UInt64
@@ -60,20 +61,20 @@ struct CatalogReader {
     private static func numbers(_ list: String?) throws(PostgresError) -> Set<UInt32> {
         let texts = list?.split(separator: ",") ?? []
         let numbers = texts.compactMap { UInt32($0) }
-        // The hub would not wait for a number that it could not read.
+        // If a number could not be read, the hub would not wait for that table.
         guard numbers.count == texts.count else { throw CatalogReader.unreadable }
         return Set(numbers)
     }
 
-    /// Returns a text that changes whenever something outside a policy's own text may change the policy's meaning.
+    /// Returns a text that changes whenever the meaning of a policy may have changed although its own text is the same.
     func surroundings() throws(PostgresError) -> String {
         let rows = try query("SELECT \(CatalogReader.surroundingsText)")
         guard let text = rows.first?.first ?? nil else { throw CatalogReader.unreadable }
         return text
     }
 
-    /// Functions, operators, types, schemas and settings. Temporary schemas are excluded, because they come and go with
-    /// sessions, including the hub's own.
+    /// SQL for versions of functions, operators, types, schemas and settings. It omits temporary schemas, which
+    /// sessions create and drop all the time, including the hub's own.
     private static let surroundingsText = """
         concat_ws('|',
             (SELECT count(*) || ':' || sum(hashtextextended(f.oid || ':' || f.xmin, 0)) FROM pg_proc f
@@ -90,7 +91,7 @@ struct CatalogReader {
                 OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())))
         """
 
-    /// SQL for the tables of publication `p`.
+    /// SQL for the tables of the publication that the surrounding query calls `p`.
     var publishedTables: String { PublishedTables.of(serverVersion: asked.serverVersion) }
 
     private var fingerprintText: String {
@@ -134,18 +135,19 @@ struct CatalogReader {
         """
     }
 
-    /// SQL for the published tables whose policy and rights changes the stream does not announce. PostgreSQL describes
-    /// a table again before its next change if its policies or rights may have changed. For a partitioned table that is
-    /// published as itself, PostgreSQL only describes the partition. The list is empty where event triggers announce
-    /// definitions (`sql/050_ddl_messages.sql`).
+    /// SQL for the published tables whose changed policies and rights the replication stream does not announce.
+    ///
+    /// For other tables, PostgreSQL describes the table again before its next change. For a partitioned table that is
+    /// published under its own name, PostgreSQL describes only the partition. The list is empty if event triggers
+    /// announce changed definitions (`sql/050_ddl_messages.sql`).
     private static let unannouncedText = """
         SELECT string_agg(c.oid::text, ',' ORDER BY c.oid) FROM published JOIN pg_class c ON c.oid = published.relid
         WHERE c.relkind = 'p' AND (SELECT count(*) FROM pg_event_trigger e
             WHERE e.evtname IN ('tidewire_definitions_made', 'tidewire_definitions_dropped') AND e.evtenabled IN ('O', 'A')) < 2
         """
 
-    /// Returns SQL that is true if another session has locked the table exclusively, or waits for that lock. A query
-    /// that prints an expression naming the table would then wait too.
+    /// Returns SQL that is true if another session holds or awaits an exclusive lock on the table. A query that prints
+    /// an expression naming the table would have to wait for that lock.
     static func isLocked(_ table: String) -> String {
         """
         EXISTS (SELECT FROM pg_locks l
@@ -167,8 +169,9 @@ struct CatalogReader {
 
     // MARK: Tables
 
-    /// Reads everything again, at one moment except for the rights, which have no common moment. Unchanged tables keep
-    /// their objects. Rights are read for the roles and tables that were known before.
+    /// Reads the whole catalog again and returns it as a view. The tables are read in one transaction, the rights after
+    /// it. Unchanged tables keep their objects. Rights are read for the roles and tables whose rights the view before
+    /// had.
     func view(after before: CatalogView?) throws(PostgresError) -> CatalogView {
         let known = before?.snapshot
         let version = (known?.version ?? 0) + 1
@@ -248,7 +251,8 @@ struct CatalogReader {
         return rows.values.compactMap { TableHead($0) }
     }
 
-    /// Returns, for partitions and partitioned tables, the name of the published table that contains their rows.
+    /// Returns, for each partition or partitioned table, the SQL name of the published table whose changes contain its
+    /// rows.
     private func publishedAs() throws(PostgresError) -> [QualifiedName: String] {
         let rows = try query(
             """
@@ -271,8 +275,8 @@ struct CatalogReader {
         return names
     }
 
-    /// SQL over `pg_class c`: the replica identity that is certain for all partitions, if their identities differ from
-    /// each other or from the table's. All identities except an index and "nothing" include the primary key.
+    /// SQL over `pg_class c`: the replica identity that all partitions have at least. NULL if the identities of all
+    /// partitions and of the table are the same. All identities except an index and "nothing" include the primary key.
     private static let sureIdentity = """
         CASE WHEN c.relkind = 'p' THEN (
             SELECT CASE WHEN bool_and(k.relreplident IN ('d', 'f')) THEN 'd' ELSE 'n' END
@@ -284,13 +288,14 @@ struct CatalogReader {
                 WHERE i.indrelid = k.oid AND i.indisreplident) ELSE '' END) > 1) END
         """
 
-    /// SQL over `pg_class c` that is true for a permanent table without partitions or inheritance.
+    /// SQL over `pg_class c` that is true for a permanent table without partitions, parents or children.
     private static let isOrdinary = """
         c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND NOT EXISTS (
             SELECT FROM pg_inherits i WHERE i.inhparent = c.oid OR i.inhrelid = c.oid)
         """
 
-    /// Returns the kinds of the relations that the requests name, as far as the role may read them.
+    /// Returns the kinds (`relkind`) of the relations that the requests name. Relations that a request's role may not
+    /// read are missing.
     func kinds(of requests: [BindingRequest]) throws(PostgresError) -> [BindingRequest: String] {
         let rows = try query(
             """
@@ -310,7 +315,8 @@ struct CatalogReader {
         return kinds
     }
 
-    /// Returns facts about tables that policies read. Clients cannot subscribe to these tables.
+    /// Returns the facts about tables that policies read but the publication may lack. Clients cannot subscribe to
+    /// them.
     func heads(_ oids: Set<UInt32>) throws(PostgresError) -> [TableHead] {
         let rows = try query(
             """
@@ -356,7 +362,7 @@ struct CatalogReader {
         return Dictionary(grouping: rows.values.compactMap { TableAttribute($0) }, by: \.table)
     }
 
-    /// Returns the types of the tables' columns, and the types in `others`.
+    /// Returns the types of the tables' columns and the types in `others`, with all types of which they consist.
     func types(of tables: String = "{}", and others: [UInt32] = []) throws(PostgresError) -> TypeBook {
         let rows = try query(
             """
@@ -413,7 +419,7 @@ struct CatalogReader {
         return fields
     }
 
-    /// Returns the collations of the tables' columns.
+    /// Returns the collations of the tables' columns and of the database.
     private func collations(of tables: String) throws(PostgresError) -> CollationBook {
         let database = try query(
             """
@@ -436,7 +442,7 @@ struct CatalogReader {
     }
 }
 
-/// Conversion of lists to and from PostgreSQL's array text.
+/// Conversion of lists to and from the text form of PostgreSQL's arrays.
 enum PostgresArray {
     /// Returns an array literal such as `{"a","b"}`.
     static func literal(_ elements: [String]) -> String {

@@ -3,12 +3,13 @@ import Diagnostics
 import Postgres
 import System
 
-/// Callbacks through which the catalog's thread writes records to the log.
+/// Callbacks with which the catalog's thread writes catalog records to the event log.
 public struct CatalogRecording: Sendable {
-    /// Callback that writes a record to the log. Returns false if the record cannot be kept now.
+    /// Writes a record to the log. Returns false if the log cannot accept the record now.
     public var record: @Sendable (CatalogRecord) -> Bool
-    /// Callback that returns the log's next offset. `oldest` returns its oldest offset, which may take a moment.
+    /// Returns the log's next offset; nil if it is unknown.
     public var end: @Sendable () -> UInt64?
+    /// Returns the log's oldest offset; nil if it is unknown. The call may take a moment.
     public var oldest: @Sendable () -> UInt64?
 
     public init(
@@ -21,19 +22,19 @@ public struct CatalogRecording: Sendable {
     }
 }
 
-/// Writer of catalog records. Keeps the current catalog in the log after each change, for as long as the log has
-/// changes that were decided by it. The catalog's thread owns the writer.
+/// Writer that keeps a record of the current catalog in the event log. It writes one after each change, and again
+/// before retention deletes the last one. The catalog's thread owns the writer.
 final class CatalogRecorder {
     private let recording: CatalogRecording?
     private let publication: String
     private let adoptions: CatalogAdoptions
-    /// Log end when the newest version arrived, used while no loop has adopted a version. `unknownFrom` is the log end
-    /// when the first unrecorded version arrived.
+    /// End of the log when the newest version arrived. It counts while no loop uses any version.
     private var since: UInt64?
+    /// End of the log when the first version without a record arrived; nil if all versions have records.
     private var unknownFrom: UInt64?
     private var last: (record: CatalogRecord, at: UInt64)?
     private var hasNews = false
-    /// Monotonic time at which the next record is due.
+    /// Monotonic time in nanoseconds at which the next record is due.
     private(set) var due = UInt64.max
 
     init(_ recording: CatalogRecording?, _ adoptions: CatalogAdoptions, publication: String) {
@@ -42,7 +43,7 @@ final class CatalogRecorder {
         self.publication = publication
     }
 
-    /// Notes a version that loops are about to use, and that decides differently from the version before it.
+    /// Records that the socket loops are about to use a version that decides differently from the version before it.
     func publishing(_ version: UInt64) {
         guard let recording else { return }
         adoptions.step(at: version)
@@ -52,22 +53,23 @@ final class CatalogRecorder {
         comeSoon()
     }
 
-    /// Notes that the hub has learned more about roles.
+    /// Records that the hub has learned the rights of more roles.
     func learned() {
         guard recording != nil else { return }
         hasNews = true
         comeSoon()
     }
 
-    /// Makes a record due soon. Later news does not postpone it, so that a catalog that changes continually is still
-    /// recorded.
+    /// Makes a record due after a short delay. A later call does not postpone it, so that a catalog which changes all
+    /// the time is still recorded.
     private func comeSoon() {
         due = min(due, Clock.monotonicNanoseconds() + Limits.catalogRecordDelay.wholeNanoseconds)
     }
 
     private func wait(_ delay: Duration) { due = Clock.monotonicNanoseconds() + delay.wholeNanoseconds }
 
-    /// Repeats all queries and records the answers. If `isBusy` (jobs wait), postpones the record briefly.
+    /// Repeats all queries of the catalog and writes the answers as a record, if one is due. If `isBusy` is true, jobs
+    /// are waiting, and the writer postpones the record briefly.
     func work(
         _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String, isBusy: Bool
     ) throws(PostgresError) {
@@ -81,7 +83,7 @@ final class CatalogRecorder {
             }
             keep(record, recording)
         } catch {
-            // A query that fails now is repeated later. No client waits for a record.
+            // The writer repeats a failed query later. No client waits for a record.
             if error.isConnectionLost { throw error }
         }
     }
@@ -102,8 +104,8 @@ final class CatalogRecorder {
         adoptions.noted()
     }
 
-    /// Returns the offset from which some loop may have used the version, and the offset from which all loops did. Nil
-    /// while some do not use it yet.
+    /// Returns the offset from which some loop may have used the version, and the offset from which all loops used it.
+    /// Nil while some loops use an older version.
     private func span(of view: CatalogView, _ recording: CatalogRecording) -> (unknownFrom: UInt64, since: UInt64)? {
         switch adoptions.standing(of: view.snapshot.version) {
         case .whole(let first, let last): return (first, last)
@@ -117,13 +119,13 @@ final class CatalogRecorder {
 
     private func roles(_ view: CatalogView) -> [String] { view.roles.tables.keys.sorted() }
 
-    /// True if retention is about to delete the entry at this offset.
+    /// True if retention will soon delete the entry at this offset.
     private func isAboutToGo(_ place: UInt64, _ recording: CatalogRecording) -> Bool {
         guard let oldest = recording.oldest(), let end = recording.end() else { return false }
         return end > oldest + 1000 && place < oldest + (end - oldest) / 4
     }
 
-    /// Returns the record; nil if the catalog changed during the queries. The next poll notices that change.
+    /// Returns the record; nil if the catalog changed while it was queried. The next poll notices the change.
     private func record(
         _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String,
         _ span: (unknownFrom: UInt64, since: UInt64)

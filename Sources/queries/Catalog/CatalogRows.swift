@@ -2,7 +2,7 @@ import Asking
 import Change
 import Policy
 
-/// Facts that the catalog has about a table, apart from its columns.
+/// Facts that the catalog has about a table, without its columns.
 struct TableHead {
     var oid: UInt32
     var schema: String
@@ -11,19 +11,21 @@ struct TableHead {
     var forcesRowSecurity: Bool
     /// Value of `pg_class.relreplident`.
     var identity: String
-    /// Column numbers of the primary key.
+    /// Numbers (`attnum`) of the primary key's columns.
     var primaryKey: [Int]
+    /// Numbers (`attnum`) of the columns of the index that is the replica identity.
     var identityIndex: [Int]
     var hasPolicies: Bool
     var operations: RowOperations
-    /// Column numbers in the publication; nil means all columns that are not generated.
+    /// Numbers (`attnum`) of the columns in the publication. Nil means all columns that are not generated.
     var published: [Int]?
     var isOrdinary: Bool
     var hasRowFilter: Bool
-    /// Replica identity that is certain for all partitions; nil unless the partitions' identities differ.
+    /// Replica identity that all partitions have at least; nil if the partitions' identities are the same.
     var sureIdentity: String?
+    /// Oids of the publication's entries that include the table, as a text.
     var publishedBy: String
-    /// True if the table is in the publication, not only read by policies.
+    /// True if the publication includes the table. False if only policies read it.
     var isPublished: Bool { !operations.isEmpty || !publishedBy.isEmpty }
 
     init?(_ row: [String?]) {
@@ -86,7 +88,8 @@ struct TableHead {
         published?.contains(attribute.number) ?? !attribute.isGenerated
     }
 
-    /// Returns how to compute the column; nil if changes carry it, or lack a column that its expression reads.
+    /// Returns the expression that computes the column. Nil if changes contain the column, or if they lack a column
+    /// that the expression reads.
     private func generation(of attribute: TableAttribute, _ all: [TableAttribute]) -> ColumnGeneration? {
         guard let generation = attribute.generation, !isPublished(attribute) else { return nil }
         let carried = Set(all.filter { !$0.isGenerated && isPublished($0) }.map(\.number))
@@ -103,7 +106,7 @@ struct TableHead {
     }
 }
 
-/// A column as `pg_attribute` describes it.
+/// Column as the catalog's row in `pg_attribute` describes it.
 struct TableAttribute {
     var table: UInt32
     var number: Int

@@ -4,32 +4,33 @@ import Postgres
 import Replication
 import System
 
-/// Resolver of bindings: their tables, rows and columns, and whether the role may read them.
+/// Service that resolves bindings: their tables, rows and columns, and the rights of the role.
 ///
-/// Input: requests from any thread. Output: outcomes, at once if the known facts suffice, otherwise from the catalog's
-/// own thread. That thread keeps an immutable snapshot of the published tables. It polls the database for changes and
-/// notifies listeners of each new snapshot. It owns one connection, and replaces the connection if it is lost.
+/// Any thread may send requests. The service answers immediately if it knows enough, otherwise from its own thread.
+/// That thread keeps an immutable snapshot of the published tables, polls the database for changes, and calls listeners
+/// with each new snapshot. It owns one connection, which it replaces if it is lost.
 public final class CatalogService: Sendable {
     public struct Settings: Sendable {
         public var target: ConnectionTarget
         public var publication: String
         public var pollInterval: Duration
         public var idlePollInterval: Duration
-        /// Coverage shared with the replication stream: whether the stream includes the hub's own publication.
+        /// State shared with the replication stream: the position from which the stream includes the hub's own
+        /// publication.
         public var coverage = StreamCoverage()
-        /// Replication slot that feeds the log; empty if it is unknown.
+        /// Replication slot that feeds the event log; empty if it is unknown.
         public var slot = ""
-        /// Directory of the file that records since when definitions have been unchanged; nil keeps that in memory
-        /// only.
+        /// Directory of the file that stores since when each definition is unchanged. If nil, the service keeps this in
+        /// memory only.
         public var definitions: (@Sendable () throws(SystemError) -> any StorageDirectory)?
-        /// True if the hub adds tables that policies read to its own publication.
+        /// True if the hub adds the tables that policies read to its own publication.
         public var tendsPublication = true
         public var compiling = PolicyCompiling.real
-        /// Callbacks that record the catalog in the log; nil disables the records.
+        /// Callbacks that record the catalog in the event log. If nil, the service records nothing.
         public var recording: CatalogRecording?
-        /// Reachability of the database, shared by all users of its connections.
+        /// Reachability of the database, shared by all threads that connect to it.
         public var reachability = Reachability()
-        /// Metrics of the project that has this catalog.
+        /// Metrics of the project that the catalog belongs to.
         public var metrics = ProjectMetrics()
 
         public init(
@@ -58,16 +59,16 @@ public final class CatalogService: Sendable {
     }
 
     /// Stops the thread and its running query. Waiting requests are answered `.unavailable`. The owner calls this once,
-    /// on a thread that shares descriptors with the thread that created the service. Any thread may call all other
-    /// methods.
+    /// on a thread that shares descriptors with the thread that created the service. All other methods may be called
+    /// from any thread.
     public func stop() { threads.stop() }
 
     // MARK: Known facts
 
-    /// Newest snapshot; nil until the hub has read the database once.
+    /// Newest snapshot; nil until the hub has read the catalog for the first time.
     public var snapshot: CatalogSnapshot? { known.snapshot }
 
-    /// True if the database has recently confirmed the snapshot. If false, the snapshot must not decide anything.
+    /// True if the database has confirmed the snapshot recently. If false, the hub must not decide anything by it.
     public var isCurrent: Bool { known.isCurrent }
 
     public func watchDefinitions() -> @Sendable () -> Bool {
@@ -75,41 +76,43 @@ public final class CatalogService: Sendable {
         return { definitions.isCurrent }
     }
 
-    /// True if the newest snapshot includes the effects of transaction `xid`, whose changes came down the stream.
+    /// True if the newest snapshot includes the effects of transaction `xid`. `xid` is a number from the replication
+    /// stream.
     public func hasSeen(_ xid: UInt32) -> Bool { known.hasSeen(xid) }
+    /// Tables for which the replication stream does not announce that policies or rights may have changed.
     public var unannounced: Set<UInt32> { known.unannounced }
 
-    /// Registers a listener that the catalog's thread calls with each new snapshot. Bindings resolved with an older
-    /// snapshot must be resolved again, because rights may have changed. `body` must not block.
+    /// Registers a listener. The catalog's thread calls it with each new snapshot. The listener must resolve its
+    /// bindings again, because rights may have changed. `body` must not block.
     public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { known.listen(body) }
 
-    /// Notes that one of `loops` socket loops uses this version from offset `last` on, and perhaps already from `first`
-    /// on, so that the log can record it.
+    /// Records that socket loop `loop` uses this version from log offset `last` on, and perhaps already from `first`
+    /// on. `loops` is the number of loops. The catalog record in the log needs these offsets.
     public func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int) {
         adoptions.adopt(version, from: first, to: last, by: loop, of: loops)
     }
 
-    /// True if all loops use the newest version and the log has its record, or is about to.
+    /// True if all loops use the newest version, and the log has its record or will have it soon.
     var isNoted: Bool { adoptions.areNoted(of: known.version) }
 
-    /// Adds `count` to the number of live bindings. `count` is negative when bindings end. While there are any, the hub
-    /// polls the catalog more often.
+    /// Adds `count` to the number of live bindings; `count` is negative when bindings end. The hub polls the catalog
+    /// more often while there are live bindings.
     public func addBindings(_ count: Int) {
         if known.addBindings(count) { requestRefresh() }
     }
 
     // MARK: Refreshing
 
-    /// Asks the database soon whether the snapshot still holds.
+    /// Makes the catalog's thread poll the database soon.
     public func requestRefresh() {
         known.wantLook()
         threads.inbox.ring()
     }
 
-    /// Calls `then` with a snapshot that is read after this call and after transaction `xid`, whose changes came down
-    /// the stream, has become visible. Passes nil if the database cannot be reached or the transaction stays invisible
-    /// for too long. `then` runs on the catalog's thread, or at once on the caller's if too many requests wait. It must
-    /// not block.
+    /// Calls `then` with a snapshot that is read after this call and after transaction `xid` has become visible. `xid`
+    /// is a number from the replication stream. `then` receives nil if the database is unreachable or the transaction
+    /// stays invisible for too long. `then` runs on the catalog's thread, or immediately on the caller's thread if too
+    /// many requests are waiting. It must not block.
     public func refresh(seeing xid: UInt32? = nil, then: @escaping @Sendable (CatalogSnapshot?) -> Void) {
         let deadline = Clock.monotonicNanoseconds() + Limits.maximumVisibilityWait.wholeNanoseconds
         let reply = Reply<CatalogSnapshot?>(in: .catalog, unanswered: nil, then: then)
@@ -118,8 +121,8 @@ public final class CatalogService: Sendable {
 
     // MARK: Resolving bindings
 
-    /// Returns the outcome if the known facts determine it. Nil if the database must be queried, or if the outcome
-    /// would be a refusal, because a refusal must not rest on old facts.
+    /// Returns the outcome if the known facts determine it. Nil if the database must be queried. Nil also instead of a
+    /// refusal, because the hub refuses a client only by facts that it has just queried.
     public func resolved(_ request: BindingRequest) -> BindingOutcome? {
         guard let (view, remembered) = known.look(up: request) else { return nil }
         if let remembered { return remembered }
@@ -131,7 +134,7 @@ public final class CatalogService: Sendable {
             let outcome = BindingDraft.outcome(drafts, drafts.map { _ in [] })
             guard outcome.isGoodNews else { return nil }
             assert(view.roles.existing.contains(request.role), "good news is for a role that exists")
-            // Filters are as numerous as users. An outcome that costs nothing to find is not worth caching.
+            // A service has as many filters as users. An outcome that is computed quickly is not worth caching.
             if request.filter == nil {
                 known.remember(outcome, of: request, version: view.snapshot.version)
             }
@@ -139,9 +142,9 @@ public final class CatalogService: Sendable {
         }
     }
 
-    /// Resolves the requests. `then` receives the outcomes in their order, and the version of the snapshot for which
-    /// they hold. It runs on the catalog's thread, or at once on the caller's if too many requests wait. It must not
-    /// block.
+    /// Resolves the requests. `then` receives their outcomes in order, and the version of the snapshot by which they
+    /// were decided. `then` runs on the catalog's thread, or immediately on the caller's thread if too many requests
+    /// are waiting. It must not block.
     public func resolve(
         _ requests: [BindingRequest],
         then: @escaping @Sendable (_ outcomes: [BindingOutcome], _ version: UInt64) -> Void

@@ -1,26 +1,26 @@
 import Change
 import Policy
 
-/// The published tables as the catalog describes them at one moment. A snapshot never changes, so any thread may use
-/// it.
+/// Published tables and their policies, as PostgreSQL's catalog describes them at one moment. A snapshot never changes,
+/// so any thread may use it.
 public final class CatalogSnapshot: Sendable {
-    /// Version that grows by one with each snapshot that differs from the one before, even if only a role's rights
-    /// differ.
+    /// Number of the snapshot. It grows by one with each snapshot that differs from the one before, even if only the
+    /// rights of a role differ.
     public let version: UInt64
     public let publication: String
     /// Published tables, ordered by schema and name.
     public let tables: [CatalogTable]
     public let text: TextRules
     public let policies: PolicyBook
-    /// Tables whose every change is in the log, with the position from which that holds. Only these can hold
-    /// memberships.
+    /// Tables of which the event log has every change, with the position from which it does. Only these tables can hold
+    /// memberships (rows that decide which rows of another table a claimant sees).
     public let followable: [UInt32: LSN]
-    /// Positions at which a table's members can no longer be determined.
+    /// Positions in the WAL for which the members that a table had cannot be determined.
     public let unknownPasts: UnknownPasts
     public let privilegedRoles: PrivilegedRoles
     /// Text that changes whenever the rules of private channels may have changed.
     public let messageRules: String
-    /// SQL name of the published table that contains the rows of a partition or partitioned table.
+    /// SQL name of the published table whose changes contain the rows, for each partition or partitioned table.
     let publishedAs: [QualifiedName: String]
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
@@ -51,7 +51,7 @@ public final class CatalogSnapshot: Sendable {
 
     public func table(_ oid: UInt32) -> CatalogTable? { byOID[oid] }
 
-    /// True if rows of the policy's table and the policy itself still have this form.
+    /// True if the policy is still current and its table's rows still have the same columns and types.
     public func stillHas(_ policy: JudgedPolicy) -> Bool {
         policies.version == policy.version && related(policy.table).map(policy.row.isOf) ?? false
     }
@@ -60,19 +60,20 @@ public final class CatalogSnapshot: Sendable {
         byName[QualifiedName(schema, name)]
     }
 
-    /// Tables that policies read and that are not published.
+    /// Tables that policies read but the publication does not include, ordered by oid.
     public var tablesOfPolicies: [CatalogTable] { policies.tables.values.sorted { $0.oid < $1.oid } }
 
-    /// Returns a published table, or one that policies read.
+    /// Returns a published table, or a table that policies read.
     public func related(_ oid: UInt32) -> CatalogTable? { byOID[oid] ?? policies.tables[oid] }
 
     /// Returns the table if it can hold memberships; nil otherwise.
     public func followed(_ oid: UInt32) -> CatalogTable? { isFollowed(oid) ? related(oid) : nil }
 
-    /// True if the table can hold memberships, because all of its changes come down the stream.
+    /// True if the table can hold memberships, because the replication stream has all of its changes.
     public func isFollowed(_ table: UInt32) -> Bool { followable[table] != nil }
 
-    /// Returns the tables that a binding matches. `*` stands for any text; `%` and `_` have no special meaning.
+    /// Returns the published tables that a binding's schema and table match. `*` matches any text; `%` and `_` are
+    /// ordinary characters.
     public func tables(schema: String, table: String) -> [CatalogTable] {
         if !NamePattern.isPattern(schema), !NamePattern.isPattern(table) {
             return self.table(schema, table).map { [$0] } ?? []
@@ -83,7 +84,7 @@ public final class CatalogSnapshot: Sendable {
     }
 }
 
-/// A name in which `*` stands for any text.
+/// Name pattern in which `*` matches any text.
 struct NamePattern {
     private let pieces: [[UInt8]]
 
@@ -93,8 +94,8 @@ struct NamePattern {
         pieces = text.utf8.split(separator: UInt8(ascii: "*"), omittingEmptySubsequences: false).map { Array($0) }
     }
 
-    /// True if the name matches. Finds the pieces between the stars in order, each as early as possible; an early
-    /// choice never hides a match.
+    /// True if the name matches. The method finds the pieces between the stars in order, each at the first possible
+    /// place. A later place never allows a match that the first one prevents.
     func matches(_ name: String) -> Bool {
         var rest = Array(name.utf8)[...]
         guard let first = pieces.first, let last = pieces.last, rest.starts(with: first) else { return false }

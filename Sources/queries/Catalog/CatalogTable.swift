@@ -1,7 +1,7 @@
 import Change
 import Policy
 
-/// Operations on rows: those that a publication publishes, or that a binding asks for.
+/// Set of row operations, such as those that a publication publishes or a binding asks for.
 public struct RowOperations: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
@@ -12,7 +12,7 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
     public static let delete = RowOperations(rawValue: 4)
     public static let all: RowOperations = [.insert, .update, .delete]
 
-    /// Parses a binding's `event`. Any text except the three operations counts as `*`.
+    /// Parses the `event` of a binding. Any text other than the three operations means all of them, like `*`.
     public init(event: String) {
         switch event.uppercased() {
         case "INSERT": self = .insert
@@ -26,7 +26,7 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
         [(RowOperations.insert, "INSERT"), (.update, "UPDATE"), (.delete, "DELETE")].filter { contains($0.0) }.map(\.1)
     }
 
-    /// Operations in the form in which clients write them.
+    /// Text of the operations as clients write it in `event`.
     public var event: String {
         switch self {
         case .insert: "INSERT"
@@ -37,45 +37,50 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
     }
 }
 
-/// Columns of the old row that updates and deletes contain.
+/// Replica identity of a table: the old row's columns that updates and deletes contain.
 public enum ReplicaIdentity: Sendable, Hashable {
     /// The columns of the primary key.
     case primaryKey
+    /// All columns.
     case full
-    /// The columns of an index, by slot.
+    /// The columns of an index, as column slots.
     case index([Int])
     case nothing
 }
 
-/// A column as the catalog describes it. Its index in the table's list is its *slot*.
+/// Column as the catalog describes it. Its index in the table's list is its *slot*.
 public struct CatalogColumn: Sendable, Hashable {
     public var facts: ColumnFacts
     /// Column number `pg_attribute.attnum`. It stays the same when other columns are dropped.
     public var number: Int
-    /// Oid of the declared type, also for a domain. It identifies the column in a stored row. The type's name does not,
-    /// because pgoutput names a domain by its base type.
+    /// Oid of the declared type, also if that is a domain. It identifies the column in a stored row. The type's name
+    /// cannot, because pgoutput names a domain by its base type.
     public var typeOID: UInt32
-    /// Name of the declared type in `pg_type`: `int4`, `_text`, a domain's own. Clients find it in `columns`.
+    /// Name of the declared type in `pg_type`, such as `int4`, `_text` or a domain's name. Clients receive it in
+    /// `columns`.
     public var typeName: String
-    /// Full SQL of the declared type, as a cast needs it: `character varying(20)`, a domain's own name.
+    /// Declared type in the SQL syntax of a cast, such as `character varying(20)` or a domain's name.
     public var declaredType: String
     /// Declared collation, quoted for use with COLLATE; nil if it is the type's default.
     public var declaredCollation: String?
     public var rendering: ColumnRendering
     /// True if PostgreSQL computes the column from other columns.
     public var isGenerated: Bool
-    /// True if changes carry the column. False if a column list omits it, or if it is generated and not published.
+    /// True if changes contain the column. False if the publication's column list omits it, or if it is generated and
+    /// not published.
     public var isPublished: Bool
-    /// Expression that computes the column; nil if changes carry the column, or lack one of the expression's inputs.
+    /// Expression that computes the column. Nil if changes contain the column, or if they lack a column that the
+    /// expression reads.
     public var generation: ColumnGeneration?
-    /// Transaction that last defined the column. It changes even if `ALTER … TYPE … USING` rewrites the column in all
-    /// rows and keeps everything else. No change of a row reports such a rewrite.
+    /// Number of the transaction that last defined the column. It changes even if `ALTER … TYPE … USING` rewrites the
+    /// column's values in all rows and leaves the rest of the definition as it was. The replication stream does not
+    /// report such a rewrite.
     var definedBy: UInt32 = 0
-    /// Position after which committed rows have the column under its present name and type.
+    /// LSN after which all committed rows have the column with its present name and type.
     public var since: LSN
-    /// Labels of the column's type, if it is an enumeration.
+    /// Labels of the column's type with their ages; empty unless the type is an enumeration.
     public var labels: [LabelAge]
-    /// Position after which the enumerations or fields that the column's type consists of are as they are now.
+    /// LSN after which the enumerations and composite types in the column's type are as they are now.
     public var partsSince: LSN
 
     public init(
@@ -101,51 +106,55 @@ public struct CatalogColumn: Sendable, Hashable {
     }
 
     public var name: String { facts.name }
-    /// True if changes carry the column, or if it can be computed from columns that they carry.
+    /// True if changes contain the column, or if PostgreSQL can compute it from columns that they contain.
     public var isKnown: Bool { isPublished || generation != nil }
 }
 
 /// Expression that computes a generated column.
 public struct ColumnGeneration: Sendable, Hashable {
-    /// Expression as `pg_get_expr` writes it while the search path contains only `pg_catalog`.
+    /// SQL expression as `pg_get_expr` writes it while only `pg_catalog` is in the search path.
     public var expression: String
-    /// Numbers of the columns that the expression reads.
+    /// Numbers (`attnum`) of the columns that the expression reads.
     public var inputs: [Int]
 }
 
-/// A published table. The object remains the same in later snapshots for as long as none of its properties changes.
+/// Published table. Snapshots share one object of a table for as long as none of its properties changes.
 public final class CatalogTable: Sendable {
     public let oid: UInt32
     public let schema: String
     public let name: String
-    /// Columns in the order of their numbers, without dropped ones.
+    /// Columns in the order of their numbers, without dropped columns.
     public let columns: [CatalogColumn]
-    /// Columns as filters see them, by slot.
+    /// Facts about the columns for checking filters, by slot.
     public let facts: [ColumnFacts]
-    /// Slots of the primary key; empty if there is none.
+    /// Slots of the primary key's columns; empty if there is no primary key.
     public let primaryKey: [Int]
+    /// Old columns that updates and deletes contain. If partitions differ, the columns that all of them include.
     public let identity: ReplicaIdentity
     public let hasRowSecurity: Bool
     public let forcesRowSecurity: Bool
     public let hasPolicies: Bool
     public let operations: RowOperations
-    /// True if the publication omits some of the rows.
+    /// True if the publication has a row filter, so that it omits some rows of the table.
     public let hasRowFilter: Bool
-    /// True if the table is permanent and holds all of its rows itself: no partition, no parent, no view.
+    /// True if the table is permanent and has no partitions, parents or children, so that it contains all of its rows
+    /// itself.
     public let isOrdinary: Bool
-    /// True if its partitions have other replica identities than the table itself. `identity` is then the common
-    /// minimum.
+    /// True if some partitions have another replica identity than the table. `identity` is then what all of them
+    /// include.
     public let hasMixedIdentity: Bool
-    /// Catalog entries that put the table into the publication. They differ after the table is removed and added again.
+    /// Oids of the catalog's entries that include the table in the publication. They change if the table is removed and
+    /// added again.
     public let publishedBy: String
-    /// Version of the publication's row in the catalog; it changes with each change of the options.
+    /// Version of the publication's row in the catalog. It changes whenever an option of the publication changes.
     public let publicationVersion: String
-    /// Position after which the log has every change of the table that the publication includes.
+    /// LSN after which the event log has every change of the table that the publication includes.
     public let publishedSince: LSN
-    /// Position after which PostgreSQL has sent the columns that are published now, for rows that had them.
+    /// LSN after which PostgreSQL has sent exactly the columns that are published now, of rows that had them.
     public let listedSince: LSN
+    /// Columns that have been dropped, with the LSN after which no row has them.
     public let dropped: [DroppedColumn]
-    /// True if the table is locked, so that the expressions of its generated columns could not be read.
+    /// True if the table was locked, so that the expressions of its generated columns could not be read.
     let isUnsettled: Bool
     private let slots: [String: Int]
 
@@ -188,13 +197,13 @@ public final class CatalogTable: Sendable {
 
     public func slot(named name: String) -> Int? { slots[name] }
 
-    /// `schema.name`, quoted where necessary, for SQL that people read.
+    /// Name as `schema.name`, quoted where necessary, for SQL that people read.
     public var quotedName: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
 
-    /// Slots of columns that PostgreSQL must compute for the hub.
+    /// Slots of the generated columns that changes lack and PostgreSQL can compute for the hub.
     public var computed: [Int] { columns.indices.filter { columns[$0].generation != nil } }
 
-    /// Returns the slots, with each computed column replaced by the columns that its expression reads.
+    /// Returns the slots after replacing each computed column by the columns that its expression reads.
     public func sources(of slots: Set<Int>) -> Set<Int> {
         slots.reduce(into: []) { sources, slot in
             guard columns.indices.contains(slot), let generation = columns[slot].generation else {
@@ -207,11 +216,12 @@ public final class CatalogTable: Sendable {
         }
     }
 
-    /// True if the newest change of a row in the log contains the present row: the publication has all operations, and
-    /// rows come and go only by changes.
+    /// True if the newest change of a row in the log always contains the row as it is now. The publication then
+    /// includes all operations, and no row enters or leaves the table without one.
     public var isRecallable: Bool { isOrdinary && operations.isSuperset(of: [.insert, .update, .delete]) }
 
-    /// True if changes contain both the old and the new values of these columns.
+    /// True if updates and deletes contain the old values of these columns, so that the hub knows both old and new
+    /// values.
     public func identifies(_ slots: Set<Int>) -> Bool {
         guard slots.allSatisfy({ columns.indices.contains($0) && columns[$0].isPublished }) else { return false }
         switch identity {
@@ -239,6 +249,6 @@ extension CatalogTable: Equatable {
 }
 
 extension CatalogColumn {
-    /// True if a stored column is this one, with values of the same type.
+    /// True if a column of a stored row has this column's name and type.
     public func isSame(as column: Column) -> Bool { column.name == name && column.typeOID == typeOID }
 }

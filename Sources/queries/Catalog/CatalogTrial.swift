@@ -6,11 +6,13 @@ import Postgres
 import Replication
 import System
 
-/// The catalog read once, without followers: within a transaction that the caller began, or from a record of the log.
+/// Catalog that is read once and has no listeners. It is read in a transaction that the caller has begun, or from a
+/// record in the event log.
 public struct CatalogTrial {
     private let reader: CatalogReader
 
-    /// Reads the catalog as the session's open transaction has changed it; other sessions do not see these changes.
+    /// Creates the trial on the session's open transaction. It sees changes of the catalog that the transaction made
+    /// and other sessions do not see.
     public init(_ session: PolicySession, publication: String, interrupt: Wake) {
         self.init(AskedTransaction(session.connection, interrupt: interrupt), publication)
     }
@@ -29,7 +31,7 @@ public struct CatalogTrial {
     /// Returns the published tables and the rights of these roles to them.
     public func view(for roles: [String]) throws(PostgresError) -> CatalogView {
         var view = try reader.view(after: nil)
-        // Tables that a policy reads have policies, which may read further tables.
+        // The tables that a policy reads have policies too, which may read further tables.
         for _ in 0..<8 {
             let wanted = wanted(roles, view)
             if wanted.isEmpty { break }
@@ -41,8 +43,8 @@ public struct CatalogTrial {
         return view
     }
 
-    /// Returns the outcome of a request, with its literals in PostgreSQL's canonical form; nil if the role's rights are
-    /// unknown.
+    /// Returns the outcome of a request, with the filter's literals converted by PostgreSQL. Nil if the role's rights
+    /// are unknown.
     public func outcome(of request: BindingRequest, in view: CatalogView) throws(PostgresError) -> BindingOutcome? {
         switch BindingResolver(view: view).step(request) {
         case .final(let outcome), .outcome(let outcome): return outcome
@@ -64,7 +66,7 @@ public struct CatalogTrial {
 }
 
 extension CatalogView {
-    /// Returns the role's policy; nil if row level security does not apply to the role.
+    /// Returns the combined policies of the role on the table; nil if row level security is not active for the role.
     public func policy(of role: String, on table: CatalogTable) -> PolicyBinding? {
         policies[AccessKey(role: role, table: table.oid)]
     }
@@ -74,7 +76,7 @@ extension CatalogView {
         roles.access[AccessKey(role: role, table: table.oid)]
     }
 
-    /// True if the role receives rows of the table: it may read the whole primary key.
+    /// True if the role receives rows of the table, because it may read the whole primary key.
     public func isReadable(_ table: CatalogTable, by role: String) -> Bool {
         guard let access = access(of: role, to: table), !table.primaryKey.isEmpty else { return false }
         return table.primaryKey.allSatisfy(access.selectable.contains)

@@ -1,33 +1,37 @@
 import Diagnostics
 
-/// Internal tuning of the room's time and memory, not part of any promise. The maxima are in
-/// `Diagnostics/Limits.swift`.
+/// Internal limits of time and memory for the `Catalog` room. They are no part of a promise. The maxima that users rely
+/// on are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Maximum share of time spent on polling the catalog, as a divisor: one part in this many.
+    /// Maximum share of time that the thread spends on polling, as a divisor: 20 means one twentieth.
     static let catalogPollShare = 20
 
-    /// Delay before rights are read again after a change. PostgreSQL's own caches see a change of rights a moment
-    /// later.
+    /// Delay before the hub reads rights again after a change. PostgreSQL's own caches notice a change of rights
+    /// slightly later than the catalog's rows.
     public static let catalogSettlingDelay = Duration.milliseconds(100)
-    /// Maximum of that delay while something that a policy needs is locked and each reading takes long.
+    /// Maximum of that delay. The delay grows towards it if readings take long while a table that a policy needs is
+    /// locked.
     static let maximumCatalogSettlingDelay = Duration.seconds(1)
 
-    /// Interval at which the hub checks whether a transaction that came down the stream is visible to other sessions.
+    /// Interval at which the hub checks if a transaction from the replication stream has become visible to other
+    /// sessions.
     static let visibilityInterval = Duration.milliseconds(2)
 
-    /// Delay between a change of the catalog and its record in the log. `catalogRecordInterval` is the interval at
-    /// which the hub checks that the log still has the record.
+    /// Delay between a change of the catalog and its record in the log.
     static let catalogRecordDelay = Duration.seconds(1)
+    /// Interval at which the hub checks that the log still has the record.
     static let catalogRecordInterval = Duration.seconds(60)
 
     /// Maximum number of texts that the hub asks PostgreSQL about in one batch.
     static let policyTrialBatch = 64
 
-    /// Maximum number of binding requests in one batch, so that no caller waits for all the others.
+    /// Maximum number of binding requests in one batch. It keeps one caller from waiting for the requests of all
+    /// others.
     static let bindingBatch = 512
-    /// CPU time of a batch above which the thread rests for `bindingBatchRests` times as long, at most
-    /// `bindingBatchRest`.
+    /// CPU time of a batch of bindings from which the thread rests before the next batch.
     static let bindingBatchAtOnce = Duration.milliseconds(4)
+    /// Factor by which that rest is longer than the CPU time of the batch.
     static let bindingBatchRests = 3
+    /// Maximum of that rest.
     static let bindingBatchRest = Duration.milliseconds(60)
 }

@@ -6,7 +6,7 @@ import Protocol
 import Replication
 import System
 
-/// The catalog's thread: connects, reads the catalog, polls for changes, and answers requests.
+/// Thread of the catalog: connects, reads the catalog, polls for changes, and answers requests.
 final class CatalogWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<CatalogJob>>
     var link: Link<CatalogReader>
@@ -16,12 +16,16 @@ final class CatalogWorker: ConnectedWorker {
     private var view: CatalogView?
     private var fingerprint = ""
     private var backlog = CatalogBacklog()
-    /// Time of the next batch of bindings. Expensive batches are spaced so that they use about a quarter of a
-    /// processor.
+    /// Monotonic time in nanoseconds at which the thread may resolve the next batch of bindings. Pauses after expensive
+    /// batches limit them to about a quarter of a processor.
     private var nextResolve: UInt64 = 0
+    /// Monotonic time in nanoseconds of the next poll.
     private var nextLook: UInt64 = 0
+    /// Monotonic time in nanoseconds at which the catalog is read again after a change; nil if nothing is left to
+    /// settle.
     private var settleAt: UInt64?
-    /// Coverage of the stream. It outlives connections, because the stream does not depend on this thread's connection.
+    /// Coverage of the replication stream. It is kept when the thread's connection is replaced, because the stream has
+    /// a connection of its own.
     private let coverage: CoverageWatch
     private let definitions: DefinitionBook
     private let recorder: CatalogRecorder
@@ -54,7 +58,7 @@ final class CatalogWorker: ConnectedWorker {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            // Because the settings are kept, the server still reports those that a client's session would have.
+            // With the settings kept, PostgreSQL still reports the settings that a client's session would have.
             settings: CatalogWorker.sessionSettings, keepsSettings: true, interrupt: inbox.interrupt)
         var none: Set<String> = []
         _ = try connection.pipeline(
@@ -64,7 +68,7 @@ final class CatalogWorker: ConnectedWorker {
             asked: AskedServer(connection, interrupt: inbox.interrupt), publication: settings.publication,
             compiling: settings.compiling, bench: TrialBench(), coverage: coverage,
             definitions: definitions, slot: settings.slot, metrics: settings.metrics)
-        // Another connection may lead to another server, so everything is read again.
+        // A new connection may lead to another server, so the thread reads everything again.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         answered()
         Log.shared.info(
@@ -100,7 +104,8 @@ final class CatalogWorker: ConnectedWorker {
     // MARK: Polling for changes
 
     var nextWake: UInt64 {
-        // The thread answers one batch at a time, so that a caller with many requests does not delay the polling.
+        // The thread answers one batch of bindings at a time, so that a caller with many requests does not delay
+        // polling.
         var next = min(nextLook, recorder.due, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
         if !backlog.refreshes.isEmpty {
             next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
@@ -117,7 +122,7 @@ final class CatalogWorker: ConnectedWorker {
         }
     }
 
-    /// Polls the catalog and reads it again if it has changed. True if there is a new version.
+    /// Polls the catalog and reads it again if it has changed. Returns true if there is a new version.
     @discardableResult
     private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
@@ -132,22 +137,23 @@ final class CatalogWorker: ConnectedWorker {
         let now = Clock.monotonicNanoseconds()
         assert(began <= now, "what holds was asked before it was answered")
         let interval = known.isWatched ? settings.pollInterval : settings.idlePollInterval
-        // A catalog that is slow to poll is polled less often. A slow full reading does not delay the next poll,
-        // because the next change may revoke a right.
+        // If polling the catalog is slow, the thread polls less often. A slow reading of the whole catalog does not
+        // delay the next poll, because the next change may revoke a right.
         let wait = max(interval.wholeNanoseconds, fingerprint.took * UInt64(Limits.catalogPollShare), now - began)
         nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
         known.verified(
             until: nextLook + 3 * settings.pollInterval.wholeNanoseconds, seeing: fingerprint.visible)
     }
 
-    /// Reads everything again. Keeps the version if nothing has changed.
+    /// Reads the whole catalog again. Returns true if that makes a new version; keeps the version if nothing has
+    /// changed.
     @discardableResult
     private func rebuild(
         _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint, isSettling: Bool = false
     ) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
         let (new, fingerprint) = try read(reader, fingerprint)
-        // Even if the catalog reads as before, a definition may have changed and changed back.
+        // Even if the catalog reads as before, a definition may have been changed and changed back.
         if self.fingerprint != fingerprint.text { settings.target.definitions.advance() }
         self.fingerprint = fingerprint.text
         known.learn(unannounced: fingerprint.unannounced)
@@ -166,8 +172,8 @@ final class CatalogWorker: ConnectedWorker {
         return isChanged
     }
 
-    /// Returns the delay before the next reading. It grows with the reading's cost while something is locked, because a
-    /// lock can last long.
+    /// Returns the delay in nanoseconds before the next reading. It grows with the duration of a reading while a table
+    /// is locked, because a lock can last long.
     private func settlingDelay(_ snapshot: CatalogSnapshot, took: UInt64) -> UInt64 {
         let shortest = Limits.catalogSettlingDelay.wholeNanoseconds
         guard snapshot.policies.isUnfinished else { return shortest }
@@ -175,8 +181,8 @@ final class CatalogWorker: ConnectedWorker {
         return max(shortest, min(share, Limits.maximumCatalogSettlingDelay.wholeNanoseconds))
     }
 
-    /// Returns the view, with a fingerprint from before it was read. If the catalog changed during the reading, the
-    /// next poll finds another fingerprint and reads again.
+    /// Reads the catalog until the fingerprint is the same before and after the reading, up to a limit. Returns the
+    /// view with the fingerprint from before it. If they do not match, the next poll reads again.
     private func read(
         _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint
     ) throws(PostgresError) -> (CatalogView, CatalogReader.Fingerprint) {
@@ -199,14 +205,14 @@ final class CatalogWorker: ConnectedWorker {
         if new.judgesOtherwise(than: view) { recorder.publishing(new.snapshot.version) }
         view = new
         known.publish(new)
-        // Listeners are told even if the rest fails, because the old rights no longer hold.
+        // Listeners must learn of the new snapshot even if the rest fails, because the old rights are no longer valid.
         defer { known.tell(new.snapshot) }
         settings.metrics.catalogVersion.set(new.snapshot.version)
         Log.shared.debug(
             "the catalog changed",
             [.catalogVersion(new.snapshot.version), .count(new.snapshot.tables.count)])
-        // Listeners find the formerly cached outcomes already renewed. A larger number would delay the listeners, and
-        // they ask again themselves.
+        // Cached outcomes are computed again before listeners ask for them. If there are too many, listeners would have
+        // to wait, so they ask for each themselves.
         if remembered.count <= Limits.bindingBatch { remember(try attempt(remembered, reader)) }
     }
 
@@ -226,8 +232,8 @@ final class CatalogWorker: ConnectedWorker {
         let isReady = { (job: CatalogJob.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
         if backlog.refreshes.contains(where: isReady) {
             try look(reader)
-            // A GRANT becomes visible a moment after its transaction and does not delay anything, so the thread polls
-            // once more.
+            // A GRANT takes effect slightly later than its transaction becomes visible, and no row waits for it, so the
+            // thread polls once more.
             nextLook = min(nextLook, Clock.monotonicNanoseconds() + Limits.catalogSettlingDelay.wholeNanoseconds)
         }
         for job in backlog.takeRefreshes(where: isReady) { job.reply.give(view?.snapshot) }
@@ -249,7 +255,7 @@ final class CatalogWorker: ConnectedWorker {
         }
         let requests = Array(Set(batch.flatMap(\.requests)))
         var outcomes = try attempt(requests, reader)
-        // A refusal requires fresh facts, because the table or the right may just have been created.
+        // Before a refusal the thread polls again, because the table or the right may just have been created.
         if !outcomes.values.allSatisfy(\.isGoodNews), try look(reader) {
             outcomes = try attempt(requests, reader)
         }
@@ -273,7 +279,7 @@ final class CatalogWorker: ConnectedWorker {
             + min(used * UInt64(Limits.bindingBatchRests), Limits.bindingBatchRest.wholeNanoseconds)
     }
 
-    /// Explains a refusal that found no published table: names the cause, as far as the role may know it.
+    /// Adds the cause to each refusal that found no published table. The cause names only what the role may know.
     private func explain(
         _ outcomes: inout [BindingRequest: BindingOutcome], _ reader: CatalogReader
     ) throws(PostgresError) {
@@ -303,7 +309,8 @@ final class CatalogWorker: ConnectedWorker {
             case .final(let outcome), .outcome(let outcome): outcomes[request] = outcome
             case .drafts(let found): drafts[request] = found
             case .needsAccess(_, let filter):
-                // The server was queried just now. If it no longer knows the table, the next poll notices that.
+                // The rights were queried just now. If PostgreSQL no longer knows the table, the next poll notices
+                // that.
                 let exists = view.roles.existing.contains(request.role)
                 outcomes[request] = exists ? .unavailable : .failed(BindingMessages.unknownRole(request, filter))
             }
@@ -312,7 +319,7 @@ final class CatalogWorker: ConnectedWorker {
         return outcomes
     }
 
-    /// Queries the rights that the requests need and that are unknown.
+    /// Queries the rights that the requests need and the hub does not know yet.
     private func learnAccess(_ requests: [BindingRequest], _ reader: CatalogReader) throws(PostgresError) {
         guard var view else { return }
         var wanted = neededAccess(requests, view)
@@ -330,7 +337,7 @@ final class CatalogWorker: ConnectedWorker {
         sayWhatIsUnreadable(reader)
     }
 
-    /// Warns operators about tables that the hub may not read for memberships, with the SQL that changes that.
+    /// Logs a warning for each table that the hub may not read for memberships, with the SQL that permits it.
     private func sayWhatIsUnreadable(_ reader: CatalogReader) {
         for reading in view?.ownReadings() ?? [] {
             guard let hint = reading.hint, reader.bench.isNews(hint) else { continue }

@@ -1,18 +1,19 @@
 import Change
 
-/// Maps the columns of a stored schema to the table's present columns.
+/// Map from the columns of a stored schema to the present columns of the table.
 ///
-/// A name alone is not enough: it may have belonged to another column when the row was written. A column is identified
-/// by its name if its definition is older than the row. Otherwise its place identifies it: PostgreSQL sends columns in
-/// the order of their numbers and never reuses a number. A column that neither identifies is unknown.
+/// A name alone does not identify a column, because another column may have had the name when the row was written. If
+/// the column's definition is older than the row, its name identifies it. Otherwise the order of columns does:
+/// PostgreSQL sends columns in the order of their numbers and never reuses a number. A column that neither identifies
+/// is unknown.
 public struct ColumnIdentities: Sendable, Hashable {
     public enum Identity: Sendable, Hashable {
-        /// The column in this slot of the table.
+        /// The table's column with this slot.
         case column(Int)
-        /// A column that the table does not have any more.
+        /// A column that has been dropped from the table.
         case dropped
-        /// A column that cannot be identified; its value must not be used for any column. The slot, if given, is the
-        /// one that may lack its value for this reason.
+        /// A column that cannot be identified. Its value must not be used. The slot, if any, is a column whose value
+        /// may be missing for this reason.
         case unknown(Int?)
     }
 
@@ -20,13 +21,15 @@ public struct ColumnIdentities: Sendable, Hashable {
 
     private struct Candidate {
         let number: Int
-        /// Slot of the column in the table; nil if it was dropped.
+        /// Slot of the column in the table; nil if the column was dropped.
         let slot: Int?
-        /// True if rows may lack the column although they have columns with higher numbers.
+        /// True if a row may lack this column although it has columns with higher numbers.
         let isOptional: Bool
     }
 
-    /// - Parameter lsn: commit position of the transaction that wrote the rows; zero if unknown.
+    /// Creates the map for rows with the schema `relation`.
+    ///
+    /// - Parameter lsn: the commit position of the transaction that wrote the rows; zero if unknown.
     public init(of relation: Relation, in table: CatalogTable, at lsn: LSN) {
         let count = relation.columns.count
         var places = [Identity?](repeating: nil, count: count)
@@ -64,8 +67,8 @@ public struct ColumnIdentities: Sendable, Hashable {
         self.places = places.map { $0 ?? .unknown(nil) }
     }
 
-    /// Assigns a candidate to each place for which it is the only one that fits, whichever optional candidates are
-    /// present.
+    /// Assigns a candidate column to each place for which only one candidate is possible, regardless of which optional
+    /// candidates the row has.
     private static func match(
         _ run: Range<Int>, _ candidates: [Candidate], isLast: Bool, _ places: inout [Identity?]
     ) {
@@ -76,7 +79,7 @@ public struct ColumnIdentities: Sendable, Hashable {
                 let earlier = candidates[..<index]
                 let later = candidates[(index + 1)...]
                 let sureEarlier = earlier.filter { !$0.isOptional }.count
-                // Columns that were added later follow the last one.
+                // Columns that were added after the row was written have higher numbers than its last column.
                 let sureLater = isLast ? 0 : later.filter { !$0.isOptional }.count
                 return sureEarlier <= before && before <= earlier.count && sureLater <= after && after <= later.count
             }
@@ -84,34 +87,34 @@ public struct ColumnIdentities: Sendable, Hashable {
             places[place] = candidates[only].slot.map { .column($0) } ?? .dropped
             if let slot = candidates[only].slot { taken.insert(slot) }
         }
-        // No candidate is certain: all of them lack a value.
+        // For these places no candidate is certain, so the remaining candidates have no value.
         var lacking = candidates.compactMap(\.slot).filter { !taken.contains($0) }[...]
         for place in run where places[place] == nil { places[place] = .unknown(lacking.popFirst()) }
     }
 }
 
 extension LSN {
-    /// True if a definition known since this position applies to a row that was committed at `lsn`.
+    /// True if a definition that is unchanged since this position applies to a row that was committed at `lsn`.
     public func isBehind(_ lsn: LSN) -> Bool { self == .zero || lsn > self }
 }
 
 extension CatalogColumn {
-    /// Returns the present label for a stored text of an enumeration; nil if the label cannot be determined.
+    /// Returns the present label for a stored text of an enumeration; nil if the label may have been renamed.
     public func label(_ text: String, at lsn: LSN) -> String? {
         let unsure = labels.filter { !$0.since.isBehind(lsn) }
         if labels.contains(where: { $0.text == text && $0.since.isBehind(lsn) }) { return text }
         return unsure.count == 1 ? unsure[0].text : nil
     }
 
-    /// True if values stored by a transaction that committed at `lsn` still have the meaning of the present
-    /// definitions.
+    /// True if a value that was committed at `lsn` still has the same meaning, because no part of the column's type has
+    /// changed since.
     public func isSure(at lsn: LSN) -> Bool {
         partsSince.isBehind(lsn) && labels.allSatisfy { $0.since.isBehind(lsn) }
     }
 }
 
 extension CatalogTable {
-    /// Positions after which a part of the table's rows means something else than before.
+    /// Positions at which some part of the table's definition changed, so that earlier rows may mean something else.
     public var turningPoints: Set<LSN> {
         var points = Set(columns.flatMap { [$0.since, $0.partsSince] + $0.labels.map(\.since) })
         points.formUnion(dropped.map(\.since))

@@ -1,9 +1,9 @@
 import Change
 import Protocol
 
-/// Conversion of a column's text to JSON, as a tree over PostgreSQL's own types.
+/// Tree that describes how the text of a column becomes JSON, built from PostgreSQL's own types.
 ///
-/// The tree describes a type's structure, not the JSON syntax. Domains are replaced by their base types.
+/// The tree contains the structure of the type, not the JSON syntax. Domains are replaced by their base types.
 public indirect enum ColumnRendering: Sendable, Hashable {
     public struct Field: Sendable, Hashable {
         public var name: String
@@ -15,20 +15,21 @@ public indirect enum ColumnRendering: Sendable, Hashable {
         }
     }
 
-    /// A type that is rendered by its OID alone, as `BuiltInType.rendering(of:)` does; unknown ones are strings.
+    /// A type that needs only its OID (see `BuiltInType.rendering(of:)`). A type with an unknown OID becomes a string.
     case scalar(oid: UInt32)
-    /// Array whose elements are separated by `delimiter`: a comma, except for `box`.
+    /// An array. `delimiter` separates its elements in PostgreSQL's text: a semicolon for `box`, otherwise a comma.
     case array(of: ColumnRendering, delimiter: UInt8)
     case composite([Field])
     case hstore
 }
 
 extension ColumnRendering {
-    /// Rendering in the form that the encoder uses.
+    /// Converts the tree to the form that the encoder uses.
     public var value: ValueRendering {
         switch self {
         case .scalar(let oid): .plain(BuiltInType.rendering(of: oid))
-        // The elements of a box array are separated by semicolons. The array is sent as PostgreSQL's own text.
+        // The elements of a box array are separated by semicolons. Such an array is sent as one string, in PostgreSQL's
+        // text.
         case .array(_, let delimiter) where delimiter != UInt8(ascii: ","): .plain(.scalar(.text))
         case .array(let element, _):
             if case .plain(.scalar(let scalar)) = element.value {

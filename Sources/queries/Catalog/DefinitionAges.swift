@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import Postgres
 
-/// Label of an enumeration, with the position of PostgreSQL's log after which rows with its text mean this label.
+/// Label of an enumeration, with the LSN after which rows with its text mean this label.
 public struct LabelAge: Sendable, Hashable {
     public var text: String
     public var since: LSN
@@ -14,7 +14,7 @@ public struct LabelAge: Sendable, Hashable {
     }
 }
 
-/// Number of a dropped column, and the position of PostgreSQL's log after which no row has it.
+/// Number of a dropped column, with the LSN after which no row has the column.
 public struct DroppedColumn: Sendable, Hashable {
     public var number: Int
     public var since: LSN
@@ -25,8 +25,8 @@ public struct DroppedColumn: Sendable, Hashable {
     }
 }
 
-/// Positions after which the definitions of some tables' rows are unchanged. Empty for a transaction or a recorded
-/// catalog.
+/// Positions (LSNs) after which definitions of tables, columns and labels are unchanged. Empty if the catalog is read
+/// in an open transaction or from a record.
 struct DefinitionAges {
     struct Column {
         var number: Int
@@ -39,17 +39,18 @@ struct DefinitionAges {
     fileprivate(set) var columns: [UInt32: [Column]] = [:]
     /// Labels by the enumeration's oid.
     fileprivate(set) var labels: [UInt32: [LabelAge]] = [:]
-    /// Positions after which composite types have their present fields.
+    /// LSNs after which composite types have their present fields, by the type's oid.
     fileprivate(set) var composites: [UInt32: LSN] = [:]
+    /// LSNs after which the publication includes the tables as now, by the table's oid.
     fileprivate(set) var publications: [UInt32: LSN] = [:]
-    /// Position before which no definition is known.
+    /// LSN before which no definition is known.
     fileprivate(set) var begin = LSN.zero
-    /// Version of the publication's own row, which holds its options.
+    /// Version of the publication's row in the catalog, which holds its options.
     fileprivate(set) var publicationVersion = ""
 
     func since(_ column: TableAttribute) -> LSN {
         guard let known = columns[column.table]?.first(where: { $0.number == column.number }) else { return .zero }
-        // The column changed between two queries; the next reading knows it.
+        // The column was changed between two queries. The next reading learns of the new definition.
         return known.version == column.definedBy ? known.since : .never
     }
 
@@ -59,10 +60,10 @@ struct DefinitionAges {
 }
 
 extension CatalogReader {
-    /// Returns the ages of the tables' definitions. `types` contains all types of the tables' columns.
+    /// Returns the ages of the definitions of these tables. `types` must contain all types of the tables' columns.
     func ages(of heads: [TableHead], _ types: TypeBook) throws(PostgresError) -> DefinitionAges {
         var ages = DefinitionAges()
-        // The hub never judges rows by an open transaction or a record, so these need no ages.
+        // The hub never decides about rows by an open transaction or a record, so these need no ages.
         guard asked.sharesTime else { return ages }
         let tables = PostgresArray.literal(heads.map { String($0.oid) })
         let kinds = PostgresArray.literal(types.oids.map { String($0) })
@@ -113,7 +114,8 @@ extension CatalogReader {
         return ages
     }
 
-    /// Returns SQL that is true if the row's version is older than every transaction that the slot has not sent yet.
+    /// Returns SQL that is true if all transactions that the replication slot has not sent yet began after the
+    /// transaction which wrote this version of the row.
     private func isFinished(_ row: String) -> String {
         "COALESCE(age(\(row).xmin) > (SELECT age(s.catalog_xmin) FROM pg_replication_slots s WHERE s.slot_name = $1::text), false)"
     }
@@ -140,7 +142,7 @@ extension CatalogReader {
         """
     }
 
-    /// SQL for a position after everything that the statements before it saw.
+    /// SQL for an LSN after everything that the statements before it saw, and for values at the same moment.
     private var momentText: String {
         """
         SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,

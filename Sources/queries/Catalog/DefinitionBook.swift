@@ -3,55 +3,59 @@ import Change
 import Diagnostics
 import System
 
-/// A row of PostgreSQL's catalog that gives stored values their meaning.
+/// Row of PostgreSQL's catalog on which the meaning of stored values depends.
 enum Definition: Hashable {
     /// A column, including a dropped one. PostgreSQL never reuses its number.
     case column(table: UInt32, number: Int)
-    /// A label of an enumeration, by its oid.
+    /// A label of an enumeration. The number is the label's oid.
     case label(UInt32)
     /// Membership of the table in the publication.
     case publication(table: UInt32)
 }
 
-/// Positions of PostgreSQL's log after which each definition is known to be the present one.
+/// Book of definitions with the LSN after which each is known to be unchanged.
 ///
-/// A name in the log has the catalog's meaning only after that position. The file outlives the process. A definition
-/// that is missing in it, or has another version, counts from the reading that found it. The catalog's thread owns the
-/// book.
+/// A name in the event log has the catalog's present meaning only after that LSN. The book is stored in a file that
+/// later processes read. A definition that the file lacks, or has in another version, counts from the reading that
+/// found it. The catalog's thread owns the book.
 final class DefinitionBook {
-    /// Moment at which definitions were read.
+    /// Moment at which the hub read the definitions.
     struct Reading {
-        /// Position before which every transaction that the reading saw was committed.
+        /// LSN before which every transaction that the reading saw had committed.
         var position: LSN
-        /// First transaction that was still running; all earlier ones had ended.
+        /// Number of the oldest transaction that was still running. All transactions with lower numbers had ended.
         var firstRunning: UInt64
-        /// First transaction number that was not yet assigned.
+        /// Lowest transaction number that was not yet assigned.
         var firstUnassigned: UInt64
     }
 
     private struct Entry: Equatable {
         var version: String
-        /// Position after which the version counts; nil while running transactions may have used the version before.
+        /// LSN after which the version applies; nil while a running transaction may have used the version before it.
         var since: LSN?
-        /// First transaction that cannot have used the earlier version; nil if another process noticed the version.
+        /// Lowest number of a transaction that cannot have used the version before; nil if another process found this
+        /// version.
         var firstUnassigned: UInt64?
     }
 
     private var entries: [Definition: Entry] = [:]
-    /// Definitions found by the present reading.
+    /// Definitions found by the current reading.
     private var seen: Set<Definition> = []
+    /// Entries that the file has.
     private var written: [Definition: Entry] = [:]
-    /// Position after which a table may return to the publication, for tables whose publications the book has
-    /// forgotten.
+    /// LSN of the last reading at which the book discarded entries of tables that had left the publication. If such a
+    /// table returns to the publication, its entry begins at this LSN.
     private var forgotten = LSN.zero
+    /// Highest LSN of a reading.
     private var position = LSN.zero
-    /// Position after which the book knows the definitions; nil until the first reading.
+    /// LSN after which the book knows definitions; nil until the first reading.
     private var begin: LSN?
+    /// Definitions that are not certain yet, because a running transaction may have used the version before.
     private var waiting: Set<Definition> = []
     private let openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)?
     private var hasFailed = false
 
-    /// True while a running transaction keeps a definition from being certain.
+    /// True while a running transaction prevents a definition from being certain.
     var isWaiting: Bool { !waiting.isEmpty }
 
     init(_ openDirectory: (@Sendable () throws(SystemError) -> any StorageDirectory)? = nil) {
@@ -69,31 +73,34 @@ final class DefinitionBook {
 
     // MARK: Readings
 
-    /// - Parameter position: the position where a new book begins.
+    /// Returns the LSN after which the book knows definitions. The first call sets it.
+    ///
+    /// - Parameter position: the LSN at which a new book begins.
     func beginning(at position: LSN) -> LSN {
         let known = begin ?? position
         begin = known
         return known
     }
 
-    /// Begins a reading of all definitions.
+    /// Begins a reading of all definitions. `finishReading` ends it.
     func beginReading() {
         seen = []
         waiting = []
     }
 
-    /// Returns the position after which the column is unchanged. ALTER TABLE waits until no transaction uses the table,
-    /// and transactions that use it afterwards know the new column.
+    /// Returns the LSN after which the column is unchanged. ALTER TABLE waits until no transaction uses the table, so
+    /// every transaction that uses the table later sees the new column.
     ///
-    /// `finishedBefore` is set if the version is older than all transactions after this position.
+    /// - Parameter finishedBefore: the LSN up to which the replication slot has sent everything. It is set only if the
+    ///   version is older than all transactions that the slot has not sent.
     func sinceOfColumn(
         _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
     ) -> LSN {
         note(definition, version, reading) { finishedBefore.map { min($0, reading.position) } ?? reading.position }
     }
 
-    /// Returns the same position for a label or a publication. Transactions that run meanwhile may have used the
-    /// earlier version.
+    /// Returns the LSN after which the label or publication is unchanged. Transactions that ran during the change may
+    /// have used the earlier version. While one of them may still run, the result is `never`.
     func sinceOfOther(
         _ definition: Definition, version: String, finishedBefore: LSN?, _ reading: Reading
     ) -> LSN {
@@ -107,14 +114,16 @@ final class DefinitionBook {
         return isOver ? reading.position : .never
     }
 
-    /// Returns the same position for a table's publication. The log has no earlier changes of a table seen for the
-    /// first time.
+    /// Returns the LSN after which the table's publication is unchanged. For a table that is seen for the first time,
+    /// the LSN is the lowest possible, because the log has no earlier changes of it.
     func sinceOfPublication(of table: UInt32, version: String, _ reading: Reading) -> LSN {
         let definition = Definition.publication(table: table)
         return sinceOfOther(
             definition, version: version, finishedBefore: entries[definition] == nil ? forgotten : nil, reading)
     }
 
+    /// Records that the reading found this version. Returns the LSN from which it counts, or `never`. `since` gives the
+    /// LSN for a new version.
     private func note(
         _ definition: Definition, _ version: String, _ reading: Reading, _ since: () -> LSN?
     ) -> LSN {
@@ -126,8 +135,8 @@ final class DefinitionBook {
         return entry.since ?? .never
     }
 
-    /// Ends the reading. Forgets definitions that were not seen, except those of tables that left the publication,
-    /// because these may return.
+    /// Ends the reading and stores the book. Discards definitions that the reading did not find. Entries of tables that
+    /// left the publication are kept up to a limit, because the tables may return.
     func finishReading() {
         let absent = entries.keys.filter { !seen.contains($0) }
         let publications = absent.filter { if case .publication = $0 { true } else { false } }
@@ -162,13 +171,13 @@ final class DefinitionBook {
         }
     }
 
-    /// Returns the text of the file: lines, the last of which is a checksum.
+    /// Returns the content of the file: lines of text, the last of which is a checksum.
     private func encoded() -> ByteWriter {
         var text = ByteWriter(capacity: 64 * entries.count + 64)
         text.append("forgotten 0 0 \(forgotten.rawValue) -\n")
         text.append("begin 0 0 \(begin?.rawValue ?? 0) -\n")
         for (definition, entry) in entries {
-            // A definition that is not certain yet is not certain for the next process either.
+            // A definition that is not certain for this process is not certain for the next one either.
             let since = entry.since.map { String($0.rawValue) } ?? "?"
             switch definition {
             case .column(let table, let number): text.append("column \(table) \(number) \(since) \(entry.version)\n")
@@ -215,6 +224,6 @@ final class DefinitionBook {
 }
 
 extension LSN {
-    /// Position after all others.
+    /// Position after all others. It stands for a definition that applies to no row yet.
     static let never = LSN(.max)
 }

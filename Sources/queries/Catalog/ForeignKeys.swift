@@ -1,10 +1,10 @@
 import Change
 import Postgres
 
-/// Foreign keys between tables, from a server or from a catalog record in the log. They only give an order for filling
-/// tables; no policy decision depends on them.
+/// Foreign keys between tables, read from a server or from a catalog record in the log. They only determine the order
+/// in which tables are filled; no policy depends on them.
 public struct ForeignKeys: Sendable {
-    /// A table with a foreign key, and the table that the key refers to.
+    /// Foreign key, as the table that has it and the table to which it refers.
     public struct Reference: Sendable, Hashable {
         public var schema: String
         public var table: String
@@ -21,7 +21,7 @@ public struct ForeignKeys: Sendable {
 
     public let references: [Reference]
 
-    /// Query for foreign keys. Partitions have constraints of their own, on either side.
+    /// Query for foreign keys. The partitions on both sides of a key have constraints of their own.
     static let statement = PipelinedStatement(
         """
         SELECT DISTINCT n.nspname COLLATE "C", c.relname COLLATE "C", m.nspname COLLATE "C", r.relname COLLATE "C"
@@ -46,7 +46,8 @@ public struct ForeignKeys: Sendable {
         ForeignKeys(try connection.query(statement.sql).values)
     }
 
-    /// Reads the foreign keys from a record; nil if an older version of the hub wrote the record without them.
+    /// Reads the foreign keys from a record. Nil if a version of the hub wrote the record that did not record foreign
+    /// keys.
     public init?(of record: CatalogRecord) {
         let question = CatalogRecord.question(Self.statement.sql, Self.statement.parameters, behind: nil)
         guard let answer = record.answers.first(where: { $0.question == question }), answer.failure == nil else {

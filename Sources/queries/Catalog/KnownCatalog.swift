@@ -2,34 +2,35 @@ import Diagnostics
 import Synchronization
 import System
 
-/// The catalog's known facts. The catalog's thread writes them; any thread reads them.
+/// Catalog facts that the hub knows. The catalog's thread writes them; any thread may read them.
 public final class KnownCatalog: Sendable {
     private struct Known {
         var view: CatalogView?
         var outcomes = RecentCache<BindingRequest, BindingOutcome>(capacity: Limits.maximumCachedBindings)
-        /// Time until which the view may be used without another poll.
+        /// Monotonic time in nanoseconds until which the view may be used without another poll.
         var staleAt: UInt64 = 0
         /// Transactions that were visible when the database last confirmed the view.
         var seen: VisibleTransactions?
-        /// Tables for which the stream does not announce that their policies or rights may have changed.
+        /// Tables for which the replication stream does not announce that policies or rights may have changed.
         var unannounced: Set<UInt32> = []
     }
 
     private let known = Mutex(Known())
     private let listeners = Mutex<[@Sendable (CatalogSnapshot) -> Void]>([])
     private let bindings = Atomic<Int>(0)
+    /// True if a thread has requested a poll.
     private let mustLook = Atomic<Bool>(false)
 
     // MARK: Requests
 
-    /// Requests that the catalog be polled soon.
+    /// Requests that the catalog's thread poll the database soon.
     func wantLook() { mustLook.store(true, ordering: .releasing) }
 
-    /// Returns and clears the request: true if a poll was requested.
+    /// Clears the request for a poll. Returns true if there was one.
     func takeWish() -> Bool { mustLook.exchange(false, ordering: .acquiring) }
 
-    /// Adds to the number of live bindings. While there are any, the hub polls more often. Returns true for the first
-    /// one.
+    /// Adds `count` to the number of live bindings. Returns true if there were none before and there are now. The hub
+    /// polls more often while there are any.
     func addBindings(_ count: Int) -> Bool {
         let (before, after) = bindings.add(count, ordering: .relaxed)
         assert(count > 0 || after <= before, "what ends makes no more")
@@ -55,7 +56,8 @@ public final class KnownCatalog: Sendable {
 
     func hasSeen(_ xid: UInt32) -> Bool { known.withLock { $0.seen?.contains(xid) ?? false } }
 
-    /// Returns the view and its cached outcome for the request, if any. Nil if no view can be trusted now.
+    /// Returns the view and its cached outcome of the request, if any. Nil if the view is missing or too old to be
+    /// used.
     public func look(up request: BindingRequest) -> (view: CatalogView, outcome: BindingOutcome?)? {
         let now = Clock.monotonicNanoseconds()
         return known.withLock { known in
@@ -64,7 +66,7 @@ public final class KnownCatalog: Sendable {
         }
     }
 
-    /// Caches an outcome, unless the view that produced it is no longer the newest.
+    /// Caches an outcome. Does nothing if a newer view has replaced the view that produced it.
     func remember(_ outcome: BindingOutcome, of request: BindingRequest, version: UInt64) {
         known.withLock { known in
             guard known.view?.snapshot.version == version else { return }
@@ -74,13 +76,13 @@ public final class KnownCatalog: Sendable {
 
     // MARK: For the catalog's thread
 
-    /// Sets the unannounced tables. The caller does so before publishing the view that has these tables, so that users
-    /// of the view wait for them.
+    /// Sets the tables whose changed policies the stream does not announce. The caller sets them before it publishes
+    /// the view with these tables, so that users of the view wait for the catalog.
     func learn(unannounced tables: Set<UInt32>) { known.withLock { $0.unannounced = tables } }
 
     var rememberedRequests: [BindingRequest] { known.withLock { $0.outcomes.keys } }
 
-    /// Publishes a view that differs from the one before, and clears the cached outcomes.
+    /// Publishes a view that differs from the view before it, and clears the cached outcomes.
     func publish(_ view: CatalogView) {
         known.withLock { known in
             assert(known.view.map { $0.snapshot.version <= view.snapshot.version } ?? true, "versions only grow")
@@ -90,7 +92,7 @@ public final class KnownCatalog: Sendable {
         }
     }
 
-    /// Replaces the view by the same snapshot with more known about roles.
+    /// Replaces the view by one with the same snapshot and the rights of more roles.
     func learn(_ view: CatalogView) {
         known.withLock { known in
             assert(known.view?.snapshot === view.snapshot, "what is learned of roles is of the snapshot that is known")

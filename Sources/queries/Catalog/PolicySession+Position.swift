@@ -3,16 +3,16 @@ import Change
 import Postgres
 import System
 
-/// End of PostgreSQL's log, as a session sees it.
+/// Queries for positions in PostgreSQL's WAL.
 extension PolicySession {
-    /// Query for a position after everything that was visible when the query ran.
+    /// Query for an LSN after everything that was visible when the query ran.
     public static let position = PipelinedStatement(
         """
         SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
             ELSE pg_catalog.pg_current_wal_insert_lsn() END
         """, preparedAs: "position")
 
-    /// Query for the end of the log on the server's disk, and for the maximum delay before PostgreSQL writes the rest.
+    /// Query for the LSN up to which the WAL is on the server's disk, and for `wal_writer_delay`.
     private static let durable = PipelinedStatement(
         """
         SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
@@ -20,18 +20,19 @@ extension PolicySession {
             (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'wal_writer_delay')
         """, preparedAs: "durable")
 
-    /// Commit without changes, which makes PostgreSQL flush its last WAL page. Reading transactions write WAL too,
-    /// because they prune pages. While nobody commits, the WAL writer does not flush the last page.
+    /// Commit without changes. It makes PostgreSQL flush its last WAL page. The last page may also contain records of
+    /// reading transactions, which prune pages. Without a commit, the WAL writer does not flush such a page.
     private static let emptyCommit = [
         PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement("SELECT pg_catalog.txid_current()"),
         PipelinedStatement("COMMIT"),
     ]
 
-    /// Returns a position that no crash takes back, after everything that was visible when the server had written up to
-    /// `position`. After a crash, PostgreSQL may put other transactions at lost positions, some with the same numbers.
+    /// Returns an LSN that is on the server's disk and is at least `position`. Everything that was visible at
+    /// `position` was committed before it. After a crash, PostgreSQL may reuse positions that were not on disk for
+    /// other transactions, even with the same numbers.
     ///
-    /// Transactions can be visible before they are on disk (`synchronous_commit = off`), for at most three times the
-    /// writer's delay.
+    /// With `synchronous_commit = off`, a transaction can be visible up to three times `wal_writer_delay` before it is
+    /// on disk.
     public func durableEnd(from position: LSN) throws(PostgresError) -> LSN {
         let began = Clock.monotonicNanoseconds()
         var hasCommitted = false

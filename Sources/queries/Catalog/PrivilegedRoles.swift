@@ -1,27 +1,27 @@
 import Asking
 import Postgres
 
-/// Roles with more rights than a client's, as the catalog lists them.
+/// Roles with more rights than a client may have, as listed in the catalog.
 public struct PrivilegedRoles: Sendable, Equatable {
     var superusers: Set<String> = []
     /// Roles to which row level security does not apply.
     var bypassing: Set<String> = []
-    /// Roles that may replicate and can thus read everything.
+    /// Roles with REPLICATION, which can thereby read everything.
     var replicating: Set<String> = []
-    /// Role with which the hub itself is logged in.
+    /// Role with which the hub logs in.
     var login = ""
 
     public init() {}
 }
 
-/// Rules for the roles that tokens may name. Issuers of tokens are trusted with users' names, but not with the server's
-/// own roles.
+/// Rules for the roles that tokens may name. The hub trusts issuers of tokens to name users, but not to name roles with
+/// special rights on the server.
 public struct RoleRules: Sendable {
-    /// Roles that tokens may name; nil permits every role that the other rules permit.
+    /// Roles that tokens may name. Nil means all roles that no other rule excludes.
     var allowed: Set<String>?
     /// Roles that tokens may name although they bypass row level security.
     var bypassing: Set<String> = ["service_role"]
-    /// Roles with which the hub logs in.
+    /// Roles with which the hub logs in. Tokens may not name them.
     public var logins: Set<String> = []
 
     public init(allowed: Set<String>? = nil, bypassing: Set<String> = ["service_role"], logins: Set<String> = []) {
@@ -35,11 +35,11 @@ public struct RoleRules: Sendable {
         Set(text.split(separator: ",").map { String($0.trimmingBlanks) }.filter { !$0.isEmpty })
     }
 
-    /// True if a token may name the role. While the hub has not read the catalog yet, `known` is nil; the role is
-    /// checked again after the first reading.
+    /// True if a token may name the role. `known` is nil until the hub has read the catalog; the caller then checks the
+    /// role again after the first reading.
     public func permits(_ role: String, _ known: PrivilegedRoles?) -> Bool {
         if let allowed, !allowed.contains(role) { return false }
-        // PostgreSQL's predefined roles can read, write or terminate anything, or belong to nobody.
+        // PostgreSQL's predefined roles have rights to read, write or terminate anything.
         if role.hasPrefix("pg_") || logins.contains(role) { return false }
         guard let known else { return true }
         return !known.superusers.contains(role) && !known.replicating.contains(role) && role != known.login

@@ -1,14 +1,14 @@
-/// SQL for the contents of a publication, without locks on tables.
+/// SQL that lists the tables of a publication without locking them.
 ///
-/// PostgreSQL's own functions (`pg_get_publication_tables`, `pg_partition_tree`) open the tables. A table that another
-/// session rewrites for minutes would block the reading of the catalog, and thereby all clients.
+/// PostgreSQL's own functions (`pg_get_publication_tables`, `pg_partition_tree`) open each table. If another session
+/// rewrote a table for minutes, they would block the reading of the catalog and thus all clients.
 enum PublishedTables {
-    /// Returns SQL for the tables of publication `p`: `relid`, the numbers of the listed columns as `attrs`, and
-    /// whether rows are filtered.
+    /// Returns SQL for the tables of publication `p`. Its columns are `relid`, `attrs` (the numbers of the published
+    /// columns) and `is_filtered` (true if the table has a row filter).
     ///
     /// `attrs` is NULL if all columns that are not generated are published.
     static func of(serverVersion: Int) -> String {
-        // Column lists, row filters and whole schemas came with PostgreSQL 15, generated columns with 18.
+        // PostgreSQL 15 added column lists, row filters and whole schemas, PostgreSQL 18 added generated columns.
         let hasLists = serverVersion >= 150_000
         let columns = hasLists ? "r.prattrs::text" : "NULL::text"
         let all = serverVersion >= 180_000 ? "CASE WHEN p.pubgencols = 's' THEN (\(sentColumns)) END" : "NULL::text"
@@ -34,8 +34,8 @@ enum PublishedTables {
             """
     }
 
-    /// Returns SQL for the entries that put `pg_class c`, or a table that it is a part of, into publication `p`. The
-    /// text differs after the table was removed and added again.
+    /// Returns SQL for the oids of the entries that include `pg_class c`, or one of its ancestors, in publication `p`.
+    /// The text differs after the table was removed and added again.
     static func entries(serverVersion: Int) -> String {
         let schemas = """
              UNION ALL SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace
@@ -49,7 +49,7 @@ enum PublishedTables {
             """
     }
 
-    /// Returns SQL for a table and all of its partitions at all levels: `relid`.
+    /// Returns SQL for a table and its partitions of all levels. The only column is `relid`.
     static func partitions(of table: String) -> String {
         """
         (
@@ -63,7 +63,8 @@ enum PublishedTables {
         """
     }
 
-    /// SQL over `pg_class c` that is true if the table can be published. Lower oids belong to PostgreSQL itself.
+    /// SQL over `pg_class c` that is true if a user can publish the table. Oids below 16384 belong to PostgreSQL
+    /// itself.
     private static let isPublishable = "c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384"
 
     private static func listed(hasSchemas: Bool) -> String {

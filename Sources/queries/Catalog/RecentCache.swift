@@ -1,11 +1,13 @@
-/// Cache of recent values with a bounded size. It has an older and a newer half. When the newer half is full, the older
-/// half is dropped. A value that is used again moves to the newer half.
+/// Cache of recently used values with a limited size. It has a newer and an older half. When the newer half is full, it
+/// becomes the older half and the old one is discarded. Using a value moves it to the newer half.
 struct RecentCache<Key: Hashable, Value> {
     private var newer: [Key: Value] = [:]
     private var older: [Key: Value] = [:]
     private let half: Int
 
-    /// - Parameter capacity: at least two.
+    /// Creates the cache.
+    ///
+    /// - Parameter capacity: the maximum number of values, at least two.
     init(capacity: Int) {
         precondition(capacity >= 2, "a cache holds something")
         half = capacity / 2

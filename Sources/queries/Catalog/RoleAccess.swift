@@ -2,22 +2,23 @@ import Asking
 import Diagnostics
 import Postgres
 
-/// Rights of a role to a table, as the server decides them.
+/// Rights of a role to a table, as PostgreSQL decides them.
 public struct TableAccess: Sendable, Hashable {
-    /// Slots of the columns that the role may SELECT, in order. Empty without USAGE on the schema.
+    /// Slots of the columns that the role may SELECT, in order. Empty if the role lacks USAGE on the schema.
     public var selectable: [Int]
-    /// Slots of the other columns. A filter of the role cannot see that they exist.
+    /// Slots of all other columns. A filter on one of them fails as if the column did not exist.
     public var hidden: Set<Int>
-    /// True if the table's policies apply to the role. The role is then neither superuser nor BYPASSRLS, nor does it
-    /// have the owner's exemption.
+    /// True if the table's policies apply to the role. False for superusers, roles with BYPASSRLS, and owners whose
+    /// table does not force row level security.
     public var rowSecurityIsActive: Bool
-    /// Slots of the columns that a policy may read for the role. A policy needs no USAGE on the schema.
+    /// Slots of the columns that a policy can read when the role runs it. A policy needs no USAGE on the schema.
     var readable: Set<Int> = []
+    /// True if the role has USAGE on the table's schema.
     public var hasUsage = true
     /// Oids of the table's policies that apply to the role.
     var policies: Set<UInt32> = []
-    /// Policies of the table that read something the role may not. PostgreSQL checks such rights before it reads rows.
-    /// reads rows.
+    /// Oids of the table's policies that read columns which the role may not read. PostgreSQL then refuses the whole
+    /// query, because it checks such rights before it reads rows.
     var forbidding: Set<UInt32> = []
 
     public init(
@@ -47,12 +48,12 @@ public struct AccessKey: Sendable, Hashable {
     }
 }
 
-/// Known facts about roles.
+/// Rights and existence of roles, as far as the hub has queried them.
 public struct RoleBook: Sendable, Equatable {
-    /// Roles that exist, among those that were queried.
+    /// Roles that exist. A missing role does not exist or has not been queried.
     public var existing: Set<String> = []
     public var access: [AccessKey: TableAccess] = [:]
-    /// Functions that policies may call but the role may not, by role.
+    /// Oids of functions that policies may call but the role may not, by role.
     var forbidden: [String: Set<UInt32>] = [:]
 
     public init() {}
@@ -64,7 +65,7 @@ public struct RoleBook: Sendable, Equatable {
         forbidden.merge(other.forbidden) { _, newest in newest }
     }
 
-    /// Tables whose rights were queried, by role.
+    /// Tables whose rights have been queried, by role.
     var tables: [String: Set<UInt32>] {
         var tables: [String: Set<UInt32>] = [:]
         for key in access.keys { tables[key.role, default: []].insert(key.table) }
@@ -74,11 +75,11 @@ public struct RoleBook: Sendable, Equatable {
 
 /// Queries for the rights of roles.
 ///
-/// The server's own functions answer for the role's oid, so that memberships, INHERIT, column grants and PUBLIC keep
-/// PostgreSQL's meaning.
+/// PostgreSQL's own functions evaluate the rights for the role's oid. Role memberships, INHERIT, column grants and
+/// PUBLIC thus count as PostgreSQL counts them.
 extension CatalogReader {
-    /// Returns the rights of each role to the tables listed for it. Roles and tables that do not exist are missing in
-    /// the result.
+    /// Returns the rights of each role to the tables that are listed for it. The result lacks roles and tables that do
+    /// not exist.
     func roles(_ wanted: [String: Set<UInt32>], of snapshot: CatalogSnapshot) throws(PostgresError) -> RoleBook {
         var book = RoleBook()
         let functions = PostgresArray.literal(snapshot.policies.functions.sorted().map { String($0) })
@@ -125,11 +126,11 @@ extension CatalogReader {
             forbidding: row.oids(5))
     }
 
-    /// True for SQLSTATE class 22: no name in this database could have such a text.
+    /// True for SQLSTATE class 22, which means that no name in this database can have such a text.
     private static func isAboutTheName(_ error: PostgresError) -> Bool { error.sqlState?.hasPrefix("22") ?? false }
 
-    /// SQL for a role's rights. The test for row security is the server's `row_security_active` (`check_enable_rls`)
-    /// for another role than the session's, written over the catalog.
+    /// SQL for a role's rights. Its condition for row level security is that of PostgreSQL's `row_security_active`, but
+    /// for a role other than the session's.
     private static let accessText = """
         SELECT c.oid, has_schema_privilege(r.oid, c.relnamespace, 'USAGE'),
             c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls

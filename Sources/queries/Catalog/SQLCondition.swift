@@ -1,4 +1,4 @@
-/// PostgreSQL's names for its error codes (appendix A), limited to those that a binding can cause.
+/// Names that PostgreSQL gives its error codes (appendix A of its manual), limited to errors that a binding can cause.
 enum SQLCondition {
     static func name(of sqlState: String) -> String { names[sqlState] ?? "unknown" }
 

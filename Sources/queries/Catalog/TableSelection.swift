@@ -2,28 +2,30 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Query for all rows of a table that a binding selects: the delivered columns, under the binding's filter, in the
-/// order of the primary key. The caller runs the query in the subscriber's role, so that the table's policies and
-/// privileges apply.
+/// Query for the existing rows that a binding selects: the delivered columns of the rows that match the filter, ordered
+/// by primary key. The caller runs the query as the subscriber's role, so that the table's policies and privileges
+/// apply.
 public struct TableSelection: Sendable {
     public enum Refusal: Error, Sendable, Hashable {
         /// The role may not read the primary key, or may not read the table at all.
         case notReadable
         case noPrimaryKey
-        /// The filter no longer fits the table.
+        /// The filter is not valid for the table any more.
         case otherTable
     }
 
     public let table: CatalogTable
-    /// Slots of the selected columns, in order.
+    /// Slots of the selected columns, in the order of the output.
     public let columns: [Int]
-    /// Values of the filter, for `$1` and so on.
+    /// Values of the filter's constants, for the parameters `$1` and so on.
     public let constants: [String]
-    /// True if a policy decides on the table's rows.
+    /// True if policies decide which rows of the table the query returns.
     public let isJudged: Bool
     private let condition: String?
 
-    /// - Parameter filter: the filter as the client wrote it, checked when the binding was made.
+    /// Creates the query.
+    ///
+    /// - Parameter filter: the client's filter text, which was checked when the binding was resolved.
     public init(_ binding: TableBinding, filter: String?, text: TextRules) throws(Refusal) {
         switch binding.access {
         case .readable: break
@@ -43,7 +45,7 @@ public struct TableSelection: Sendable {
     }
 
     private static func check(_ filter: String, _ table: CatalogTable, _ text: TextRules) -> FilterCheck? {
-        // PostgreSQL itself refuses columns that the role may not read.
+        // PostgreSQL refuses columns that the role may not read, so they need no check.
         let settings = FilterCheck.Settings(
             maximumListElements: Limits.maximumFilterListElements, maximumKeys: Limits.maximumFilterKeys,
             maximumWork: Limits.maximumFilterWork, text: text)
@@ -51,13 +53,13 @@ public struct TableSelection: Sendable {
         return try? FilterCheck(parsed, columns: table.facts, settings: settings)
     }
 
-    /// True if the query calls only functions that come with PostgreSQL, in any role.
+    /// True if the query calls only functions that come with PostgreSQL, whichever role runs it.
     public var callsNothing: Bool { !isJudged && !columns.contains { table.columns[$0].isGenerated } }
 
     // MARK: As SQL
 
-    /// Returns the SELECT statement. Its first column has one digit for each large column: 1 if the text is longer than
-    /// `longest`. Such values are omitted.
+    /// Returns the SELECT statement. Its first output column has one digit for each large column. The digit is 1 if the
+    /// text has more than `longest` bytes; the value is then omitted.
     public func sql(longest: Int, atMost count: Int) -> String {
         let large = largeColumns.map { "CASE WHEN \(length(of: $0)) > \(longest) THEN '1' ELSE '0' END" }
         let marks = large.isEmpty ? "''" : "pg_catalog.concat(\(large.joined(separator: ", ")))"
@@ -72,7 +74,7 @@ public struct TableSelection: Sendable {
             """
     }
 
-    /// Slots of the columns whose values can be large, in the order of `columns`.
+    /// Slots of the selected columns whose values can be large, in the order of `columns`.
     public var largeColumns: [Int] { columns.filter(isLarge) }
 
     public func isLarge(_ slot: Int) -> Bool { !SmallTypes.oids.contains(table.columns[slot].facts.type.oid) }
@@ -85,7 +87,7 @@ public struct TableSelection: Sendable {
         "tw." + Quoted.identifier(table.columns[slot].name)
     }
 
-    /// Text that changes with the numbers or types of the selected columns.
+    /// Text that changes whenever the numbers or types of the selected columns change.
     public var shape: String {
         columns.map { "\(table.columns[$0].number):\(table.columns[$0].typeOID)" }.joined(separator: ",")
     }

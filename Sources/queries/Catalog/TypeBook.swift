@@ -2,23 +2,24 @@ import Change
 import Policy
 import Postgres
 
-/// Types of the published columns and their components. Input: rows of the catalog. Output: facts about columns.
+/// Types of columns and the types of which they consist, as the catalog describes them.
 struct TypeBook {
     struct Entry {
         var oid: UInt32
         /// Name of the type in `pg_type`.
         var name: String
-        /// Name of the type as `format_type` writes it.
+        /// Name of the type as PostgreSQL's `format_type` writes it.
         var written: String
+        /// Kind of the type: `pg_type.typtype`.
         var kind: String
-        /// Oid of a domain's base type, else 0.
+        /// Oid of the base type if the type is a domain, else 0.
         var base: UInt32
-        /// Oid of a true array's element type, else 0. True arrays are written in braces, unlike `point` or
-        /// `oidvector`.
+        /// Oid of the element type if the type is a true array, else 0. PostgreSQL writes a true array in braces,
+        /// unlike `point` or `oidvector`.
         var element: UInt32
-        /// Delimiter between the array's elements.
+        /// Character that separates the elements in the text of an array.
         var delimiter: UInt8
-        /// Extension that created the type; nil if none did.
+        /// Name of the extension that the type belongs to; nil if there is none.
         var fromExtension: String?
     }
 
@@ -26,9 +27,10 @@ struct TypeBook {
     private let labels: [UInt32: [String]]
     private let fields: [UInt32: [(name: String, type: UInt32)]]
 
-    /// Maximum nesting of types. It is deeper than any real type, and stops at a catalog with circular references.
+    /// Maximum nesting of types. Real types are nested less deeply; the limit stops at a catalog with circular
+    /// references.
     private static let maximumDepth = 32
-    /// First oid of users' objects (`FirstNormalObjectId`). Types with lower oids belong to PostgreSQL.
+    /// Lowest oid of users' objects (`FirstNormalObjectId`). Types with lower oids belong to PostgreSQL.
     private static let firstOfUsers: UInt32 = 16_384
 
     init(entries: [Entry], labels: [UInt32: [String]], fields: [UInt32: [(name: String, type: UInt32)]]) {
@@ -37,14 +39,14 @@ struct TypeBook {
         self.fields = fields
     }
 
-    /// Returns the type of arrays with these elements; nil if it is unknown.
+    /// Returns the oid of the array type whose elements have this type; nil if it is unknown.
     func array(of element: UInt32) -> UInt32? { entries.values.first { $0.element == element }?.oid }
 
     var oids: [UInt32] { entries.keys.sorted() }
 
     // MARK: Ages
 
-    /// Returns the labels of an enumeration, or of a domain over one; empty for every other type.
+    /// Returns the labels of an enumeration or of a domain over one, with their ages. Empty for every other type.
     func labels(_ oid: UInt32, _ ages: DefinitionAges) -> [LabelAge] {
         var entry = entries[oid]
         for _ in 0..<TypeBook.maximumDepth {
@@ -55,7 +57,7 @@ struct TypeBook {
         return ages.labels[entry.oid] ?? []
     }
 
-    /// Returns the position after which all labels and fields that the type consists of are unchanged.
+    /// Returns the LSN after which all labels and fields in the type are unchanged.
     func since(_ oid: UInt32, _ ages: DefinitionAges, depth: Int = 0) -> LSN {
         guard let entry = entries[oid], depth < TypeBook.maximumDepth else { return .zero }
         if entry.base != 0 { return since(entry.base, ages, depth: depth + 1) }
@@ -86,7 +88,7 @@ struct TypeBook {
         }
         switch entry.kind {
         case "e": return .enumeration(labels: labels[entry.oid] ?? [])
-        // An extension's type may define equality in its own way.
+        // A type of an extension may define equality differently from its text.
         case "b": return entry.oid < TypeBook.firstOfUsers ? .base : .other
         default: return .other
         }
@@ -110,7 +112,7 @@ struct TypeBook {
     }
 }
 
-/// Comparison rules of the database's collations.
+/// Collations of the columns, and how each compares texts.
 struct CollationBook {
     struct Entry {
         var oid: UInt32
@@ -126,6 +128,8 @@ struct CollationBook {
     private let entries: [UInt32: Entry]
     private let defaultIsBytewise: Bool
 
+    /// Creates the book.
+    ///
     /// - Parameter databaseLocale: the locale with which the database was created.
     init(entries: [Entry], databaseProvider: String, databaseLocale: String) {
         self.entries = Dictionary(entries.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
@@ -135,7 +139,7 @@ struct CollationBook {
     func collation(_ oid: UInt32) -> Collation {
         if oid == 0 { return .none }
         if oid == CollationBook.defaultOID { return defaultIsBytewise ? .bytewise : .deterministic(name: nil) }
-        // An unknown collation may do anything, so the hub treats it as nondeterministic and asks PostgreSQL.
+        // An unknown collation may compare in any way. The hub treats it as nondeterministic and asks PostgreSQL.
         guard let entry = entries[oid] else { return .nondeterministic(name: nil) }
         guard entry.isDeterministic else { return .nondeterministic(name: entry.quotedName) }
         let isBytewise =
@@ -144,7 +148,7 @@ struct CollationBook {
     }
 
     private static func isBytewise(_ provider: String, _ locale: String) -> Bool {
-        // The builtin provider's C is bytewise like the C library's; its C.UTF-8 is not.
+        // The locale C of the builtin provider compares bytes, like that of the C library. The locale C.UTF-8 does not.
         switch provider {
         case "c": locale == "C" || locale == "POSIX"
         case "b": locale == "C"

@@ -1,13 +1,15 @@
 import Postgres
 
-/// Transactions whose effects a snapshot can see.
+/// Set of transactions whose effects a snapshot of PostgreSQL includes.
 public struct VisibleTransactions: Sendable, Hashable {
-    /// Number below which every transaction is visible or has had no effect.
+    /// Lowest number of a transaction that was still running. All lower ones are visible or were rolled back.
     public private(set) var firstRunning: UInt64
+    /// Lowest transaction number that was not yet assigned when the snapshot was taken.
     var firstUnassigned: UInt64
+    /// Numbers of the transactions that were running when the snapshot was taken.
     var running: Set<UInt64>
 
-    /// Query whose answer is `xmin:xmax:xip_list`.
+    /// Query that returns the snapshot in the form `xmin:xmax:xip_list`.
     public static let question = "SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text"
 
     public init?(_ rows: Rows) {
@@ -15,23 +17,26 @@ public struct VisibleTransactions: Sendable, Hashable {
         self.init(text)
     }
 
-    /// Parses a text as `pg_current_snapshot` writes it.
+    /// Parses a text in the form that `pg_current_snapshot` returns.
     public init?(_ text: String) {
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
         guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else { return nil }
         firstRunning = first
         firstUnassigned = next
-        // A number that could not be read would count as visible.
+        // If a number could not be read, its transaction would count as visible, so the whole text is refused.
         let running = parts[2].split(separator: ",").map { UInt64($0) }
         guard !running.contains(nil), first <= next else { return nil }
         self.running = Set(running.compactMap { $0 })
         assert(self.running.allSatisfy { first <= $0 && $0 < next }, "who runs has begun and not ended")
     }
 
-    /// - Parameter xid: the lower half of the number, as the replication stream gives it.
+    /// True if the snapshot includes the effects of the transaction.
+    ///
+    /// - Parameter xid: the lower half of the transaction's number, as the replication stream sends it.
     public func contains(_ xid: UInt32) -> Bool {
         var full = (firstUnassigned & ~0xffff_ffff) | UInt64(xid)
-        // A number ahead of the newest belongs to the epoch before: numbers are valid for half of their range.
+        // A number higher than the newest belongs to the previous epoch (round of 32-bit numbers). Numbers are compared
+        // within half of their range.
         if full >= firstUnassigned, full - firstUnassigned > 1 << 31 {
             guard full >= 1 << 32 else { return false }
             full -= 1 << 32
@@ -40,10 +45,10 @@ public struct VisibleTransactions: Sendable, Hashable {
     }
 }
 
-/// Transactions that one reading of the database saw.
+/// Transactions that one reading of the database has seen, with a position in the WAL.
 public struct SeenTransactions: Sendable, Hashable {
     public let visible: VisibleTransactions
-    /// Position of PostgreSQL's log before which everything visible was committed.
+    /// LSN after the commit of every visible transaction.
     public let end: UInt64
 
     public init(visible: VisibleTransactions, end: UInt64) {
@@ -53,9 +58,9 @@ public struct SeenTransactions: Sendable, Hashable {
 
     public func contains(_ xid: UInt32) -> Bool { visible.contains(xid) }
 
-    /// True if the reading did not see transactions committed at `lsn`: those at `end` or later.
+    /// True if the reading cannot have seen a transaction that committed at `lsn`, because `lsn` is at `end` or later.
     public func isBehind(_ lsn: UInt64) -> Bool { lsn >= end }
 
-    /// True if the reading included a transaction of the log, so that the hub must not deliver its changes again.
+    /// True if the reading included the transaction, so that the hub must not deliver its changes again.
     public func has(_ xid: UInt32, at lsn: UInt64) -> Bool { !isBehind(lsn) && contains(xid) }
 }

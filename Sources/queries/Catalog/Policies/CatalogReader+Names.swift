@@ -2,7 +2,7 @@ import Asking
 import Policy
 import Postgres
 
-/// A function as `pg_proc` describes it.
+/// Function as its row in `pg_proc` describes it.
 struct FunctionRow {
     var oid: UInt32
     var name: QualifiedName
@@ -15,7 +15,7 @@ struct FunctionRow {
     var isSecurityDefiner: Bool
     var owner: UInt32
     var ownerName: String
-    /// Body of an SQL function that consists of one SELECT; nil for other functions.
+    /// Body of a user's SQL function that may consist of one SELECT; nil for other functions.
     var body: FunctionBody?
 
     init?(_ row: [String?]) {
@@ -47,7 +47,7 @@ struct FunctionRow {
 }
 
 extension FunctionBody {
-    /// Reads the columns that follow those of a `FunctionRow`.
+    /// Reads the body from the row's columns that follow those of the function itself.
     init?(_ row: [String?]) {
         guard row.flag(12), let source = row[14] else { return nil }
         if let resolved = row[13] {
@@ -63,7 +63,8 @@ extension FunctionBody {
         argumentNames = row[17]?.split(separator: "\u{1f}", omittingEmptySubsequences: false).map { String($0) } ?? []
     }
 
-    /// Returns the SELECT of `RETURN …` or `BEGIN ATOMIC … END`, as PostgreSQL writes them.
+    /// Returns the SELECT in a body `RETURN …` or `BEGIN ATOMIC … END`, as PostgreSQL prints it. Nil for any other
+    /// body.
     private static func select(_ body: String) -> String? {
         if body.hasPrefix("RETURN ") { return "SELECT " + body.dropFirst("RETURN ".count) }
         let words = body.split(whereSeparator: \.isWhitespace)
@@ -74,7 +75,7 @@ extension FunctionBody {
     }
 }
 
-/// An operator as `pg_operator` describes it.
+/// Operator as its row in `pg_operator` describes it.
 struct OperatorRow {
     var oid: UInt32
     var name: QualifiedName
@@ -114,7 +115,8 @@ extension FunctionFacts.Volatility {
     }
 }
 
-/// Results of looking up names, with the oids of the types involved.
+/// Functions, operators and types that were found by their names.
+/// Oids of the types by the names with which policies refer to them.
 struct PolicyTypeRows {
     var named: [String: UInt32] = [:]
     var functions: [FunctionRow] = []
@@ -134,7 +136,7 @@ extension CatalogReader {
     ) throws(PostgresError) -> PolicyTypeRows {
         var rows = PolicyTypeRows()
         let written = types.sorted()
-        // Each type is looked up separately, so that an invalid name does not spoil the others' answers.
+        // Each name is looked up separately, so that an invalid name does not affect the others.
         let answers = try ask(written.map { .kept("SELECT to_regtype($1::text)::oid", [$0]) })
         for (name, answer) in zip(written, answers) {
             if case .success(let found) = answer, let oid = found.first?.number(0) { rows.named[name] = oid }
@@ -164,7 +166,7 @@ extension CatalogReader {
         return rows.values.compactMap { FunctionRow($0) }
     }
 
-    /// SQL for the name of argument `a` of function `f`.
+    /// SQL for the name of argument `a` of function `f`, such as `$1` if it has none.
     private static let argumentName = "COALESCE(NULLIF(f.proargnames[a.place], ''), '$' || a.place)"
 
     private func operators(_ names: Set<QualifiedName>) throws(PostgresError) -> [OperatorRow] {
@@ -188,8 +190,8 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0.number(0) })
     }
 
-    /// Returns the custom settings that databases and roles give their sessions. TimeZone is not included, because the
-    /// configuration file can also set it, and the catalog does not show that.
+    /// Returns the names of custom settings (with a dot) that databases and roles set for their sessions. TimeZone is
+    /// not included, because the configuration file can set it too, which the catalog does not show.
     func presetSettings() throws(PostgresError) -> Set<String> {
         let rows = try query(
             """
@@ -200,7 +202,7 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0[0] }.filter { $0.contains(".") })
     }
 
-    /// Returns casts by functions that users or extensions defined.
+    /// Returns the casts that run functions of users or extensions.
     func madeCasts() throws(PostgresError) -> Set<CastPair> {
         let rows = try query(
             "SELECT c.castsource, c.casttarget FROM pg_cast c WHERE c.oid >= 16384 AND c.castmethod = 'f'")
@@ -210,8 +212,8 @@ extension CatalogReader {
             })
     }
 
-    /// Returns types for which a user defined a function that casts text to them. Such a cast may differ from the
-    /// type's own input. Casts of extensions are trusted.
+    /// Returns the types for which a user has defined a cast from text by a function. Such a cast may differ from the
+    /// type's own input function. Casts of extensions are trusted.
     func typesCastFromText() throws(PostgresError) -> Set<UInt32> {
         let rows = try query(
             """
@@ -222,7 +224,7 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0.number(0) })
     }
 
-    /// Returns the types of extensions that are binary-compatible with text.
+    /// Returns the types of extensions whose values are stored and written like text.
     func textTwins() throws(PostgresError) -> Set<UInt32> {
         let rows = try query(
             """
@@ -233,7 +235,7 @@ extension CatalogReader {
     }
 
     /// Returns the search paths that a client's session may have: those set for databases and roles, PostgreSQL's
-    /// default, and the one that PostgREST sets.
+    /// default, and the one of Supabase's PostgREST.
     func searchPaths() throws(PostgresError) -> [String] {
         let rows = try query(
             """
@@ -249,7 +251,7 @@ extension CatalogReader {
 }
 
 extension Set<QualifiedName> {
-    /// Schemas and names as two arrays of equal length.
+    /// Arrays of the schemas and of the names, in the same order, as parameters of a query.
     var arrays: [String?] {
         let sorted = self.sorted { ($0.schema, $0.name) < ($1.schema, $1.name) }
         return [PostgresArray.literal(sorted.map(\.schema)), PostgresArray.literal(sorted.map(\.name))]

@@ -3,12 +3,12 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Queries for policies and everything that they refer to.
+/// Queries for policies and for everything that they refer to.
 ///
-/// The statements need no common transaction, because PostgreSQL prints policies from the newest catalog regardless of
-/// snapshots. The fingerprint, queried before and after, shows whether the answers belong together.
+/// The queries need no common transaction, because PostgreSQL always prints policies from its newest catalog. The
+/// caller reads the fingerprint before and after the queries, to see if the answers belong together.
 extension CatalogReader {
-    /// Returns the compiled policies of the tables. Unchanged policies are not compiled again.
+    /// Returns the policies of the tables with their compiled terms. Unchanged policies are not compiled again.
     func policyBook(
         version: UInt64, of tables: [CatalogTable], _ text: TextRules, after before: PolicyBook?
     ) throws(PostgresError) -> PolicyBook {
@@ -19,7 +19,7 @@ extension CatalogReader {
         try survey.readPolicies(of: Set(tables.filter(\.hasPolicies).map(\.oid)), self)
         try survey.follow(self)
         var book = survey.book
-        // Without policies, a change of functions or types has no effect.
+        // Functions and types have no effect if there are no policies.
         if book.policies.isEmpty { book.surroundings = "" }
         try compile(survey, of: tables, into: &book)
         if let before, book.isSame(as: before) {
@@ -30,9 +30,9 @@ extension CatalogReader {
         return book
     }
 
-    /// Reports settings under which policies are judged differently than usual, or not at all.
+    /// Logs settings because of which PostgreSQL decides policies, or no policy is evaluated at all.
     private func report(_ settings: ValueSettings.Differences, _ text: TextRules) {
-        // A query in an open transaction or to a record reports nothing, because the warning was logged before.
+        // In an open transaction or a record there is nothing to log, because the catalog's thread has logged it.
         guard asked.sharesTime else { return }
         if text.encoding != .utf8, bench.isNews("encoding") {
             Log.shared.warning(
@@ -80,7 +80,8 @@ extension CatalogReader {
         book.functions = book.policies.values.joined().reduce(into: []) { $0.formUnion($1.functions) }
     }
 
-    /// Marks policies as unsettled if they read tables whose own policies are unsettled.
+    /// Marks policies as unsettled if they read tables whose own policies are unsettled. Unsettled means that a lock
+    /// prevents reading them.
     private func unsettleReaders(_ survey: PolicySurvey, _ book: inout PolicyBook) {
         if book.unsettled.isEmpty { return }
         for policy in book.policies.values.joined()
@@ -91,8 +92,8 @@ extension CatalogReader {
 
     // MARK: Confirmation by PostgreSQL
 
-    /// Compares PostgreSQL's reading of each policy with its reading of the compiled term. If they differ, or
-    /// PostgreSQL may not be asked, PostgreSQL decides the policy itself.
+    /// Compares how PostgreSQL reads each policy with how it reads the compiled term. If the two differ, or PostgreSQL
+    /// could not be asked, PostgreSQL decides the policy's rows.
     private func confirm(_ survey: PolicySurvey, _ book: inout PolicyBook) throws(PostgresError) {
         let compiled = book.policies.values.joined().filter {
             $0.compiled.term != .undecided && !survey.kept.contains($0.oid)
@@ -110,7 +111,8 @@ extension CatalogReader {
         if isForbidden { reportForbidden() }
     }
 
-    /// Returns the trials of the original text and of the compiled term, in this order.
+    /// Returns two trials for PostgreSQL: one of the policy's text and one of the compiled term. Empty if the term has
+    /// no text.
     private func trials(_ policy: CatalogPolicy, _ survey: PolicySurvey) -> [ViewTrial] {
         guard let rendering = policy.compiled.rendering, let table = survey.relation(policy.table) else { return [] }
         let name = Quoted.identifier(table.name.schema) + "." + Quoted.identifier(table.name.name)
@@ -136,8 +138,8 @@ extension CatalogReader {
 
     // MARK: Reading
 
-    /// Returns the policies that count for SELECT. A policy without USING shows no rows and is left out. A policy that
-    /// names a locked table has no text.
+    /// Returns the tables' policies for SELECT. A policy without USING shows no rows and is omitted. The text of a
+    /// policy that names a locked table is empty.
     func policies(of tables: Set<UInt32>) throws(PostgresError) -> [CatalogPolicy] {
         let rows = try query(
             """

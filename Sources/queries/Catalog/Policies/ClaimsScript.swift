@@ -1,42 +1,42 @@
 import Policy
 import Postgres
 
-/// Query that PostgreSQL runs under many claims of one role, one after the other: as a function that loops over the
-/// claims, or, where no function can be created, as one statement for each.
+/// Query that PostgreSQL runs for many sets of claims of one role, one after the other. It is a PL/pgSQL function that
+/// loops over the claims, or one statement for each set of claims if the login may not create functions.
 ///
-/// Each step sets the claims and the role again. Each step is a subtransaction that is rolled back, so that effects of
-/// a policy's functions do not reach the next step.
+/// Each step sets the claims and the role anew, in a subtransaction that is rolled back. Effects of a policy's
+/// functions thus never reach the next step.
 public struct ClaimsScript: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
-        /// One row for each set of claims. If the query fails and the inputs have several elements, each element is
-        /// tried separately.
+        /// One row for each set of claims. If the query fails for a set and the inputs have several elements, each
+        /// element is tried separately.
         case whole
         /// Any number of rows for each set of claims.
         case rows
     }
 
-    /// Role of the query; nil keeps the connection's role.
+    /// Role that runs the query; nil means the connection's own role.
     public let role: String?
     public let shape: Shape
-    /// Number of inputs, each an array of texts.
+    /// Number of inputs. Each input is an array of texts.
     public let inputCount: Int
-    /// Number of outputs, each a text.
+    /// Number of outputs. Each output is a text.
     public let outputCount: Int
-    /// SQL expression for the rows that are made of the inputs once and are the same under all claims; nil for queries
-    /// without rows.
+    /// SQL expression that builds the judged rows from the inputs. The function evaluates it once for all claims. Nil
+    /// for queries without rows.
     private let rows: String?
-    /// SQL expression for one of the rows.
+    /// SQL expression that builds one of the judged rows; nil for queries without rows.
     private let rowByElement: String?
-    /// SQL of the query with the inputs as the function's variables.
+    /// SQL of the query in the function, where the inputs are variables.
     private let inFunction: String
-    /// SQL of the query with the inputs as parameters of a statement.
+    /// SQL of the query as a statement, where the inputs are parameters.
     public let asStatement: String
-    /// SQL that makes the rows of the inputs as parameters of a statement, and does no more; nil for queries without
-    /// rows.
+    /// SQL of a statement that only builds the rows from its parameters, to find out if that fails. Nil for queries
+    /// without rows.
     public let makingStatement: String?
 
-    /// SQLSTATE of rows that cannot be made of their texts, because the table's type is another by now. This says
-    /// nothing about who may read them. PostgreSQL does not use the class.
+    /// SQLSTATE for rows that cannot be built from their texts, because the table's type has changed. Such an error
+    /// does not tell who may read the rows. PostgreSQL itself uses no code of this class.
     public static let unmade = "TWROW"
 
     private init(
@@ -69,10 +69,10 @@ public struct ClaimsScript: Sendable, Hashable {
 // MARK: Queries
 
 extension ClaimsScript {
-    /// Creates the query whether each row may be read. The answer has one digit a row, in order: `1` or `0`, without
-    /// trailing zeros; NULL if no row may be read.
+    /// Creates the query that tells which rows may be read. Its answer has one digit for each row, in order: `1` if the
+    /// row may be read, else `0`. Zeros at the end are omitted, and the answer is NULL if no row may be read.
     ///
-    /// The rows are made of their texts once for all claims.
+    /// The function builds the rows from their texts once for all claims.
     init(judging sql: String, _ row: JudgedRow, as role: String) {
         self.init(as: role, .whole, outputs: 1, of: row) { rows in
             """
@@ -83,15 +83,15 @@ extension ClaimsScript {
         }
     }
 
-    /// Creates the query for the texts of terms.
+    /// Creates the query that returns the terms' values as texts.
     public init(evaluating terms: [AskedTerm], as role: String) {
         self.init(as: role, .whole, outputs: terms.count) { _ in
             "SELECT " + terms.map(ClaimsScript.text).joined(separator: ", ")
         }
     }
 
-    /// Returns SQL for the term's text. Timestamps are written in UTC as in the replication stream, because the session
-    /// has the client's time zone.
+    /// Returns SQL for the text of the term's value. A timestamp is written in UTC, as the replication stream writes
+    /// it, because the session has the time zone of clients.
     private static func text(_ term: AskedTerm) -> String {
         guard term.type.oid == momentType else { return "CAST((\(term.sql)\n) AS pg_catalog.text)" }
         return """
@@ -106,7 +106,7 @@ extension ClaimsScript {
     /// Oid of `timestamptz`.
     private static let momentType: UInt32 = 1184
 
-    /// Creates the query for membership keys and their numbers of occurrences.
+    /// Creates the query that returns the keys of a membership and how often each occurs.
     public init(filling sql: String, as role: String?, limit: Int) {
         self.init(as: role, .rows, outputs: 2) { _ in
             """
@@ -122,8 +122,8 @@ extension ClaimsScript {
 // MARK: The function
 
 extension ClaimsScript {
-    /// Returns the SQL that creates the function. Its rows contain the claims' number from 1, the element's number if
-    /// elements were tried separately, the error code or NULL, and the outputs.
+    /// Returns the SQL that creates the function. Its output columns are: the number of the claims, from 1; the number
+    /// of the element, if elements were tried separately; the error code or NULL; the outputs.
     public func function(named name: String) -> String {
         let inputs = (0..<inputCount).map { ", \(ClaimsScript.variable($0)) pg_catalog.text[]" }.joined()
         let outputs = (0..<outputCount).map { ", \"tw$output\($0)\" pg_catalog.text" }.joined()
@@ -154,8 +154,8 @@ extension ClaimsScript {
             """
     }
 
-    /// SQL that tries each element separately after a failure. If the first few all fail, the claims are the cause, and
-    /// a row with element 0 reports the failure for all elements.
+    /// SQL that tries each element separately after a failure. If the first few elements all fail, the claims
+    /// themselves are the cause. One row with element 0 then reports the failure for all elements.
     private var stepsByElement: String {
         guard let rowByElement, inputCount > 0 else { return "" }
         return """
@@ -178,8 +178,8 @@ extension ClaimsScript {
 
     private static let elementsTried = 8
 
-    /// SQL that makes the rows in the first step where that succeeds. It runs under a client's role, and the rows
-    /// survive the rollback.
+    /// SQL that builds the rows in the first step in which that succeeds. It runs as the client's role. The variable
+    /// with the rows keeps its value when the subtransaction is rolled back.
     private var making: String {
         guard let rows else { return "" }
         return """
@@ -198,7 +198,8 @@ extension ClaimsScript {
         """
     }
 
-    /// Returns SQL for one subtransaction that is always rolled back. It ends with an exception even after success.
+    /// Returns SQL for one step in a subtransaction. The step always ends with an exception, also after success, which
+    /// rolls it back.
     private func step(after first: String) -> String {
         let outputs = (0..<outputCount).map { "\"tw$output\($0)\"" }.joined(separator: ", ")
         let none = (0..<outputCount).map { "\"tw$output\($0)\" := NULL; " }.joined()
@@ -231,7 +232,7 @@ extension ClaimsScript {
     private var isReturned: String {
         let outputs = (0..<outputCount).map { ", \"tw$output\($0)\"" }.joined()
         return switch shape {
-        // A row of NULLs only would say nothing.
+        // A row that has only NULLs is omitted, because callers assume NULL for missing rows.
         case .whole:
             """
             IF pg_catalog.num_nonnulls("tw$error"\(outputs)) > 0 THEN
@@ -252,7 +253,7 @@ extension ClaimsScript {
         return "PERFORM pg_catalog.set_config('request.jwt.claims', \"tw$one\", true)\(role);"
     }
 
-    /// SQLSTATE of a class that PostgreSQL does not use.
+    /// SQLSTATE with which a successful step rolls itself back. PostgreSQL itself uses no code of this class.
     private static let undo = "TWUND"
 
     private static func dollarQuote(notIn text: String) -> String {

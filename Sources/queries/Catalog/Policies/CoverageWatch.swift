@@ -5,33 +5,35 @@ import Postgres
 import Replication
 import System
 
-/// Tables whose changes arrive complete in the stream: all changes, with all columns.
+/// Watch that finds the tables whose changes the replication stream contains completely: all changes, with all columns.
 ///
-/// A transaction that was running when a table was added to the publication may have changed the table before, and
-/// PostgreSQL never sends that change. So a table counts only after all such transactions have ended. Only the
-/// catalog's thread uses the watch.
+/// When a table is added to the publication, a transaction that is already running may have changed the table before.
+/// PostgreSQL never sends that change. So the watch waits until all such transactions have ended. Only the catalog's
+/// thread uses the watch.
 final class CoverageWatch {
     private struct Sighting {
         var mark: MembershipNotes.Mark
-        /// Number below which no transaction may still be running.
+        /// Lowest transaction number of those that began after the sighting. The entry counts when all lower ones have
+        /// ended.
         var horizon: UInt64
     }
 
-    /// Entries for which transactions from before the publication may still be running.
+    /// Entries that do not count yet, because transactions from before their publication may still be running.
     private var unsettled: [MembershipNotes.Entry: Sighting] = [:]
+    /// True if some published table does not count yet.
     private(set) var isWaiting = false
     let stream: StreamCoverage
     private var since: LSN?
     private var hasFailed = false
-    /// Tables that this process added to the hub's own publication.
+    /// Tables that this process has added to the hub's own publication.
     fileprivate var added: Set<UInt32> = []
-    /// Tables that could not be added to the hub's own publication, with a warning logged.
+    /// Tables that the hub could not add to its own publication. A warning has been logged for each.
     fileprivate var refused: Set<UInt32> = []
 
     init(_ stream: StreamCoverage) { self.stream = stream }
 
-    /// Returns the publications that the stream carries. After a break in the hub's own publication, its tables must be
-    /// seen in it again.
+    /// Returns the publications that the stream contains: `clients` and, if it is followed, the hub's own. If the hub's
+    /// own publication was interrupted, its tables must be seen in it again.
     fileprivate func publications(_ clients: String) -> [String] {
         let now = stream.followedSince
         if now != since { unsettled = unsettled.filter { !$0.key.isOwn } }
@@ -39,8 +41,8 @@ final class CoverageWatch {
         return now == nil ? [clients] : [clients, stream.publication]
     }
 
-    /// Records the tables published in the snapshot, and returns all that is then known about tables. `position` is the
-    /// end of the server's log after the snapshot.
+    /// Records the tables that are published in a snapshot. Returns all that is then known about tables. `position` is
+    /// the end of PostgreSQL's WAL after the snapshot.
     func take(
         _ published: [MembershipNotes.Entry: MembershipNotes.Mark], firstRunning: UInt64, firstUnassigned: UInt64,
         at position: LSN
@@ -60,7 +62,8 @@ final class CoverageWatch {
             tell(error)
         }
         var notes = stream.record.notes
-        // A new table counts only once it is on disk. A table that is no longer covered stays so even if writing fails.
+        // A new table counts only after it is stored on disk. A table that is not complete any more is removed even if
+        // storing fails.
         if hasFailed { notes.take(published, settled: [], at: position) }
         isWaiting = published.contains { !notes.follows($0.key, $0.value) }
         return notes
@@ -77,9 +80,9 @@ final class CoverageWatch {
 }
 
 extension CatalogReader {
-    /// Returns the tables that can hold memberships, with the positions from which they are followed.
+    /// Returns the tables that can hold memberships, each with the LSN from which the log has all of its changes.
     func followed() throws(PostgresError) -> MembershipNotes {
-        // A transaction or a record has no history, so its published tables count as always followed.
+        // An open transaction or a record has no history, so its published tables count as followed from the beginning.
         guard asked.sharesTime else { return .always(try publishedWhole()) }
         let published = try query(
             """
@@ -91,7 +94,7 @@ extension CatalogReader {
             [
                 PostgresArray.literal(coverage.publications(publication)), publication, String(coverage.stream.number),
             ])
-        // This query runs afterwards, because transactions that begin from here on see the tables published.
+        // This query must follow the other one. Transactions that begin later see the tables as published.
         let transactions = try visibleTransactions()
         var marks: [MembershipNotes.Entry: MembershipNotes.Mark] = [:]
         for row in published.values {
@@ -103,7 +106,7 @@ extension CatalogReader {
             at: try position())
     }
 
-    /// Returns the published tables with all columns and operations, with their marks, from PostgreSQL's catalog.
+    /// Returns the oids of the tables of which the publications contain all columns, rows and operations.
     private func publishedWhole() throws(PostgresError) -> [UInt32] {
         let published = try query(
             """
@@ -128,7 +131,7 @@ extension CatalogReader {
         return position
     }
 
-    /// SQL for a published table whose changes are incomplete because of a column list or a row filter.
+    /// SQL for the entry of a published table whose changes are incomplete because of a column list or a row filter.
     private static let cutText = """
         SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = g.relid
             AND (to_jsonb(r) ->> 'prattrs' IS NOT NULL OR to_jsonb(r) ->> 'prqual' IS NOT NULL)
@@ -136,8 +139,8 @@ extension CatalogReader {
 
     // MARK: The hub's own publication
 
-    /// Adds tables that hold memberships to the hub's own publication, where the hub may, and removes those that it
-    /// added and no longer needs.
+    /// Adds tables that hold memberships to the hub's own publication if the hub has the rights. Removes tables that
+    /// this process added and that no policy needs any more.
     func tendInternalPublication(_ snapshot: CatalogSnapshot) throws(PostgresError) {
         var wanted: Set<UInt32> = []
         for policy in snapshot.policies.policies.values.joined() {
@@ -146,8 +149,8 @@ extension CatalogReader {
         let present = try internalTables()
         if let present, let position = present.position { coverage.stream.saw(present.number, at: position) }
         if present == nil { coverage.stream.missed() }
-        // Tables that the clients' publication sends completely need no second one. Tables that it sends in part must
-        // stay partial.
+        // A table that the clients' publication contains completely needs no second one. A table of which it contains
+        // only a part must not be added, because clients would then receive the rest.
         let other = try query(
             """
             SELECT DISTINCT g.relid FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
@@ -174,7 +177,7 @@ extension CatalogReader {
         return (number, Set((row.numbers(0) ?? []).compactMap { UInt32(exactly: $0) }), row[1].flatMap { LSN($0) })
     }
 
-    /// Logs that a table is published now, after the operator followed the logged hint.
+    /// Logs that a table is now published, because an operator followed the hint that the hub had logged.
     private func sayWhatIsPublishedNow(_ published: Set<UInt32>, _ snapshot: CatalogSnapshot) {
         for oid in coverage.refused.intersection(published).sorted() {
             coverage.refused.remove(oid)
@@ -216,7 +219,7 @@ extension CatalogReader {
         _ = try change("ALTER PUBLICATION \(Quoted.identifier(coverage.stream.publication)) DROP TABLE ONLY \(name)")
     }
 
-    /// Runs the statement. Returns PostgreSQL's error, or nil after success.
+    /// Runs the statement in a transaction of its own. Returns PostgreSQL's error; nil after success.
     private func change(_ sql: String) throws(PostgresError) -> PostgresError? {
         let answers = try ask([
             PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement(sql), PipelinedStatement("COMMIT"),

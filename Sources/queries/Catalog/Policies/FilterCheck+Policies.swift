@@ -2,7 +2,7 @@ import Diagnostics
 import Policy
 
 extension FilterCheck.Settings {
-    /// Returns the settings for predicates that are made of policies and memberships.
+    /// Returns the limits for predicates that the hub builds from policies and memberships.
     public static func ofPolicies(_ snapshot: CatalogSnapshot?) -> FilterCheck.Settings {
         FilterCheck.Settings(
             maximumListElements: Limits.maximumMembershipKeys, maximumKeys: Limits.maximumMembershipKeys,

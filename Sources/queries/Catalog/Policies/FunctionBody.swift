@@ -1,19 +1,20 @@
 import Policy
 import Postgres
 
-/// Body of a function as its author wrote it, before PostgreSQL has parsed it.
+/// Body of an SQL function, in its author's text or as PostgreSQL stored it.
 struct FunctionBody {
     var text: String
-    /// True if PostgreSQL stored the body parsed, with every name fully qualified.
+    /// True if PostgreSQL stores the body in parsed form, so that every name is fully qualified.
     var isResolved: Bool
-    /// Search path of the function; nil if it runs with its caller's.
+    /// Search path of the function; nil if it uses the caller's.
     var searchPath: String?
-    /// `NULL::uuid AS "team"` for each argument; empty without arguments.
+    /// Argument list as output columns, such as `NULL::uuid AS "team"`; empty if there are no arguments.
     var arguments: String
-    /// Unquoted names of `$1` and so on among `arguments`.
+    /// Unquoted names in `arguments`, in the order of `$1` and so on.
     var argumentNames: [String]
 
-    /// Returns a trial of the body for each search path that may apply. All of them must have the same outcome.
+    /// Returns a trial of the body for each search path that may apply. The body is usable only if all trials have the
+    /// same outcome.
     func trials(_ function: FunctionRow, _ searchPaths: [String]) -> [ViewTrial] {
         guard let body = numbered(function.name.name) else { return [] }
         let query = (function.returnsSet ? "SELECT ARRAY(\n" : "SELECT (\n") + body + "\n) AS result"
@@ -24,14 +25,15 @@ struct FunctionBody {
         return paths.map { ViewTrial(searchPath: $0, companion: companion, query: query) }
     }
 
-    /// Returns the view's text without the relation of the arguments; the compiler knows their names.
+    /// Returns the view's text without the FROM clause that stands for the function's arguments. The compiler knows
+    /// their names.
     static func canonical(_ view: String) -> String {
         let suffix = "\n   FROM argument;"
         return view.hasSuffix(suffix) ? String(view.dropLast(suffix.count)) : view
     }
 
-    /// Returns the body with `$1` and so on replaced by columns of the arguments' relation. Nil if it is uncertain
-    /// where string literals begin and end.
+    /// Returns the body with `$1` and so on replaced by the names of the arguments. Nil if it is uncertain where string
+    /// literals begin and end.
     private func numbered(_ function: String) -> String? {
         var body = text[...]
         while let last = body.last, last.isWhitespace || last == ";" { body.removeLast() }
@@ -43,7 +45,7 @@ struct FunctionBody {
             case "'", "\"":
                 guard let end = rest.dropFirst().firstIndex(of: next) else { return nil }
                 let piece = rest[...end]
-                // An escape, if the string allows any, may hide the string's end.
+                // A backslash may be an escape, so that the quote does not end the string.
                 if piece.contains("\\") { return nil }
                 result += piece
                 rest = rest[rest.index(after: end)...]

@@ -1,21 +1,25 @@
 import Postgres
 import Synchronization
 
-/// Combined policies of a table in the form in which PostgreSQL evaluates them on rows, the same for all holders of a
-/// role.
+/// Combined policies of a table for a role, in the form in which PostgreSQL evaluates them on rows.
 public final class JudgedPolicy: Sendable {
     let role: String
-    /// Row type that PostgreSQL evaluates, given as its columns' texts in order.
+    /// Row type of the table. PostgreSQL builds rows of it from the texts of their columns.
     public let row: JudgedRow
     /// Oid of the table, for log lines.
     public let table: UInt32
+    /// Version of the policies in the catalog.
     public let version: UInt64
+    /// Unique number of this object.
     public let identity: UInt64
+    /// Script with which PostgreSQL evaluates the policies for many sets of claims.
     public let loop: ClaimsScript
 
     private static let identities = Atomic<UInt64>(0)
 
-    /// - Parameter sql: one boolean expression.
+    /// Creates the policy.
+    ///
+    /// - Parameter sql: one boolean SQL expression that combines all policies.
     init(role: String, row: JudgedRow, table: UInt32, sql: String, version: UInt64) {
         precondition(!sql.isEmpty, "an empty text decides nothing")
         self.role = role
@@ -27,12 +31,12 @@ public final class JudgedPolicy: Sendable {
     }
 }
 
-/// Role and claims for which PostgreSQL evaluates a policy.
+/// Claimant: a role and claims for which PostgreSQL evaluates policies.
 public final class PolicySubject: Sendable {
     public let role: String
-    /// Value of the setting `request.jwt.claims`, as PostgreSQL writes it.
+    /// Claims as the text of the setting `request.jwt.claims`.
     public let claims: String
-    /// Number by which predicates know the claimant (`asker`).
+    /// Number by which predicates refer to the claimant (`asker`).
     let identity: UInt32
 
     public init(role: String, claims: String, identity: UInt32) {
@@ -42,12 +46,12 @@ public final class PolicySubject: Sendable {
     }
 }
 
-/// Question which claimants may read which rows.
+/// Question which of the claimants may read which of the rows.
 public struct PolicyQuestion: Sendable {
     public var policy: JudgedPolicy
     /// Texts of the rows' columns; nil means NULL.
     public var rows: [[String?]]
-    /// Claimants, all with the policy's role.
+    /// Claimants. All have the role of the policy.
     public var claimants: [PolicySubject]
 
     public init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [PolicySubject]) {
@@ -66,10 +70,10 @@ public struct PolicyQuestion: Sendable {
     public static func bytes(_ row: [String?]) -> Int { row.reduce(8) { $0 + ($1?.utf8.count ?? 0) } }
 }
 
-/// The answer for each row and claimant of a question.
+/// Answers to a `PolicyQuestion`, one for each row and claimant.
 public struct PolicyAnswers: Sendable {
     private let claimantCount: Int
-    /// Version of the definitions for which PostgreSQL's session was opened; nil if they cannot change.
+    /// Version of the definitions when PostgreSQL's session was opened; nil if they cannot change.
     private let definitions: DefinitionsVersion.Reading?
     private var answers: [Bool?]
     private var failed: Set<Int> = []
@@ -82,13 +86,13 @@ public struct PolicyAnswers: Sendable {
         assert(answers.count == question.rows.count * claimantCount, "each pair has its own answer")
     }
 
-    /// Answer for a row and a claimant. Nil if PostgreSQL could not tell; that never counts as yes.
+    /// True if the claimant may read the row. Nil means unknown, which never counts as permission.
     public subscript(row: Int, claimant: Int) -> Bool? {
         get { answers[place(row, claimant)] }
         set { answers[place(row, claimant)] = newValue }
     }
 
-    /// Records that the evaluation of the policy failed in PostgreSQL.
+    /// Records that PostgreSQL failed to evaluate the policy on the row for the claimant.
     public mutating func fail(_ row: Int, _ claimant: Int) {
         self[row, claimant] = nil
         failed.insert(place(row, claimant))
@@ -98,21 +102,21 @@ public struct PolicyAnswers: Sendable {
 
     public var hasFailures: Bool { !failed.isEmpty }
 
-    /// True if definitions have changed since the session was opened in which PostgreSQL failed.
+    /// True if PostgreSQL failed on some row and definitions have changed since its session was opened.
     public var areOutdated: Bool { hasFailures && !areOfPresentDefinitions }
 
     private var areOfPresentDefinitions: Bool { definitions?.isCurrent ?? true }
 
-    /// Makes the answers unknown on whose rows the policy failed, unless nothing else can be the reason: the policy and
-    /// its table are as they were for the question, and so are all definitions since the session was opened.
+    /// Turns recorded failures into plain unknown answers if a change may have caused them. A failure remains recorded
+    /// only if the policy, its table and all definitions are still the same.
     ///
-    /// - Parameter snapshot: catalog that was read after the answers; nil if it could not be read.
+    /// - Parameter snapshot: a catalog snapshot that was read after the answers; nil if the catalog could not be read.
     public mutating func forgetFailures(of policy: JudgedPolicy, unlessSameIn snapshot: CatalogSnapshot?) {
         let areSame = snapshot?.stillHas(policy) == true && areOfPresentDefinitions
         if !areSame { failed = [] }
     }
 
-    /// Returns the index of the pair's answer. The checks prevent one claimant from getting another's answer.
+    /// Returns the index of the pair's answer. The checks prevent one claimant from receiving another's answer.
     private func place(_ row: Int, _ claimant: Int) -> Int {
         assert(claimantCount > 0 && row < answers.count / claimantCount, "a row is of the question")
         precondition(row >= 0 && claimant >= 0 && claimant < claimantCount, "a pair is of the question")

@@ -1,25 +1,25 @@
 import Postgres
 
-/// A row of a table as PostgreSQL evaluates it: a value of the table's own row type with all columns of the image.
+/// Form in which PostgreSQL receives a changed row to evaluate policies on it: a value of the table's own row type.
 ///
-/// A policy thus sees the same columns, whole row or function argument as in the table itself. PostgreSQL is not asked
-/// about a policy that reads columns which the image lacks: see `isNeeded`.
+/// A policy thus sees the same columns, whole row or function argument as in the table. If the change lacks a column
+/// that a policy reads, PostgreSQL is not asked: see `isNeeded`.
 public struct JudgedRow: Sendable, Hashable {
     public struct Column: Sendable, Hashable {
         public var slot: Int
         public var name: String
-        /// SQL type to which the row's text is cast, fully qualified.
+        /// SQL type to which the column's text is cast, qualified with its schema.
         public var type: String
-        /// False only if the policies provably do not read the column. An image without a needed column is not
-        /// evaluated.
+        /// True if a policy may read the column. False only if no policy reads it for certain. A row that lacks a
+        /// needed column is not evaluated.
         public var isNeeded = true
     }
 
-    /// Name by which the policies' text refers to the table.
+    /// Name of the table in the text of its policies.
     public var relation: String
-    /// SQL name of the table's row type, fully qualified.
+    /// SQL name of the table's row type, qualified with its schema.
     public var type: String
-    /// All columns of the table, in order, without dropped ones.
+    /// All columns of the table in order, without dropped columns.
     public var columns: [Column]
 
     init(relation: String, schema: String, columns: [Column]) {
@@ -30,18 +30,18 @@ public struct JudgedRow: Sendable, Hashable {
         self.columns = columns
     }
 
-    /// True if the table's rows have this type.
+    /// True if the table still has this row type.
     func isOf(_ table: CatalogTable) -> Bool {
         type == Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
             && columns.count == table.columns.count
             && zip(columns, table.columns).allSatisfy { $0.name == $1.name && $0.type == $1.declaredType }
     }
 
-    /// Returns a FROM item with the array's rows, in order, under the table's name.
+    /// Returns a FROM item that lists the rows of the SQL array, in order, under the table's name.
     public func source(_ array: String) -> String { "pg_catalog.unnest(\(array)) AS \(Quoted.identifier(relation))" }
 
-    /// Returns SQL for an array of rows from arrays of their columns' texts. A missing column that no policy needs is
-    /// NULL.
+    /// Returns SQL for an array of rows. It builds them from arrays with the texts of each column, which `input` names.
+    /// A missing column that no policy needs is NULL.
     public func array(_ input: (Int) -> String) -> String {
         if columns.isEmpty { return "ARRAY[CAST(ROW() AS \(type))]" }
         let values = columns.enumerated().map { "CAST(\"tw$row\".\"c\($0)\" AS \($1.type))" }.joined(separator: ", ")

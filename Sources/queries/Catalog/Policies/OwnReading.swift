@@ -2,10 +2,11 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Check whether the hub's own login can read all rows of a table, in the columns that a function reads in its owner's
+/// Check if the hub's own login can read all rows of a table that a SECURITY DEFINER function reads in its owner's
 /// name.
 ///
-/// If not, PostgreSQL decides such policies, which is slower, and a log line tells operators the SQL that changes that.
+/// If the login cannot, PostgreSQL decides on each row, which is slower. The hub then logs the SQL that permits the
+/// reading.
 struct OwnReading {
     private let table: CatalogTable
     let login: String
@@ -30,25 +31,25 @@ struct OwnReading {
 
     private var hasSchema: Bool { access?.hasUsage ?? false }
 
-    /// True if the hub may read the wanted columns; if there are none, any column will do.
+    /// True if the login may read the wanted columns. If there are none, a right to any column is sufficient.
     private var hasColumns: Bool {
         guard let access else { return false }
         return wanted.isEmpty ? !access.readable.isEmpty : wanted.isSubset(of: access.readable)
     }
 
-    /// True if the login sees all rows. Policies other than `true` would run users' code in the hub's own name, so they
-    /// exclude it.
+    /// True if the login sees all rows of the table. Any policy other than `true` prevents that, because it could run
+    /// users' code as the hub's login.
     private var seesAllRows: Bool {
         guard let access else { return false }
         guard access.rowSecurityIsActive else { return true }
-        // The hub locks the table for that reading, which needs a right to all of its columns.
+        // The hub locks the table before it reads, which needs a right to all columns.
         let mayReadAll = access.readable.count == table.columns.count
         return mayReadAll && !policies.isEmpty && policies.allSatisfy(\.isOpen)
     }
 
     // MARK: Hints for operators
 
-    /// SQL for the table's owner that would make the reading possible; nil if nothing is missing.
+    /// SQL with which the table's owner permits the reading; nil if nothing is missing.
     var hint: String? {
         if isPossible { return nil }
         let login = Quoted.identifier(self.login)
@@ -70,7 +71,7 @@ struct OwnReading {
 }
 
 extension Membership {
-    /// Slots of the columns of the membership table that must be read.
+    /// Slots of the membership table's columns that the hub must read.
     var usedSlots: Set<Int> {
         let key: Set<Int> = keySlot.map { [$0] } ?? []
         return condition.slots.union(key)
@@ -78,8 +79,8 @@ extension Membership {
 }
 
 extension CatalogView {
-    /// Returns the check for each table that functions read in their owners' names, if the hub's rights to it are
-    /// known.
+    /// Returns the check for each table that functions read in their owners' names. Tables to which the hub's rights
+    /// are unknown are omitted.
     func ownReadings() -> [OwnReading] {
         var wanted: [UInt32: Set<Int>] = [:]
         for policy in snapshot.policies.policies.values.joined() {
@@ -97,6 +98,6 @@ extension CatalogView {
 }
 
 extension CatalogPolicy {
-    /// True if the policy shows every row without calling a function.
+    /// True if the policy shows every row and calls no function.
     var isOpen: Bool { isPermissive && text == "true" }
 }

@@ -1,40 +1,40 @@
 import Change
 import Policy
 
-/// Policies that decide which rows of a table a role may read. They are the same for all holders of the role.
+/// Combined policies that decide which rows of a table a role may read. They are the same for all claims of the role.
 ///
-/// The object remains the same while nothing in it changes.
+/// Snapshots share one object for as long as nothing in it changes.
 public final class PolicyBinding: Sendable {
-    /// One of the policies that apply to the role, for explanations.
+    /// One policy that applies to the role, for explanations.
     public struct Part: Sendable, Hashable {
         public var oid: UInt32
         public var name: String
         public var isPermissive: Bool
         public var classification: CompiledPolicy.Classification
-        /// Text of the policy as PostgreSQL writes it.
+        /// Text of USING as PostgreSQL prints it.
         public var text: String
-        /// SQL with which PostgreSQL evaluates this policy alone; `false` if the policy reads more than changes carry.
+        /// SQL with which PostgreSQL evaluates this policy alone. It is `false` if the policy reads data that changes
+        /// lack.
         var askedText: String
-        /// Compiled term of the policy, including the policies of membership tables.
+        /// Compiled term of the policy. It includes the policies of membership tables.
         public var term: Term
     }
 
     public let role: String
     public let table: UInt32
     public let rowPolicy: RowPolicy
-    /// Single policies, the permissive ones first.
+    /// The single policies, permissive ones first.
     public let parts: [Part]
-    /// Boolean SQL expression that combines the original texts of all policies over a row of the table under its own
-    /// name.
+    /// Boolean SQL expression that combines the texts of all policies. It refers to the row by the table's name.
     public let combinedSQL: String
-    /// Number that changes whenever the policies or their possible meanings change.
+    /// Number that changes whenever the policies or their meanings may have changed.
     public let version: UInt64
-    /// Warning for a joining client: no changes will be delivered, or fewer than it expects.
+    /// Warning for a client that joins, if it will receive no changes or fewer than it expects; nil otherwise.
     public let warning: String?
     /// Combined policies in the form in which PostgreSQL evaluates them.
     public let judged: JudgedPolicy
-    /// Unknown pasts of tables that the policies read and that are not followed now. For rows from such a time,
-    /// PostgreSQL's answers are wrong.
+    /// Times for which the memberships of some tables are unknown, because the hub does not follow the tables.
+    /// PostgreSQL knows only present memberships, so it cannot decide on rows from such a time.
     private let unknownPasts: [UnknownPast]
 
     init(
@@ -57,11 +57,11 @@ public final class PolicyBinding: Sendable {
         judged = JudgedPolicy(role: role, row: row, table: table, sql: combinedSQL, version: version)
     }
 
-    /// True if PostgreSQL, which knows only present memberships, cannot tell who could see a row committed at this
-    /// position.
+    /// True if nobody can tell who could see a row that was committed at this LSN, because PostgreSQL knows only
+    /// present memberships.
     public func isUnknown(at position: LSN) -> Bool { unknownPasts.contains { $0.contains(position) } }
 
-    /// Row type that PostgreSQL evaluates.
+    /// Row type of the table in which PostgreSQL receives rows.
     public var row: JudgedRow { judged.row }
 
     /// Returns one of the policies alone, in the form in which PostgreSQL evaluates it.
@@ -71,14 +71,14 @@ public final class PolicyBinding: Sendable {
         )
     }
 
-    /// Slowest of the policies' classifications; `compiled` if no row is ever visible.
+    /// Slowest classification of the policies; `compiled` if no policy applies.
     public var classification: CompiledPolicy.Classification {
         let order = CompiledPolicy.Classification.allCases
         return parts.map(\.classification).max { order.firstIndex(of: $0) ?? 0 < order.firstIndex(of: $1) ?? 0 }
             ?? .compiled
     }
 
-    /// Tables that hold the policies' memberships.
+    /// Tables that hold the memberships which the policies read.
     public var membershipTables: Set<UInt32> {
         var tables: Set<UInt32> = []
         rowPolicy.term.visit { if case .member(let membership, _) = $0 { tables.insert(membership.table) } }

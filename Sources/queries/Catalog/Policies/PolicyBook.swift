@@ -1,16 +1,16 @@
 import Policy
 
-/// A policy for SELECT as the catalog describes it, with its compiled form.
+/// Policy for SELECT as the catalog describes it, with its compiled form.
 public struct CatalogPolicy: Sendable, Hashable {
     public var oid: UInt32
     public var table: UInt32
     public var name: String
     public var isPermissive: Bool
-    /// Text of USING, as PostgreSQL writes it with only `pg_catalog` in the search path.
+    /// Text of USING as PostgreSQL prints it while only `pg_catalog` is in the search path.
     public var text: String
-    /// Numbers of the table's columns that the policy names; system columns have numbers below zero.
+    /// Numbers (`attnum`) of the columns that the policy names. Numbers below zero are system columns.
     public var columns: Set<Int>
-    /// Parts of the row that the policy reads apart from named columns.
+    /// Use that the policy makes of the row apart from naming columns, such as reading the whole row.
     public var use: RowUse
     public var compiled: CompiledPolicy
     /// Oids of all functions that the policy may call, directly or through other functions.
@@ -30,45 +30,46 @@ public struct CatalogPolicy: Sendable, Hashable {
         self.compiled = compiled
     }
 
-    /// Description of stored facts that the policy reads and a row image lacks; nil if there are none. PostgreSQL
-    /// cannot be asked about such a policy.
+    /// Description of data that the policy reads and changes do not contain; nil if there is none. PostgreSQL cannot be
+    /// asked about such a policy.
     var looksBeyondRows: String? {
         if columns.contains(where: { $0 < 0 }) { return "system columns" }
         return use.readsStorage ? "how values are stored" : nil
     }
 }
 
-/// Policies of published tables, and of all tables that these policies read.
+/// Policies of the published tables, and of all tables that these policies read.
 public struct PolicyBook: Sendable, Equatable {
-    /// Policies by table, in the order of their names.
+    /// Policies by table. Those of one table are ordered by name.
     public var policies: [UInt32: [CatalogPolicy]] = [:]
-    /// Tables that policies read and that are not published.
+    /// Tables that policies read but the publication does not include, by oid.
     var tables: [UInt32: CatalogTable] = [:]
-    /// Names of roles that own functions with SECURITY DEFINER, by the roles' oids.
+    /// Names of roles that own SECURITY DEFINER functions, by the roles' oids.
     var owners: [UInt32: String] = [:]
-    /// Names of the owners of functions with SECURITY DEFINER, by the functions' oids.
+    /// Names of the owners of SECURITY DEFINER functions, by the functions' oids.
     var definers: [UInt32: String] = [:]
-    /// Role with which the hub is logged in. The hub reads with it what SECURITY DEFINER functions read as their
-    /// owners.
+    /// Role with which the hub logs in. With it the hub reads the tables that SECURITY DEFINER functions read in their
+    /// owners' names.
     public internal(set) var login = ""
-    /// Types whose values cannot be given as texts, because users defined a cast from text.
+    /// Oids of types for which a user defined a cast from text. PostgreSQL would change a value that it receives as
+    /// text.
     public var typesCastFromText: Set<UInt32> = []
-    /// All functions that policies may call.
+    /// Oids of all functions that policies may call.
     var functions: Set<UInt32> = []
     /// Text that changes whenever a function, operator, type, schema or setting changes.
     public internal(set) var surroundings = ""
-    /// Version of the first snapshot that had this book.
+    /// Version of the first catalog snapshot that had this book.
     public var version: UInt64 = 0
-    /// Tables whose policies cannot be read now because something that they use is locked. The hub reads them again,
-    /// and judges nobody by them meanwhile. PostgreSQL would decide by later definitions.
+    /// Tables whose policies cannot be read now, because an object that they use is locked. The hub reads them again
+    /// later and decides on no row of these tables until then. PostgreSQL could only decide by later definitions.
     public var unsettled: Set<UInt32> = []
-    /// Functions whose bodies cannot be read now because something that they use is locked.
+    /// Functions whose bodies cannot be read now, because an object that they use is locked.
     var unsettledFunctions: Set<UInt32> = []
     var isUnfinished: Bool { !unsettled.isEmpty || !unsettledFunctions.isEmpty }
 
     public init() {}
 
-    /// Creates a book of given policies, as opposed to policies read from a catalog.
+    /// Creates a book of the given policies without reading a catalog.
     public init(policies: [UInt32: [CatalogPolicy]], tables: [CatalogTable], version: UInt64) {
         assert(policies.allSatisfy { table, own in own.allSatisfy { $0.table == table } }, "a policy is of its table")
         self.policies = policies
@@ -88,7 +89,7 @@ public struct PolicyBook: Sendable, Equatable {
         assert(of(policy.table)[place].compiled.term == .undecided, "what is left to the server decides nothing here")
     }
 
-    /// True if the books are equal apart from their versions.
+    /// True if the books are equal, regardless of their versions.
     func isSame(as other: PolicyBook) -> Bool {
         policies == other.policies && tables == other.tables && owners == other.owners && definers == other.definers
             && login == other.login && functions == other.functions && surroundings == other.surroundings

@@ -2,15 +2,16 @@ import Change
 import Policy
 import Postgres
 
-/// Combiner of single policies into one decision for a role (PostgreSQL, "Row Security Policies"): one of the
-/// permissive policies and all of the restrictive ones.
+/// Combiner of a table's policies into one decision for a role. As in PostgreSQL, a row is visible if one permissive
+/// policy and all restrictive policies allow it.
 ///
-/// Input: a view with the role's rights to the table and to all tables that its policies read. Output: bindings.
+/// Input: a view with the role's rights to the table and to all tables that its policies read. Output: a
+/// `PolicyBinding`.
 struct PolicyCombiner {
     let snapshot: CatalogSnapshot
     let roles: RoleBook
 
-    /// Returns the rights that must be known before a role's policies on a table can be combined: those to the table
+    /// Returns the rights that must be known before a role's policies on a table can be combined: rights to the table
     /// and to the tables that its policies read.
     static func needs(_ key: AccessKey, _ snapshot: CatalogSnapshot) -> Set<AccessKey> {
         let book = snapshot.policies
@@ -18,7 +19,7 @@ struct PolicyCombiner {
         var rest = [key]
         while let next = rest.popLast() {
             for policy in book.of(next.table) {
-                // The owner's rights decide what a SECURITY DEFINER function may call.
+                // Policies may call a function in its owner's name, so the owner's rights matter too.
                 for owner in book.definers(of: policy) { needs.insert(AccessKey(role: owner, table: key.table)) }
                 policy.compiled.term.visit { term in
                     guard case .member(let membership, _) = term, snapshot.related(membership.table) != nil,
@@ -58,7 +59,7 @@ struct PolicyCombiner {
             unknownPasts: unknownPasts(of: policies))
     }
 
-    /// Returns the unknown pasts of tables that hold memberships and are not followed.
+    /// Returns the times for which the policies' memberships are unknown, of tables that the hub does not follow.
     private func unknownPasts(of policies: [CatalogPolicy]) -> [UnknownPast] {
         var tables: Set<UInt32> = []
         for policy in policies {
@@ -67,8 +68,8 @@ struct PolicyCombiner {
         return tables.filter { !snapshot.isFollowed($0) }.sorted().map { snapshot.unknownPasts.of($0) }
     }
 
-    /// Returns the warning about a column that PostgreSQL would cast to another value than the row has; nil if there is
-    /// none.
+    /// Returns a warning about a column whose value PostgreSQL would change when it casts the text to the column's
+    /// type. Nil if there is no such column.
     private func changed(_ row: JudgedRow, _ table: CatalogTable) -> String? {
         let types = snapshot.policies.typesCastFromText
         let column = row.columns.first { $0.isNeeded && types.contains(table.columns[$0.slot].facts.type.oid) }
@@ -84,12 +85,14 @@ struct PolicyCombiner {
         var policies: [CatalogPolicy]
         var parts: [PolicyBinding.Part]
         var term: Term
-        /// Reason why PostgreSQL would refuse every query of the role.
+        /// Reason why PostgreSQL would refuse every query of the role on the table; nil if there is none.
         var refusal: String?
     }
 
-    /// - Parameter path: the tables whose policies led here. Circular policies are left to PostgreSQL, which raises an
-    ///   error.
+    /// Combines the role's policies on the table.
+    ///
+    /// - Parameter path: the tables whose policies have led to this table. If the table is among them, the policies are
+    ///   circular; PostgreSQL decides them, and raises an error.
     private func combination(_ role: String, _ table: CatalogTable, _ path: [UInt32]) -> Combination {
         let applicable = roles.access[AccessKey(role: role, table: table.oid)]?.policies ?? []
         let policies = snapshot.policies.of(table.oid).filter { applicable.contains($0.oid) }
@@ -109,8 +112,8 @@ struct PolicyCombiner {
             policies: ordered, parts: parts, term: PolicyCombiner.combined(parts), refusal: refusal)
     }
 
-    /// True if PostgreSQL may refuse the whole query because of the policy's reads or calls, whatever other policies
-    /// say. PostgreSQL checks rights before it reads rows, but not for parts that the planner removes.
+    /// True if PostgreSQL may refuse the whole query because of this policy, whatever other policies allow. PostgreSQL
+    /// checks most rights before it reads rows, but not those of parts that its planner removes.
     private func mayBeRefused(_ policy: CatalogPolicy, _ role: String, _ table: CatalogTable) -> Bool {
         let access = roles.access[AccessKey(role: role, table: table.oid)]
         return access?.forbidding.contains(policy.oid) ?? false
@@ -126,8 +129,8 @@ struct PolicyCombiner {
         return restrictive.isEmpty ? either : .all([either] + restrictive)
     }
 
-    /// Returns the policy's term, completed with the policies of membership tables. The whole term is undecided if the
-    /// hub cannot decide a part of it.
+    /// Returns the policy's term, completed with the policies of membership tables. If the hub cannot decide a part of
+    /// the term, the whole term is undecided.
     private func complete(
         _ policy: CatalogPolicy, _ role: String, _ path: [UInt32], _ refusal: inout String?
     ) -> Term {
@@ -152,7 +155,7 @@ struct PolicyCombiner {
         return isDecided ? term : .undecided
     }
 
-    /// True if every function owner may call all of the functions.
+    /// True if each of the function owners may call all of the functions.
     private func mayCall(_ functions: Set<UInt32>, _ definers: Set<String>) -> Bool {
         definers.allSatisfy { roles.forbidden[$0].map(functions.isDisjoint) ?? false }
     }
@@ -169,7 +172,7 @@ struct PolicyCombiner {
             let access = roles.access[AccessKey(role: reader, table: membership.table)]
         else { return .undecided }
         let used = membership.usedSlots
-        // A membership that reads no column needs the right to any column.
+        // A membership that reads no column needs a right to any column of the table.
         let mayRead = used.isEmpty ? !access.readable.isEmpty : used.isSubset(of: access.readable)
         guard access.hasUsage else { return .undecided }
         guard mayRead else { return .failing(membership) }
@@ -180,7 +183,7 @@ struct PolicyCombiner {
         return narrowed(membership, reader, table, path)
     }
 
-    /// Returns the membership restricted to the rows that the reader sees through the membership table's own policies.
+    /// Returns the membership, limited to rows that the membership table's own policies show to the reader.
     private func narrowed(
         _ membership: Membership, _ reader: String, _ table: CatalogTable, _ path: [UInt32]
     ) -> Completion {
@@ -188,7 +191,7 @@ struct PolicyCombiner {
         let isPlain = !own.term.contains { term in
             switch term {
             case .member, .undecided: true
-            // The role and claims of the function's owner differ from those of the caller.
+            // In the name of a function's owner, the role and terms over claims may have other values.
             case .role, .ofClaims: membership.reader != .caller
             default: false
             }
@@ -202,15 +205,15 @@ struct PolicyCombiner {
         return .membership(narrowed)
     }
 
-    /// Term that always fails, as reading without a right does.
+    /// Term that always fails, like a query without the right to read.
     private static let failing = Term.ofClaims(
         nil, AskedTerm(sql: "((1 / 0) = 0)", type: Term.boolean, isBuiltIn: true))
 
     // MARK: Texts
 
-    /// Returns the policies as one SQL expression. Policies that look beyond the row's image count as false. The order
-    /// is PostgreSQL's, because one policy can keep another's error from occurring: the restrictive ones by name, then
-    /// the permissive ones in reverse.
+    /// Returns the policies as one SQL expression. A policy that reads data which changes lack counts as false. The
+    /// order is the one in which PostgreSQL evaluates them, because one policy can prevent an error in the next: first
+    /// the restrictive ones by name, then the permissive ones in reverse.
     static func sql(_ policies: [CatalogPolicy]) -> String {
         let permissive = policies.filter(\.isPermissive).map(asked)
         guard !permissive.isEmpty else { return "false" }
@@ -262,7 +265,7 @@ struct PolicyCombiner {
 }
 
 extension PolicyBook {
-    /// Returns the role that reads a membership; nil if the function's owner is unknown.
+    /// Returns the role that reads a membership; nil if the owner of the function is unknown.
     public func reader(_ reader: Membership.Reader, caller: String) -> String? {
         switch reader {
         case .caller: caller
@@ -270,6 +273,6 @@ extension PolicyBook {
         }
     }
 
-    /// Returns the owners in whose names the policy's functions run instead of the caller's.
+    /// Returns the owners in whose names the policy's functions run, if that is not the caller's name.
     func definers(of policy: CatalogPolicy) -> Set<String> { Set(policy.functions.compactMap { definers[$0] }) }
 }

@@ -3,25 +3,27 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Collector of everything that policies refer to, directly or indirectly: functions and their bodies, the tables that
-/// these read, the policies of those tables, and so on.
+/// Collector of everything that policies refer to: functions and their bodies, the tables that these read, the policies
+/// of those tables, and so on.
 struct PolicySurvey {
     private(set) var catalog = PolicyCatalog()
     var book = PolicyBook()
     private let published: [UInt32: CatalogTable]
     private let compiling: PolicyCompiling
-    /// Policies of the reading before, whose unchanged tables keep their objects.
+    /// Policies of the previous reading. Unchanged tables keep its objects.
     private let before: PolicyBook?
-    /// Texts whose names have not been looked up yet.
+    /// Texts of policies and functions whose names have not been looked up yet.
     private var unread: [String] = []
+    /// Names that have been looked up already.
     private var known = PolicyNames()
+    /// Names in each text.
     private var names: [String: PolicyNames] = [:]
     private var searchPaths: [String] = []
-    /// Policies that keep their former text because a lock prevents reading them.
+    /// Policies that keep their previous text, because a lock prevents reading the present one.
     private(set) var kept: Set<UInt32> = []
-    /// Settings that clients' sessions have and the hub's own sessions do not.
+    /// Settings that clients' sessions have and the hub's own sessions lack.
     private(set) var settings = ValueSettings.Differences()
-    /// True if PostgreSQL could not be asked for the meaning of texts.
+    /// True if the hub has no right to ask PostgreSQL how it reads texts.
     private(set) var isForbidden = false
 
     init(
@@ -38,8 +40,8 @@ struct PolicySurvey {
     mutating func readPolicies(of tables: Set<UInt32>, _ reader: CatalogReader) throws(PostgresError) {
         for policy in try reader.policies(of: tables) {
             var policy = policy
-            // A policy that a lock makes unreadable keeps its former text until the lock ends. Rows of the table wait;
-            // joins do not.
+            // A policy that a lock makes unreadable keeps its previous text until the lock ends. Rows of the table wait
+            // until then; joins do not.
             if policy.text.isEmpty, let former = before?.of(policy.table).first(where: { $0.oid == policy.oid }) {
                 policy = former
                 kept.insert(policy.oid)
@@ -49,8 +51,8 @@ struct PolicySurvey {
         }
     }
 
-    /// Follows names until no text has a new one or the depth limit is reached. Policies with unknown names are not
-    /// compiled.
+    /// Looks up names until no text has a new one, or until the depth limit is reached. A policy with a name that was
+    /// not looked up is not compiled.
     mutating func follow(_ reader: CatalogReader) throws(PostgresError) {
         for _ in 0..<Limits.maximumPolicyDepth {
             let new = takeNames()
@@ -94,8 +96,8 @@ struct PolicySurvey {
         }
     }
 
-    /// Returns the bodies of functions as PostgreSQL prints them, by oid. A body that PostgreSQL reads in several ways
-    /// is left out.
+    /// Returns the functions' bodies as PostgreSQL prints them, by oid. A body that PostgreSQL could read in several
+    /// ways is omitted.
     private mutating func bodies(
         _ functions: [FunctionRow], _ types: TypeBook, _ reader: CatalogReader
     ) throws(PostgresError) -> [UInt32: String] {
@@ -111,15 +113,14 @@ struct PolicySurvey {
             let expected = function.returnsSet ? types.array(of: function.result) : function.result
             guard texts.count == 1, case .written(let text, let type)? = texts.first, type == expected else { continue }
             let canonical = FunctionBody.canonical(text)
-            // PostgreSQL parses the body again at every call, and a literal time may mean another moment there.
+            // PostgreSQL parses such a body again at every call. A literal time may then mean another moment.
             guard function.body?.isResolved == true || !readsMoments(canonical) else { continue }
             bodies[function.oid] = canonical
         }
         return bodies
     }
 
-    /// True if the body has literals whose values depend on the session's time zone, or on other settings of clients'
-    /// sessions.
+    /// True if the body has literals whose values depend on the time zone or on other settings of clients' sessions.
     private func readsMoments(_ body: String) -> Bool {
         let words =
             settings.followed.isEmpty ? ["::timestamp with time zone"] : ["::date", "::time", "::interval", "::ts"]
@@ -147,11 +148,11 @@ struct PolicySurvey {
 
     func relation(_ oid: UInt32) -> RelationFacts? { table(oid)?.relation }
 
-    /// Returns all functions that the text may call, directly or through other functions' bodies. A name counts for all
-    /// of its overloads.
+    /// Returns all functions that the text may call, directly or through other functions. A name stands for all
+    /// functions that have it.
     func functions(of text: String) -> Set<UInt32> { closure(of: text).functions }
 
-    /// Returns all tables that the text may read, directly, through functions' bodies or through the tables' policies.
+    /// Returns all tables that the text may read, directly, through functions, or through policies of tables.
     func tables(of text: String) -> Set<UInt32> { closure(of: text, withPolicies: true).tables }
 
     private func closure(
@@ -189,8 +190,8 @@ struct PolicySurvey {
 }
 
 extension PolicySurvey {
-    /// True if the term has the same value under clients' settings. The hub compares texts that PostgreSQL wrote once,
-    /// and their form depends on the settings.
+    /// True if the term has the same value under the settings of clients' sessions. Some settings change how PostgreSQL
+    /// writes values as texts, and the hub compares such texts.
     func holds(_ term: Term) -> Bool {
         guard settings.refused.isEmpty else { return false }
         guard !settings.followed.isEmpty else { return true }
@@ -207,7 +208,7 @@ extension PolicySurvey {
 }
 
 extension TypeFacts {
-    /// True if PostgreSQL writes the type's values as the same texts under all settings.
+    /// True if PostgreSQL writes the type's values in the same way under all settings.
     fileprivate var hasOneText: Bool {
         switch shape {
         case .array(let element): element.hasOneText
@@ -217,14 +218,15 @@ extension TypeFacts {
         }
     }
 
-    /// Type oids from `bool` to `uuid`, without dates, moments, intervals, floats and `bytea`.
+    /// Oids of built-in types whose texts depend on no setting. Dates, times, intervals, floats and `bytea` are
+    /// excluded.
     private static let withOneText: Set<UInt32> = [
         16, 18, 19, 20, 21, 23, 25, 26, 114, 650, 774, 829, 869, 1042, 1043, 1083, 1266, 1560, 1562, 1700, 2950, 3802,
     ]
 }
 
 extension CatalogTable {
-    /// Facts about the table in the form that the policy compiler uses.
+    /// Facts about the table for the policy compiler.
     var relation: RelationFacts {
         RelationFacts(
             oid: oid, name: QualifiedName(schema, name), columns: facts,

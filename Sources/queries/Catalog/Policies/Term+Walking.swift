@@ -1,8 +1,8 @@
 import Policy
 
 extension Term {
-    /// Terms directly below this one. Conditions of memberships are not included, because they concern other tables'
-    /// rows.
+    /// Subterms directly below this term. Conditions of memberships are omitted, because they concern rows of other
+    /// tables.
     var parts: [Term] {
         switch self {
         case .constant, .column, .claims, .role, .undecided: []
@@ -33,7 +33,7 @@ extension Term {
         return slots
     }
 
-    /// Returns a copy of the term in which `body` replaces each membership.
+    /// Returns a copy of the term in which `body` has replaced each membership.
     public func replacingMembers(_ body: (Membership, Term?) -> Term) -> Term {
         func again(_ term: Term) -> Term { term.replacingMembers(body) }
         switch self {

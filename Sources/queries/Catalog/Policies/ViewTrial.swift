@@ -2,30 +2,31 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Text that PostgreSQL parses and prints again, to show how PostgreSQL reads it. For that, a temporary view is
-/// created, read and rolled back. PostgreSQL never plans or runs its query.
+/// Query that PostgreSQL parses and prints again, which shows how PostgreSQL reads it. The hub creates a temporary view
+/// of the query, reads the view's text, and rolls back. PostgreSQL never plans or runs the query.
 struct ViewTrial: Hashable {
-    /// Search path under which the view's names are resolved.
+    /// Search path with which PostgreSQL resolves the names in the query.
     var searchPath: String
-    /// View created before in `pg_temp`, which stands for a function's arguments; nil if there is none.
+    /// Second view in `pg_temp` whose columns stand for a function's arguments; nil if there is none.
     var companion: Companion?
-    /// Query of the view, whose only column is called `result`.
+    /// Query of the view. Its only column must have the name `result`.
     var query: String
 
     struct Companion: Hashable {
-        /// Unquoted name of the companion.
+        /// Unquoted name of the view while the query is parsed.
         var name: String
         var query: String
-        /// Name of the companion in the printed view.
+        /// Name of the view in the printed text.
         var finalName: String
     }
 
     enum Outcome: Hashable {
-        /// The view's text as PostgreSQL prints it with only `pg_catalog` in the path, and the type of its column.
+        /// The view's text as PostgreSQL prints it with only `pg_catalog` in the search path, and the type of its
+        /// column.
         case written(String, type: UInt32)
-        /// PostgreSQL rejects the text.
+        /// PostgreSQL rejects the query.
         case refused
-        /// The hub has no right to ask.
+        /// The hub has no right to ask, for example because it may not create temporary views.
         case forbidden
         /// PostgreSQL cannot answer now, because of a lock or a timeout.
         case busy
@@ -63,8 +64,8 @@ struct ViewTrial: Hashable {
         FROM pg_attribute a WHERE a.attrelid = 'pg_temp.tidewire_trial'::regclass AND a.attnum = 1
         """
 
-    /// Returns the trial's outcome. Throws errors that say nothing about the text, such as a full disk. The catalog
-    /// must then be read again, so that no policy counts as unreadable because of such an error.
+    /// Returns the trial's outcome. Throws an error that is not caused by the text, such as a full disk. The caller
+    /// then reads the catalog again, so that the policy does not count as unreadable.
     fileprivate static func outcome(
         _ answers: ArraySlice<Result<Rows, PostgresError>>
     ) throws(PostgresError) -> Outcome {
@@ -76,7 +77,7 @@ struct ViewTrial: Hashable {
             default: return .refused
             }
         }
-        // Last answer but one, before that of ROLLBACK.
+        // The last answer but one. The last is that of ROLLBACK.
         guard case .success(let rows)? = answers.dropLast().last, let row = rows.first, let text = row[0],
             let type = row.number(1), row[2] == "1"
         else { return .refused }
@@ -84,7 +85,7 @@ struct ViewTrial: Hashable {
     }
 }
 
-/// Runner of trials, with a cache that is valid while the catalog stays the same. Only the thread that has the
+/// Runner of view trials. It caches outcomes for as long as the catalog is unchanged. Only the thread that owns the
 /// connection uses it.
 final class TrialBench {
     private var known: [ViewTrial: ViewTrial.Outcome] = [:]
@@ -98,12 +99,13 @@ final class TrialBench {
         known = [:]
     }
 
-    /// True once for each text, until the limit of reports: the text has not been logged yet.
+    /// True the first time that it is called with this text, so that the caller logs each text only once. Always false
+    /// once the maximum number of reports is reached.
     func isNews(_ what: String) -> Bool {
         reported.count < Limits.maximumPolicyReports && reported.insert(what).inserted
     }
 
-    /// Returns the outcome of each trial.
+    /// Returns the outcome of each trial. Trials that the cache lacks are run.
     func outcomes(
         _ trials: [ViewTrial], _ reader: CatalogReader
     ) throws(PostgresError) -> [ViewTrial: ViewTrial.Outcome] {
@@ -118,7 +120,7 @@ final class TrialBench {
                 rest.remove(trial)
                 if outcome == .busy { temporary[trial] = outcome } else { known[trial] = outcome }
             }
-            // Some schemas are open to client roles but not to the hub itself.
+            // Some schemas are accessible to client roles but not to the hub's login.
             if role == nil, !rest.isEmpty { roles += try reader.rolesToAct() }
         }
         for trial in rest { known[trial] = .forbidden }
@@ -147,7 +149,7 @@ final class TrialBench {
 }
 
 extension CatalogReader {
-    /// Returns roles that the hub may act as, to whom schemas may be open. Superusers and BYPASSRLS roles are excluded.
+    /// Returns roles to which the hub may switch. Superusers and roles with BYPASSRLS are excluded.
     fileprivate func rolesToAct() throws(PostgresError) -> [String?] {
         let rows = try query(
             """
