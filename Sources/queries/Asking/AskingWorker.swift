@@ -2,19 +2,19 @@ import Diagnostics
 import Postgres
 import System
 
-/// Work of one thread that answers questions. The loop that sleeps, wakes and ends is the same for all workers.
-///
-/// A worker lives on its thread alone.
+/// Worker that answers questions on a thread of its own. Workers differ in how they answer; the loop in which the
+/// thread sleeps, wakes and ends is common to all. Only its thread uses a worker.
 public protocol AskingWorker<Line>: AnyObject {
     associatedtype Line: WaitingLine
 
     var inbox: Inbox<Line> { get }
     var lane: Line.Lane { get }
-    /// Prepares for a sleep. Returns the time on the monotonic clock until which the sleep may last.
+    /// Prepares for sleeping. Returns the latest time of waking, as monotonic time in nanoseconds.
     func prepare() -> UInt64
-    /// Answers the given jobs or keeps them for later. The array is empty if only the time of `prepare` has come.
+    /// Answers the given jobs or keeps them for later. The array is empty if the thread woke at the time that `prepare`
+    /// returned.
     func work(_ jobs: [Line.Job])
-    /// Gives up all kept jobs, because no more questions come.
+    /// Gives up all kept jobs, because the inbox is closed.
     func end()
 }
 
@@ -40,23 +40,23 @@ extension AskingWorker where Line.Lane == OnlyLane {
     public var lane: OnlyLane { OnlyLane() }
 }
 
-/// Worker with a session with PostgreSQL. The worker connects when it needs a session and reconnects after a loss. If
-/// that fails, it waits before it tries again.
+/// Worker that uses a session with PostgreSQL. It connects when it first needs the session, and reconnects after losing
+/// it. If that fails, it waits before the next attempt.
 public protocol ConnectedWorker<Line>: AskingWorker {
     associatedtype Session
 
     var link: Link<Session> { get set }
     var troubles: OutageReporter { get }
-    /// Version of the definitions that a session's plans depend on; nil if they depend on none.
+    /// Version of the database's definitions on which a session's plans depend; nil if its plans depend on none.
     var definitions: DefinitionsVersion? { get }
-    /// True if the worker connects before the first question.
+    /// True if the worker connects before it receives a question.
     var connectsUnasked: Bool { get }
-    /// Time at which the worker wakes without a question, while it has a session.
+    /// Time of waking without a question while the worker has a session, as monotonic time in nanoseconds.
     var nextWake: UInt64 { get }
-    /// Makes a session. Returns nil if the database is reachable but unusable; the worker then has logged it and told
-    /// the link.
+    /// Opens a session. Returns nil if the database is reachable but cannot be used. The implementation has then logged
+    /// the reason and set the next attempt in `link`.
     func connect() throws(PostgresError) -> Session?
-    /// Called when a session cannot be had for a while.
+    /// Handles the failure to open a session. The worker calls it when no session is possible for a while.
     func couldNotAsk(_ error: PostgresError)
 }
 
@@ -74,7 +74,7 @@ extension ConnectedWorker {
 
     public func end() { link.drop() }
 
-    /// Returns the present session or makes one; nil if no question can be asked now.
+    /// Returns the current session, or opens one. Nil if no session is possible now.
     public func session() -> Session? {
         link.dropIfOutdated()
         if let session = link.session { return session }
@@ -92,15 +92,15 @@ extension ConnectedWorker {
         return nil
     }
 
-    /// Sleeps until a session may be tried again, for workers that keep the jobs they took.
+    /// Sleeps until the next attempt to open a session. Workers that keep their jobs call it.
     public func waitForDatabase() {
         let now = Clock.monotonicNanoseconds()
         let next = min(link.nextTry(at: now), now + Limits.recoveryInterval.wholeNanoseconds)
         inbox.interrupt.sleep(milliseconds: next > now ? Int((next - now) / 1_000_000) + 1 : 1)
     }
 
-    /// Handles a lost session. If a quick retry is allowed, the worker only sleeps briefly and reports nothing.
-    /// Otherwise it reports the error and waits.
+    /// Handles the loss of a session, or a failed attempt to open one. While quick retries are left, the worker only
+    /// sleeps briefly. Otherwise it reports the error, and the link waits before the next attempt.
     public func lost(_ error: PostgresError) {
         if inbox.isEnding { return link.drop() }
         guard let delay = link.failed(at: Clock.monotonicNanoseconds()) else {
@@ -112,6 +112,7 @@ extension ConnectedWorker {
         assert(link.session == nil, "what is lost is not asked")
     }
 
+    /// Records that PostgreSQL answered, so that the next failure counts as a new one.
     public func answered() {
         link.answered()
         troubles.isOver()
@@ -123,7 +124,7 @@ public final class AskingThreads<Line: WaitingLine>: Sendable {
     public let inbox: Inbox<Line>
     private let threads: [BackgroundThread]
 
-    /// Starts the threads. Each worker is made on its own thread.
+    /// Starts the threads. Each worker is created on its own thread.
     public init(
         _ inbox: Inbox<Line>, _ workers: [(name: String, make: @Sendable () -> any AskingWorker<Line>)]
     ) throws(SystemError) {
@@ -134,15 +135,15 @@ public final class AskingThreads<Line: WaitingLine>: Sendable {
         self.threads = threads
     }
 
-    /// Ends asking: waiting jobs are given up, and running questions end soon. May be called from any thread with the
-    /// descriptors of the thread that started these threads.
+    /// Closes the inbox and gives up the waiting jobs. Running questions end soon. Any thread may call this if it
+    /// shares descriptors with the thread that started these threads.
     public func end() {
         inbox.interrupt.ring()
         for job in inbox.close() { job.giveUp() }
     }
 
-    /// Ends the threads. The owner calls it once, on a thread with the descriptors of the thread that started these
-    /// threads.
+    /// Ends the threads and waits for them. The owner calls this once, on a thread that shares descriptors with the
+    /// thread that started these threads.
     public func stop() {
         end()
         for thread in threads { thread.join() }

@@ -1,13 +1,13 @@
 import Synchronization
 import System
 
-/// Question for the asking threads that waits for its answer.
+/// Question that waits in an inbox for the answer of an asking thread.
 public protocol AskedJob: Sendable {
-    /// Share of an inbox that the job takes.
+    /// Amount by which the job counts towards the inbox's limits.
     var load: InboxLoad { get }
-    /// True if the job is accepted by every open inbox, even a full one, because the asker limits such jobs.
+    /// True if an open inbox accepts the job even when it is full. The asker itself limits the number of such jobs.
     var isBoundedByAsker: Bool { get }
-    /// Tells the asker that there is no answer, which never counts as yes.
+    /// Tells the asker that there is no answer. The asker must not treat that as permission.
     func giveUp()
 }
 
@@ -16,10 +16,10 @@ extension AskedJob {
     public var isBoundedByAsker: Bool { false }
 }
 
-/// Amount of jobs that wait, or may wait, in an inbox.
+/// Amount of jobs in an inbox, or the limit of that amount.
 public struct InboxLoad: Sendable, Equatable {
     public var jobs: Int
-    /// Number of parts of the jobs: rows, pairs, bindings.
+    /// Number of parts of which the jobs consist, such as rows, row-claimant pairs or bindings.
     public var parts: Int
     public var bytes: Int
 
@@ -38,7 +38,7 @@ public struct InboxLoad: Sendable, Equatable {
         InboxLoad(jobs: one.jobs + other.jobs, parts: one.parts + other.parts, bytes: one.bytes + other.bytes)
     }
 
-    /// Subtracts jobs that were added before, so no value becomes negative.
+    /// Subtracts the load of jobs that were added earlier, so no value becomes negative.
     public static func - (one: InboxLoad, other: InboxLoad) -> InboxLoad {
         InboxLoad(jobs: one.jobs - other.jobs, parts: one.parts - other.parts, bytes: one.bytes - other.bytes)
     }
@@ -48,14 +48,14 @@ public struct InboxLoad: Sendable, Equatable {
     }
 }
 
-/// Subset of an inbox's jobs that a thread takes, if not all threads take all jobs.
+/// Group of threads that take a certain kind of jobs from an inbox.
 public protocol InboxLane: Sendable {
-    /// Number of bells. A lane wakes its threads with one of them.
+    /// Number of bells of the inbox. Ringing a bell wakes the threads of the lanes that use it.
     static var bellCount: Int { get }
     var bell: Int { get }
 }
 
-/// Lane of an inbox whose threads are all alike.
+/// Lane of an inbox whose threads take all kinds of jobs.
 public struct OnlyLane: InboxLane {
     public static let bellCount = 1
     public let bell = 0
@@ -63,18 +63,18 @@ public struct OnlyLane: InboxLane {
     public init() {}
 }
 
-/// Order in which the jobs of an inbox are taken, and the jobs that are taken together.
+/// Queue of an inbox: the order in which threads take jobs, and which jobs a thread takes together.
 public protocol WaitingLine<Job>: Sendable {
     associatedtype Job: AskedJob
     associatedtype Lane: InboxLane = OnlyLane
 
     init()
     mutating func add(_ job: Job, to lane: Lane)
-    /// Takes the next jobs for a thread; none if there is nothing for it now.
+    /// Removes and returns the next jobs for a thread of the lane. Empty if there are none for it now.
     mutating func take(_ lane: Lane) -> [Job]
     /// True if another thread of the lane could take jobs too.
     func hasMore(_ lane: Lane) -> Bool
-    /// Records that a thread has finished its jobs. Returns true if another thread can continue now.
+    /// Records that a thread has finished its jobs. Returns true if another thread can now take jobs that had to wait.
     mutating func finished(_ jobs: [Job], _ lane: Lane) -> Bool
     mutating func removeAll() -> [Job]
 }
@@ -84,7 +84,7 @@ extension WaitingLine {
     public mutating func finished(_ jobs: [Job], _ lane: Lane) -> Bool { false }
 }
 
-/// First-come, first-served line for one thread, which takes all jobs at once.
+/// First-come, first-served queue for one thread, which takes all jobs together.
 public struct PlainLine<Job: AskedJob>: WaitingLine {
     private var jobs: [Job] = []
 
@@ -101,7 +101,8 @@ public struct PlainLine<Job: AskedJob>: WaitingLine {
 
 /// Queue of questions between askers on any thread and the threads that answer.
 ///
-/// An inbox holds a limited number of jobs, and none after it is closed. The asker learns of refused jobs.
+/// An inbox holds a limited number of jobs, and accepts none after it is closed. It tells the asker if it refuses a
+/// job.
 public final class Inbox<Line: WaitingLine>: Sendable {
     private struct State {
         var line = Line()
@@ -109,12 +110,12 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         var isClosed = false
     }
 
-    /// Wake that interrupts a running question, and the sleep between two tries.
+    /// Wake that ends a running question and the sleep between two attempts to connect.
     public let interrupt: Wake
     private let limit: InboxLoad
     private let state = Mutex(State())
-    /// Bells of the lanes. They are not descriptors, because askers and answering threads may have different descriptor
-    /// tables.
+    /// Bells of the lanes. A bell is no file descriptor, because askers and answering threads may have different
+    /// descriptor tables.
     private let bells = (0..<Line.Lane.bellCount).map { _ in Pulse() }
 
     public init(holding limit: InboxLoad) throws(SystemError) {
@@ -122,12 +123,12 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         self.limit = limit
     }
 
-    /// True if the threads have to end.
+    /// True if the threads must end.
     public var isEnding: Bool { interrupt.isRung }
 
     // MARK: Asking
 
-    /// Adds all jobs or none. Returns false if there is no room.
+    /// Adds all jobs, or none if there is no room. Returns true if they were added.
     public func add(_ jobs: [Line.Job], to lane: Line.Lane) -> Bool {
         let load = InboxLoad(jobs)
         return add(jobs, load, to: lane) { state in
@@ -135,8 +136,8 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         }
     }
 
-    /// Moves jobs that a thread took from one lane to another, which always has room. Returns false if the inbox has
-    /// ended.
+    /// Moves jobs that a thread has taken to another lane, regardless of the limits. Returns false if the inbox is
+    /// closed.
     public func pass(_ jobs: [Line.Job], to lane: Line.Lane) -> Bool {
         add(jobs, InboxLoad(jobs), to: lane) { _ in true }
     }
@@ -159,8 +160,9 @@ public final class Inbox<Line: WaitingLine>: Sendable {
 
     // MARK: Answering
 
-    /// Waits for jobs and returns them. Returns none at the deadline of the monotonic clock, and sometimes without a
-    /// reason. A thread reports jobs it took as `finished`. `seen` belongs to the thread and is 0 at first.
+    /// Waits for jobs and returns them. The result is empty at the deadline (monotonic time in nanoseconds), and may be
+    /// empty earlier. The thread calls `finished` after working on the jobs. `seen` is the thread's own counter, 0 at
+    /// first.
     public func take(_ lane: Line.Lane, until deadline: UInt64, seen: inout UInt64) -> [Line.Job] {
         let jobs = takeNow(lane)
         if !jobs.isEmpty { return jobs }
@@ -184,10 +186,10 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         if state.withLock({ $0.line.finished(jobs, lane) }) { ring(lane) }
     }
 
-    /// Wakes the lane's threads, even without jobs.
+    /// Wakes the lane's threads, even if there are no jobs.
     public func ring(_ lane: Line.Lane) { bells[lane.bell].beat() }
 
-    /// Closes the inbox, wakes all threads, and returns the jobs that still waited.
+    /// Closes the inbox, wakes all threads, and returns the jobs that were still waiting.
     public func close() -> [Line.Job] {
         let rest = state.withLock { state in
             assert(!state.isClosed || state.load == InboxLoad(), "nothing waits in what is closed")
@@ -201,7 +203,7 @@ public final class Inbox<Line: WaitingLine>: Sendable {
 }
 
 extension Inbox where Line.Lane == OnlyLane {
-    /// Adds the jobs. Gives them up at once, on the caller's thread, if there is no room.
+    /// Adds the jobs. If there is no room, gives them up immediately, on the caller's thread.
     public func ask(_ jobs: [Line.Job]) {
         if !add(jobs, to: OnlyLane()) { for job in jobs { job.giveUp() } }
     }

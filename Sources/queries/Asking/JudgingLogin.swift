@@ -1,9 +1,9 @@
 import Postgres
 
-/// Check that a login may safely run policies. A function that a policy calls runs in the login's session, and can
-/// become any role that the login can become.
+/// Check that a login is safe for running policies. A function that a policy calls runs in the login's session and can
+/// switch to every role that the login can.
 public struct JudgingLogin {
-    /// Returns the defect of the login, or `.available`.
+    /// Returns `.available`, or the reason why the login must not run policies.
     public static func examine(
         _ session: PolicySession, clientRoles: [String]
     ) throws(PostgresError) -> PolicyAvailability {
@@ -20,7 +20,8 @@ public struct JudgingLogin {
         }
         if row[4] == "t" { return refused("\(login) owns tables, or can become a role that does", own) }
         if row[5] == "t" { return refused("\(login) may create roles", "ALTER ROLE \(login) NOCREATEROLE, or " + own) }
-        // Even in a read-only transaction the login could create a slot and read every change of the database.
+        // Even in a read-only transaction, the login could create a replication slot and read all changes of the
+        // database.
         if row[7] == "t" {
             return refused("\(login) may make replication slots, and so could functions that policies call", own)
         }
@@ -38,11 +39,11 @@ public struct JudgingLogin {
         .refused(reason: reason, hint: hint)
     }
 
-    /// Returns the privilege with which a member can become a role. Since PostgreSQL 16 a grant may leave it out.
+    /// Returns the privilege that a login needs to switch to a role. Since PostgreSQL 16, a membership may lack it.
     public static func becoming(serverVersion: Int) -> String { serverVersion >= 160_000 ? "SET" : "MEMBER" }
 
-    /// Query for: name; superuser; bypasses RLS; a role it can become that no policy binds; owner of tables; may create
-    /// roles; can become a client role; may replicate.
+    /// Returns a query with these results: name of the login; is superuser; bypasses RLS; a role it can switch to and
+    /// that policies do not apply to; owns tables; may create roles; can switch to a client role; may replicate.
     private static func question(serverVersion: Int) -> String {
         let becoming = becoming(serverVersion: serverVersion)
         return """

@@ -1,33 +1,40 @@
 import Diagnostics
 import Postgres
 
-/// Connection of one thread to PostgreSQL: its session, or the time of the next try to make one.
+/// Connection of one thread to PostgreSQL: its session, or the time of the next attempt to open one.
 ///
-/// A link reads no clock. The caller passes every time, on the monotonic clock.
+/// A link reads no clock. The caller passes each time, as monotonic time in nanoseconds.
 public struct Link<Session> {
-    /// Delay after each failure.
+    /// Rule for the delay after a failed attempt to open a session.
     public enum Retry {
-        /// A delay that grows, and ends as soon as any other connection has reached the database.
+        /// Growing delay. It ends early when another connection has reached the database.
         case backingOff(Backoff)
         case every(Duration)
     }
 
     public private(set) var session: Session?
-    /// Version of the database's definitions from before the session was opened; nil if the session keeps nothing that
-    /// depends on them.
+    /// Version of the database's definitions when the session was opened; nil if the session keeps nothing that depends
+    /// on them.
     public private(set) var definitions: DefinitionsVersion.Reading?
     private var retry: Retry
-    /// Number of immediate retries after a lost session, counted since the last answer or since the start.
+    /// Maximum number of immediate retries after a lost session. An answer resets the count.
     private let quickRetries: Int
+    /// Number of immediate retries that are still allowed.
     private var quickRetriesLeft: Int
-    /// Time after which an unused session is dropped.
+    /// Duration without use after which the session is closed; nil means never.
     private let idleLimit: Duration?
+    /// Metric that counts open sessions.
     private let connected: Gauge
+    /// Time of the next attempt to open a session.
     private var retryAt: UInt64 = 0
+    /// Time at which the session was last used.
     private var usedAt: UInt64 = 0
+    /// Time at which the session was opened.
     private var openedAt: UInt64 = 0
 
-    /// - Parameter connected: gauge of open sessions.
+    /// Creates a link without a session.
+    ///
+    /// - Parameter connected: the metric that counts open sessions.
     public init(_ retry: Retry, quickRetries: Int = 0, idleLimit: Duration? = nil, connected: Gauge) {
         precondition(quickRetries >= 0, "nothing is tried less than never")
         self.retry = retry
@@ -50,7 +57,7 @@ public struct Link<Session> {
         reached()
     }
 
-    /// Tells all who wait for the database that it can be reached.
+    /// Tells all threads that wait for this database that it is reachable.
     private mutating func reached() { change { $0.reached() } }
 
     public mutating func used(at now: UInt64) {
@@ -58,7 +65,7 @@ public struct Link<Session> {
         usedAt = now
     }
 
-    /// Records an answer, so that the next failure counts as the first one.
+    /// Records that PostgreSQL answered, so that the next failure counts as the first one.
     public mutating func answered() {
         quickRetriesLeft = quickRetries
         change { $0.reset() }
@@ -69,7 +76,8 @@ public struct Link<Session> {
         session = nil
     }
 
-    /// Drops a session that was lost or could not be made. Returns the delay before the next try; nil to try at once.
+    /// Drops the session after it was lost or could not be opened. Returns the delay before the next attempt; nil means
+    /// that the caller may try again immediately.
     public mutating func failed(at now: UInt64) -> Duration? {
         drop()
         if quickRetriesLeft > 0 {
@@ -82,20 +90,20 @@ public struct Link<Session> {
         return delay
     }
 
-    /// Records that the database was reached but is unusable for now.
+    /// Records that the database is reachable but cannot be used, and delays the next attempt.
     public mutating func refused(for delay: Duration, at now: UInt64) {
         reached()
         rest(delay, at: now)
     }
 
-    /// Drops the session and makes none during the delay.
+    /// Drops the session and allows no new one during the delay.
     public mutating func rest(_ delay: Duration, at now: UInt64) {
         drop()
         retryAt = now + delay.wholeNanoseconds
         assert(session == nil && retryAt >= now, "who rests has no session")
     }
 
-    /// Drops a session that may answer by former definitions.
+    /// Drops the session if definitions have changed since it was opened, because it may answer by the former ones.
     public mutating func dropIfOutdated() {
         if let definitions, !definitions.isCurrent { drop() }
     }
@@ -104,22 +112,22 @@ public struct Link<Session> {
 
     public func mayTry(at now: UInt64) -> Bool { session == nil && (now >= retryAt || isCutShort) }
 
-    /// Returns the time of the next check whether a session can be made. The link polls, because it gets no notice when
-    /// another connection has reached the database.
+    /// Returns the time at which the caller checks again if a session can be opened. The link must be polled, because
+    /// it is not notified when another connection reaches the database.
     public func nextTry(at now: UInt64) -> UInt64 {
         guard case .backingOff = retry, now < retryAt else { return retryAt }
         return min(retryAt, now + Limits.recoveryInterval.wholeNanoseconds)
     }
 
-    /// Returns the time for which the session was not used.
+    /// Returns the duration since the session was last used.
     public func idleTime(at now: UInt64) -> Duration { .nanoseconds(now - min(now, usedAt)) }
 
-    /// True if the session was opened so long before this time.
+    /// True if at `now` the session has been open for longer than `age`.
     public func isOlder(than age: Duration, at now: UInt64) -> Bool {
         session != nil && openedAt + age.wholeNanoseconds < now
     }
 
-    /// Time at which the session is dropped unless it is used again.
+    /// Time at which the session is closed unless it is used again.
     public var idleEnd: UInt64 {
         guard session != nil, let idleLimit else { return .max }
         return usedAt + idleLimit.wholeNanoseconds

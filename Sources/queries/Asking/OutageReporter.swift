@@ -2,8 +2,8 @@ import Diagnostics
 import Postgres
 import Synchronization
 
-/// Reporter of failures to query PostgreSQL, for operators. A repeated failure is logged only now and then. An
-/// unreachable database is logged once for all that share the `Reachability`.
+/// Reporter that tells operators about failures to query PostgreSQL. It logs a repeated failure only at intervals. An
+/// unreachable database is logged once for all connections that share the `Reachability`.
 public final class OutageReporter: Sendable {
     private struct State {
         var last = LastComplaint()
@@ -16,9 +16,11 @@ public final class OutageReporter: Sendable {
     private let reachability: Reachability
     private let state = Mutex(State())
 
+    /// Creates a reporter.
+    ///
     /// - Parameters:
-    ///   - first: message for a new failure, as a warning.
-    ///   - again: message for a repeated failure, at level debug.
+    ///   - first: the warning for a new failure.
+    ///   - again: the message for a repeated failure, at log level debug.
     public init(_ first: StaticString, again: StaticString, _ reachability: Reachability) {
         self.first = first
         self.again = again
@@ -36,8 +38,8 @@ public final class OutageReporter: Sendable {
 
     private func isNews(_ error: PostgresError, at now: UInt64) -> Bool {
         if error.isConnectionLost, error.operation != "connect" {
-            // An idle worker notices late that the server restarted, and reconnects at once, so the first loss is no
-            // news. Repeated losses are a problem of this worker.
+            // An idle worker notices only later that the server restarted, and reconnects immediately. So the first
+            // loss is not reported. Repeated losses are a problem of this worker.
             let isFirst = state.withLock { state in
                 state.losses += 1
                 return state.losses == 1
@@ -49,18 +51,19 @@ public final class OutageReporter: Sendable {
         return state.withLock { $0.last.isNews(error.message, at: now) }
     }
 
-    /// Ends the failure, so that the next one is news.
+    /// Records that the failure is over, so that the next one counts as new.
     public func isOver() { state.withLock { $0 = State() } }
 }
 
-/// Last failure that was logged.
+/// Failure that was logged last.
 public struct LastComplaint: Sendable {
     private var message: String?
     private var reportedAt: UInt64 = 0
 
     public init() {}
 
-    /// True if the message must be logged at `now`, a time of the monotonic clock. The message then counts as logged.
+    /// True if the message must be logged now: it differs from the last one, or a reminder is due. It then counts as
+    /// logged. `now` is monotonic time in nanoseconds.
     public mutating func isNews(_ message: String, at now: UInt64) -> Bool {
         let isReminderDue = now - min(now, reportedAt) >= Limits.troubleReminderInterval.wholeNanoseconds
         guard message != self.message || isReminderDue else { return false }

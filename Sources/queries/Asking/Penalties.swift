@@ -1,8 +1,8 @@
 import Diagnostics
 
-/// Set of questions that took too long recently and are asked differently for a while.
+/// Questions that recently took too long. The caller treats them differently until their penalty is over.
 ///
-/// If the set is full, a further question gets no penalty: it is asked as before, and takes too long again.
+/// If the set is full, a further question gets no penalty. It is asked as before and may take too long again.
 public struct Penalties<Key: Hashable & Sendable>: Sendable {
     private struct Penalty {
         var until: UInt64
@@ -12,7 +12,7 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
     private let limit: Int
     private let duration: UInt64
     private var penalties: [Key: Penalty] = [:]
-    /// End of the last penalty. All penalties have the same duration.
+    /// Time at which the last penalty ends, as monotonic time in nanoseconds. All penalties have the same duration.
     private var lastUntil: UInt64 = 0
 
     public init(limit: Int, each duration: Duration) {
@@ -21,10 +21,11 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
         self.duration = duration.wholeNanoseconds
     }
 
-    /// True if any penalty is active now.
+    /// True if any question has a penalty at `now`.
     public func isActive(at now: UInt64) -> Bool { now < lastUntil }
 
-    /// Returns the number of penalties in a row, each added before the last one was over.
+    /// Returns the number of penalties in a row that the question has. A penalty extends the row if it begins before
+    /// the last one ends.
     public func count(_ key: Key, at now: UInt64) -> Int {
         guard isActive(at: now), let penalty = penalties[key], now < penalty.until else { return 0 }
         return penalty.count
@@ -41,7 +42,7 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
         assert(penalties.count <= limit && contains(key, at: now), "what is penalised is known, within the limit")
     }
 
-    /// Removes expired penalties if there is no room for new ones, and all penalties if none is active.
+    /// Removes expired penalties if the set is full, and all penalties if none is active.
     private mutating func makeRoom(at now: UInt64) {
         if !isActive(at: now) { penalties.removeAll(keepingCapacity: true) }
         if penalties.count >= limit { penalties = penalties.filter { $0.value.until > now } }

@@ -3,25 +3,27 @@ import Policy
 import Postgres
 import System
 
-/// Connection that evaluates policies, one transaction after the other. Each transaction is rolled back.
+/// Connection that evaluates policies, in one transaction after the other. Each transaction is rolled back.
 ///
-/// A session belongs to one thread. It applies the settings that a client's session of a role has. It also detects
-/// functions called by policies that leave something behind that no rollback undoes.
+/// One thread owns a session. The session applies the settings that a client's session of a role would have. It also
+/// detects if a policy's function leaves something in the session that a rollback does not undo.
 public final class PolicySession {
     public let connection: Connection
     private let interrupt: Wake
     private let answerMilliseconds: Int
-    /// True if the session can create functions in `pg_temp`: that needs a privilege and a writable database.
+    /// True if the session can create functions in `pg_temp`. That needs a privilege and a writable database.
     public let mayMakeFunctions: Bool
-    /// Values of `ValueSettings.followed` and `.required` as the session began, by name.
+    /// Values of the settings in `ValueSettings.followed` and `.required` when the session began, by name.
     private let usual: [String: String]
-    /// Values of each role that differ from the session's own; nil for a role under which policies are not evaluated.
+    /// Settings of each role that differ from the session's own, by role. Roles under which policies are not evaluated
+    /// are missing.
     private var surroundings: [String: [String: String]] = [:]
-    /// Settings that databases and roles had when the session began, as text; compared later to notice a change.
+    /// Settings of databases and roles when the session began, as one text. A different text later means that they
+    /// changed.
     private var roleSettings: String?
     private var prepared: Set<String> = []
-    /// True if a policy's function left something in the session that outlives its transaction. That function might
-    /// then answer later questions.
+    /// True if a policy's function left something in the session that outlives its transaction. It could then influence
+    /// later answers.
     public private(set) var isSpoiled = false
 
     public init(
@@ -30,7 +32,7 @@ public final class PolicySession {
     ) throws(PostgresError) {
         connection = try Connection(
             target, applicationName: applicationName, timeoutSeconds: connectTimeout.wholeSeconds,
-            // The same statements run with other values, so one generic plan serves all.
+            // The same statements run with many values, so one generic plan serves all.
             settings: settings + ["plan_cache_mode=force_generic_plan", "jit=off"], keepsSettings: true,
             interrupt: interrupt)
         connection.ignoreNotices()
@@ -45,7 +47,7 @@ public final class PolicySession {
                     SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY')
                             AND NOT pg_catalog.pg_is_in_recovery(), (\(PolicySession.roleSettingsText))
                     """),
-                // Names in the later statements must mean PostgreSQL's own objects.
+                // Names in later statements must refer to PostgreSQL's own objects.
                 PipelinedStatement("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)"),
                 ValueSettings.ownStatement,
             ], prepared: &none, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt)
@@ -69,14 +71,14 @@ public final class PolicySession {
 
     // MARK: Queries
 
-    /// Closure called now and then while the session waits for an answer. If it returns false, the session gives up the
-    /// question and is lost.
+    /// Closure that the session calls at intervals while it waits for an answer. If it returns false, the session gives
+    /// up the question and is lost.
     public var isStillWanted: (() -> Bool)? {
         get { connection.isStillWanted }
         set { connection.isStillWanted = newValue }
     }
 
-    /// Passes the rows of one statement to `each`, one after the other; see `Connection`.
+    /// Passes the rows of one statement to `each`, one after the other; see `Connection.stream`.
     public func stream(_ sql: String, each: (RawSpan) -> Bool) throws(PostgresError) {
         try connection.stream(sql, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt, each: each)
     }
@@ -95,7 +97,7 @@ public final class PolicySession {
         return try answer.get()
     }
 
-    /// Creates a function in `pg_temp`. Returns the code of the error if that fails.
+    /// Creates a function in `pg_temp`. Returns the error code if PostgreSQL refuses; nil after success.
     public func make(function text: String) throws(PostgresError) -> String? {
         let answers = try pipeline([
             PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement(text), PipelinedStatement("COMMIT"),
@@ -107,8 +109,8 @@ public final class PolicySession {
     // MARK: Effects that outlive a transaction
 
     /// Statement that releases session-level advisory locks and counts prepared statements. A rollback undoes
-    /// everything else that functions set, even for the session. A function can replace a prepared statement by another
-    /// of the same name, so this last statement has no name.
+    /// everything else that functions can set. This statement is not prepared, because a function could replace a
+    /// prepared statement by another one with the same name.
     public static let clean = PipelinedStatement(
         """
         SELECT pg_catalog.pg_advisory_unlock_all(), pg_catalog.count(*) FILTER (WHERE s.from_sql),
@@ -116,7 +118,7 @@ public final class PolicySession {
         FROM pg_catalog.pg_prepared_statements s
         """)
 
-    /// Query for a text that changes whenever a database or a role changes its settings.
+    /// Query for a text that changes whenever the settings of a database or a role change.
     private static let roleSettingsText = """
         SELECT pg_catalog.string_agg(pg_catalog.concat_ws(':', r.setdatabase, r.setrole, CAST(r.setconfig AS pg_catalog.text)),
             ',' ORDER BY r.setdatabase, r.setrole)
@@ -124,11 +126,12 @@ public final class PolicySession {
             SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
         """
 
-    /// Code `prohibited_sql_statement_attempted` for a spoiled session.
+    /// Error code that the hub reports for a spoiled session: `prohibited_sql_statement_attempted`.
     public static let spoiled = "2F003"
 
-    /// True if the session has exactly the prepared statements of this object. Throws a lost connection if the settings
-    /// of a database or a role have changed since the session began. The question then needs a new session.
+    /// True if the answer of `clean` shows exactly the prepared statements that this object made. If settings of a
+    /// database or a role have changed since the session began, throws an error that makes the caller ask in a new
+    /// session.
     public func isClean(_ answer: Result<Rows, PostgresError>?) throws(PostgresError) -> Bool {
         if case .success(let rows)? = answer, let row = rows.first, row.count == 4, row[1] == "0",
             row[2] == String(prepared.count)
@@ -150,9 +153,9 @@ public final class PolicySession {
 
     // MARK: Settings of a client's session
 
-    /// Returns the statement that gives the current transaction the settings of a role, which were read before: with
-    /// another `search_path`, names in policies would mean other objects. Without a role it restores the settings of
-    /// the session's start.
+    /// Returns the statement that gives the current transaction the settings of a role, which must have been read
+    /// before. With another `search_path`, for example, names in policies would refer to other objects. If the role is
+    /// nil, the statement restores the settings with which the session began.
     public func surroundingsStatement(_ role: String?) throws(PostgresError) -> PipelinedStatement {
         guard let values = role == nil ? differences(usual) : role.flatMap({ surroundings[$0] }) else {
             throw .impossible("a role's settings are read before anything is asked as that role", in: .asking)
@@ -160,7 +163,7 @@ public final class PolicySession {
         return ValueSettings.statement(values, isLocal: true)
     }
 
-    /// Sets the values by which the hub's own texts are read and written, for the current transaction.
+    /// Statement that gives the current transaction the settings with which the hub writes and reads texts.
     public var ownSettingsStatement: PipelinedStatement { ValueSettings.statement(ValueSettings.own, isLocal: true) }
 
     private func differences(_ values: [String: String]) -> [String: String] {
@@ -170,12 +173,14 @@ public final class PolicySession {
         }
     }
 
-    /// Code `invalid_parameter_value`, which PostgreSQL returns for a role that does not exist.
+    /// Error code that PostgreSQL returns for a role that does not exist: `invalid_parameter_value`.
     public static let noSuchRole = "22023"
 
-    /// Reads the settings of a role: those of the database and of the role, with the role's in this database first.
-    /// Returns false if the role cannot be evaluated: it does not exist, or has settings under which policies are not
-    /// evaluated. The name `none`, which PostgreSQL takes for the login, is not a client's role either.
+    /// Reads the settings of a role. Settings of the role override those of the database, and those of the role in this
+    /// database override both.
+    ///
+    /// Returns false if the role does not exist, or has settings under which policies are not evaluated. Also false for
+    /// `none`, which PostgreSQL would read as the login itself.
     public func readSurroundings(of role: String?) throws(PostgresError) -> Bool {
         guard let role else { return true }
         let exists = try query(
@@ -207,8 +212,8 @@ public final class PolicySession {
         return true
     }
 
-    /// Returns the path with PostgreSQL's own schema first, unless the path places it elsewhere. Unqualified names in
-    /// policies mean its objects.
+    /// Returns the search path with PostgreSQL's own schema first, unless the path names that schema. Unqualified names
+    /// in policies then refer to PostgreSQL's own objects.
     private static func ownFirst(_ path: String) -> String {
         path.contains("pg_catalog") ? "pg_catalog, " + path : path
     }

@@ -1,17 +1,19 @@
 import Diagnostics
 import Synchronization
 
-/// Callback for the answer to a question. It is called exactly once: a second answer is reported as a bug, and a
-/// forgotten question counts as unanswered.
+/// Callback that receives the answer to a question, exactly once. A second answer is reported as a bug. If the question
+/// is forgotten, the callback receives the answer for unanswered questions.
 public final class Reply<Answer: Sendable>: Sendable {
     private let room: Impossible.Room
     private let unanswered: @Sendable () -> Answer
     private let then: @Sendable (Answer) -> Void
     private let isAnswered = Atomic<Bool>(false)
 
+    /// Creates a reply.
+    ///
     /// - Parameters:
-    ///   - unanswered: answer that is given if there is no real one.
-    ///   - then: receives the one answer, on the thread that has it, and must not wait.
+    ///   - unanswered: the answer that `then` receives if there is no real one.
+    ///   - then: receives the answer, on the thread that has it. It must not block.
     public init(
         in room: Impossible.Room, unanswered: @autoclosure @escaping @Sendable () -> Answer,
         then: @escaping @Sendable (Answer) -> Void
@@ -28,6 +30,7 @@ public final class Reply<Answer: Sendable>: Sendable {
         then(answer)
     }
 
+    /// Gives the answer for unanswered questions.
     public func giveUp() { give(unanswered()) }
 
     deinit {

@@ -1,4 +1,4 @@
-/// Arrays of texts as parameters; such an array may be long.
+/// Conversion of lists of texts to PostgreSQL's array syntax, for parameters. The lists may be long.
 public enum TextArray {
     /// Returns an array literal such as `{"a",NULL}`.
     public static func literal(_ elements: some Sequence<String?>) -> String {

@@ -1,7 +1,7 @@
 import Postgres
 
 extension ValueSettings {
-    /// Statement that sets the hub's own values for the session.
+    /// Statement that gives the session the settings with which the hub writes and reads texts.
     public static let ownStatement = statement(own, isLocal: false)
 
     static func statement(_ values: [String: String], isLocal: Bool) -> PipelinedStatement {
