@@ -1,38 +1,43 @@
 import Diagnostics
 
-/// Internal limits on the time and memory of questions about private channels. They are not promised to users; promised
-/// limits are in `Diagnostics/Limits.swift`.
+/// Internal limits of time and memory for the `Authorizing` room. They are no part of a promise. The limits that users
+/// rely on are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Time after which an unused connection is closed.
+    /// Duration without use after which a connection is closed.
     static let channelIdleLimit = Duration.seconds(60)
 
-    /// Longest wait for a connection to the database, and for an answer. Both count against the time of a question.
+    /// Maximum duration of connecting to the database. It counts against the time that a question may wait.
     static let channelConnectTimeout = Duration.seconds(3)
+    /// Maximum duration of waiting for an answer. It counts against the time that a question may wait.
     static let channelAnswerTimeout = Duration.seconds(3)
 
-    /// Time for which all questions are refused after a connection could not be made.
+    /// Duration for which all questions fail after the hub could not connect.
     static let channelRetryInterval = Duration.seconds(1)
 
-    /// Questions taken from the queue at once, questions of one transaction, and the time after which it begins no
-    /// further one.
+    /// Maximum number of questions that a thread takes from the queue together.
     static let channelTurn = 512
+    /// Maximum number of questions in one transaction.
     static let channelBatch = 256
+    /// Duration after which a transaction begins no further question.
     static let channelBatchBudget = Duration.milliseconds(100)
 
-    /// Time beyond the budget for one question while others wait. A question that takes longer is asked again by
-    /// itself. If some questions were slow recently, the lower "hurried" values apply to the others.
+    /// Maximum duration of the last question of a transaction, added to the transaction's budget. A question that takes
+    /// longer is asked again alone.
     static let channelQuickTimeout = Duration.milliseconds(250)
+    /// Budget of a transaction (see `channelBatchBudget`) while some questions have recently been slow.
     static let channelHurriedBudget = Duration.milliseconds(15)
+    /// Maximum duration of the last question while some questions have recently been slow.
     static let channelHurriedTimeout = Duration.milliseconds(50)
-    /// Time for which the hurried values apply, and for which the slow question's topic is asked about by itself.
+    /// Duration of a penalty after a slow question. During it the question's topic is asked about alone, and the
+    /// hurried limits may apply to the others.
     static let channelPenalty = Duration.seconds(10)
-    /// Number of slow questions of one kind, in that time, after which all of that kind are asked apart from the
-    /// others.
+    /// Number of slow questions of one kind, within the duration of a penalty, from which all questions of that kind
+    /// are asked separately from others.
     static let channelSuspicion = 3
-    /// Time for a question that is asked by itself.
+    /// Timeout of a question that is asked alone.
     static let channelProbeTimeout = Duration.seconds(2)
 
-    /// Time after which plans are made again, because plans do not notice every change of privileges.
+    /// Duration for which PostgreSQL's plans are reused. Plans do not notice every change of privileges.
     static let channelPlanLife = Duration.milliseconds(250)
 
     static func checkAuthorizing() {

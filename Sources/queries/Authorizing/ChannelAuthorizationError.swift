@@ -4,33 +4,34 @@ import Protocol
 public enum ChannelAuthorizationError: Error, Sendable, Hashable {
     /// A policy, or a function that it calls, failed.
     case policy(sqlState: String)
-    /// The token names a role that does not exist, or that the login for policies may not become.
+    /// The token names a role that does not exist, or to which the login for policies may not switch.
     case role
-    /// A policy took too long. The text is the server's message.
+    /// A policy took too long. The text is PostgreSQL's message.
     case canceled(String)
     /// `realtime.messages` has no partition for today.
     case missingPartition
-    /// The database lacks objects that probes need. The operator has been told the remedy.
+    /// The database lacks objects that the hub needs to test rights. An operator has been told the remedy.
+    /// The database is unreachable.
     case unprepared
     case unavailable
     /// The database is starting.
     case initializing
     case tooManyConnections
-    /// The question waited too long, because the connections for such questions could not keep up.
+    /// The question waited too long, because the hub's connections for these questions could not keep up.
     case exhausted
 }
 
 // MARK: Messages for clients
 
 extension ChannelAuthorizationError {
-    /// Returns the message for a client without rights, and also for one whose rights could not be evaluated.
+    /// Returns the message for a client that lacks rights, or whose rights could not be determined.
     public static func mayNotRead(_ topic: String) -> String {
         "You do not have permissions to read from this Channel topic: \(topic)"
     }
 
     private static let noConnection = "Realtime was unable to connect to the project database"
 
-    /// Returns the `reason` of a refused join.
+    /// Returns the `reason` in the reply to a refused join.
     public func joinReason(topic: String) -> String {
         switch self {
         case .policy, .role: "Unauthorized: " + Self.mayNotRead(topic)
@@ -46,7 +47,7 @@ extension ChannelAuthorizationError {
         }
     }
 
-    /// Answer to a REST request.
+    /// Status and message of the HTTP response that refuses a broadcast request.
     public var restAnswer: (status: Int, message: String) {
         switch self {
         case .policy: (422, "RLS policy error")
@@ -60,7 +61,8 @@ extension ChannelAuthorizationError {
         }
     }
 
-    /// Returns the `message` of the system error that precedes the close of a channel whose new token is refused.
+    /// Returns the `system` error message that the client receives before the hub closes a channel because it refuses
+    /// the channel's new token.
     public func systemMessage(topic: String) -> ClientText { ClientText(textCode, text(topic: topic)) }
 
     private var textCode: TextCode {
@@ -83,7 +85,7 @@ extension ChannelAuthorizationError {
         }
     }
 
-    /// Name of the error in the log, the same as in the reference server's log.
+    /// Name of the error in the log. Supabase's Realtime server uses the same names.
     public var code: String {
         switch self {
         case .policy: "RlsPolicyError"

@@ -3,26 +3,26 @@ import Diagnostics
 import Postgres
 import System
 
-/// Service that determines a client's rights in a private channel. It lets PostgreSQL try the actions under the
+/// Service that determines a client's rights in a private channel. It makes PostgreSQL try the actions under the
 /// policies of `realtime.messages`.
 ///
-/// Questions come from any thread. Each gets an answer, on a thread of the service, or at once on the caller's thread
-/// if too many questions wait. The receiver must not block. Every answer comes before clients time out.
+/// Any thread may ask. Every question is answered before clients time out. The answer arrives on a thread of the
+/// service, or immediately on the caller's thread if too many questions are waiting. The receiver must not block.
 ///
-/// Waiting questions are asked together, many in one transaction. A question that would delay others is asked by itself
-/// on another connection. No probe is ever committed.
+/// Questions that wait are asked together, many in one transaction. A question that would delay others is asked alone,
+/// on another connection. The transactions are never committed.
 public final class ChannelAuthorizer: Sendable {
     public struct Settings: Sendable {
-        /// Connection target of the hub's own login.
+        /// Connection target with the hub's own login.
         var database: ConnectionTarget
-        /// Connection target of the login that runs policies, which can become the client roles and has no other
-        /// rights. Nil means the hub's own login.
+        /// Connection target of the login that runs policies. It can switch to the client roles and has no other
+        /// rights. If nil, the hub's own login runs them.
         var policies: ConnectionTarget?
-        /// Roles that tokens may name, used to check the login.
+        /// Roles that tokens may name. The check of the login uses them.
         var clientRoles = ["anon", "authenticated"]
-        /// Called when realtime.messages has no partition for today.
+        /// Callback that is called when `realtime.messages` has no partition for today.
         public var missesPartition: @Sendable () -> Void = {}
-        /// Reachability of the database, shared by all that connect to it.
+        /// Reachability of the database, shared by all threads that connect to it.
         public var reachability = Reachability()
         /// Metrics of the project that the channels belong to.
         public var metrics = ProjectMetrics()
@@ -55,6 +55,7 @@ public final class ChannelAuthorizer: Sendable {
             inbox, lanes.map { name, lane in (name, { ChannelWorker(shared, lane, inbox) }) })
     }
 
+    /// Determines rights in a private channel. `then` receives the answer and must not block.
     public func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
         let job = ChannelJob(question, askedAt: Clock.monotonicNanoseconds(), shared.settings.metrics, then: then)
         if threads.inbox.add([job], to: .together(isFirst: true)) { return }
@@ -62,7 +63,7 @@ public final class ChannelAuthorizer: Sendable {
         job.finish(.failed(.exhausted))
     }
 
-    /// Ends the threads and their running questions; waiting questions fail. The owner calls it once, on a thread with
-    /// the descriptors of the thread that started these threads.
+    /// Ends the threads and their running questions. Waiting questions fail. The owner calls this once, on a thread
+    /// that shares descriptors with the thread that created the service.
     public func stop() { threads.stop() }
 }

@@ -1,6 +1,6 @@
-/// Service that determines a client's rights in a private channel. Every question is answered.
+/// Interface for determining a client's rights in a private channel. Every question is answered.
 ///
-/// Its methods may be called from any thread. The receiver of an answer must not block.
+/// Any thread may call any method. The receiver of an answer must not block.
 public protocol ChannelAuthorizing: AnyObject, Sendable {
     func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void)
     func stop()

@@ -1,7 +1,7 @@
 import Asking
 import Diagnostics
 
-/// Questions about one role without duplicates, each with all its askers.
+/// Questions about one role, without duplicates. Each question has a list of the jobs that ask it.
 struct ChannelGroup {
     let role: String
     private(set) var questions: [ChannelQuestion] = []
@@ -10,7 +10,7 @@ struct ChannelGroup {
 
     private init(role: String) { self.role = role }
 
-    /// Returns the jobs grouped by role, in the order in which roles and questions came.
+    /// Returns the jobs grouped by role. Roles and questions are in the order in which they first occur.
     static func groups(of jobs: [ChannelJob]) -> [ChannelGroup] {
         var groups: [ChannelGroup] = []
         var places: [String: Int] = [:]
@@ -37,7 +37,7 @@ struct ChannelGroup {
         assert(questions.count == askers.count, "each question has its askers")
     }
 
-    /// Returns the next questions for one statement.
+    /// Returns the next questions that fit into one statement.
     func part(from first: Int) -> ArraySlice<ChannelQuestion> {
         precondition(questions.indices.contains(first), "there is a next one")
         return questions[first...].fitting(Limits.channelBatch, within: Limits.policyStatementBytes, \.byteCount)

@@ -2,13 +2,13 @@ import Asking
 import Diagnostics
 import System
 
-/// Question whose asker waits for the answer.
+/// Question about rights, with the reply through which its asker receives the answer.
 struct ChannelJob: AskedJob {
     let question: ChannelQuestion
     let reply: Reply<ChannelAnswer>
-    /// Time of the question on the monotonic clock.
+    /// Time at which the question was asked, as monotonic time in nanoseconds.
     let askedAt: UInt64
-    /// Number of connections that were lost while asking this question.
+    /// Number of connections that were lost while this question was being asked.
     var losses = 0
     private let metrics: ProjectMetrics
 
@@ -37,14 +37,15 @@ struct ChannelJob: AskedJob {
     }
 }
 
-/// Queue of questions in three lanes, which differ in how questions are asked.
+/// Queue of questions about rights. It has three lanes, because some questions would delay others.
 struct ChannelLine: WaitingLine {
     enum Lane: InboxLane {
-        /// Many at once. All threads but the first only help: they begin when another thread is busy.
+        /// Questions that are asked many at a time. The threads other than the first take questions only while another
+        /// thread is busy.
         case together(isFirst: Bool)
-        /// Many at once: questions similar to others that took too long.
+        /// Questions similar to some that took too long. They are asked many at a time, on a thread of their own.
         case suspects
-        /// One at a time, with all who ask the same: questions that would delay others.
+        /// Questions that would delay others. They are asked one at a time, for all askers of the same question.
         case apart
 
         static let bellCount = 3
@@ -61,9 +62,9 @@ struct ChannelLine: WaitingLine {
     private var together: [ChannelJob] = []
     private var suspects: [ChannelJob] = []
     private var apart: [ChannelJob] = []
-    /// Subjects of the questions that are being asked apart.
+    /// Token subjects (`sub`) of the questions that are being asked alone now.
     private var apartNow: [String] = []
-    /// Number of threads that are asking questions together.
+    /// Number of threads that are now asking questions of the lane `together`.
     private var busyCount = 0
 
     static let room = InboxLoad(
@@ -106,7 +107,7 @@ struct ChannelLine: WaitingLine {
     }
 
     private mutating func takeApart() -> [ChannelJob] {
-        // One subject does not occupy all these threads while others wait.
+        // A question of a subject with no running question goes first, so that one subject cannot occupy all threads.
         guard let first = (apart.first { !apartNow.contains($0.question.subject) } ?? apart.first)?.question
         else { return [] }
         apartNow.append(first.subject)
@@ -121,7 +122,7 @@ struct ChannelLine: WaitingLine {
         case .together:
             precondition(busyCount > 0, "who is finished was busy")
             busyCount -= 1
-            // The first thread may have found nothing while another finished.
+            // The first thread may have found no questions while this one finished.
             return true
         case .suspects: return false
         case .apart:

@@ -3,23 +3,24 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Time limits of questions asked together, and a record of questions that are asked otherwise for a while.
+/// Time limits of transactions with many questions, and a memory of slow questions.
 ///
-/// A policy that hangs for some clients delays all questions of the same transaction, until the server stops it.
-/// Therefore questions about such a topic are asked by themselves from then on. After the second one, all questions get
-/// less time. After several of one kind (similar topics, or one person's), all questions of that kind are asked
-/// together, but apart from others.
+/// A policy that hangs for some clients delays all questions of its transaction until PostgreSQL stops it. So questions
+/// about the same topic are asked alone for a while. After the second slow question, all transactions get less time.
+/// After several slow questions of one kind (similar topics, or one user), all questions of that kind are asked
+/// separately from others.
 final class ChannelPace: Sendable {
+    /// Treatment of a question by what similar questions took.
     enum Standing {
         case plain
-        /// Similar questions took too long.
+        /// Several similar questions have taken too long recently.
         case suspect
         case slow
     }
 
     private enum Subject: Hashable {
         case topic(role: String, [UInt8])
-        /// A topic with its numbers ignored.
+        /// Topics that are equal apart from parts with digits.
         case kind(role: String, [UInt8])
         case person(role: String, String)
     }
@@ -31,7 +32,7 @@ final class ChannelPace: Sendable {
 
     private let state = Mutex(State())
 
-    /// Returns the timeout of one statement, and the time after which the statement begins no further question.
+    /// Returns the timeout of one statement, and the duration after which the statement begins no further question.
     func limits(at now: UInt64) -> (timeout: Duration, budget: Duration) {
         if state.withLock({ now < $0.hurriesUntil }) {
             return (Limits.channelHurriedBudget + Limits.channelHurriedTimeout, Limits.channelHurriedBudget)
@@ -39,6 +40,7 @@ final class ChannelPace: Sendable {
         return (Limits.channelBatchBudget + Limits.channelQuickTimeout, Limits.channelBatchBudget)
     }
 
+    /// Records that the question took too long.
     func tookTooLong(_ question: ChannelQuestion, at now: UInt64) {
         state.withLock { state in
             if state.penalties.isActive(at: now) {
@@ -58,7 +60,7 @@ final class ChannelPace: Sendable {
         }
     }
 
-    /// Returns the subjects of a question; the topic is the first.
+    /// Returns the subjects to which a slow question's penalty applies. The first is its topic.
     private static func subjects(_ question: ChannelQuestion) -> [Subject] {
         var subjects = [Subject.topic(role: question.role, question.topic)]
         subjects.append(.kind(role: question.role, kind(question.topic)))
@@ -66,7 +68,7 @@ final class ChannelPace: Sendable {
         return subjects
     }
 
-    /// Returns the topic without its numbers and identifiers, so that similar topics are equal.
+    /// Returns the topic without the parts that contain digits, so that similar topics become equal.
     private static func kind(_ topic: [UInt8]) -> [UInt8] {
         var kind: [UInt8] = []
         for part in topic.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false) {

@@ -1,22 +1,22 @@
-/// Question about a client's rights in a private channel, which the policies of `realtime.messages` decide.
+/// Question which rights a client has in a private channel. The policies of `realtime.messages` decide.
 public struct ChannelQuestion: Sendable, Hashable {
     public enum Probe: Sendable, Hashable {
-        /// Asked when a client joins a channel or changes its token. Includes presence only if the channel has it
-        /// enabled.
+        /// Right to receive. Asked when a client joins a channel or changes its token. `presence` is true if the
+        /// channel has presence enabled, so that the right to presence is asked too.
         case read(presence: Bool)
-        /// Asked when a client sends for the first time. Always includes broadcast and presence.
+        /// Right to send. Asked when a client sends for the first time. It covers both broadcast and presence.
         case write
     }
 
-    /// Topic without `realtime:`.
+    /// Topic without the prefix `realtime:`.
     var topic: [UInt8]
-    /// Value of the claim `role`.
+    /// Role of the client: its token's claim `role`.
     var role: String
-    /// Value of the claim `sub`; empty if absent.
+    /// Subject of the token: its claim `sub`; empty if absent.
     var subject: String
-    /// All claims as JSON text.
+    /// All claims of the token, as JSON text.
     var claims: String
-    /// Request headers that policies may read, as the text of a JSON object.
+    /// HTTP request headers that policies may read, as the text of a JSON object.
     var headers: String
     var probe: Probe
 
@@ -35,12 +35,12 @@ public struct ChannelQuestion: Sendable, Hashable {
 }
 
 public enum ChannelAnswer: Sendable, Equatable {
-    /// Rights of the client. `presence` is nil if the question did not include it.
+    /// Rights of the client. `presence` is nil if the question did not ask about presence.
     case rights(broadcast: Bool, presence: Bool?)
-    /// The rights could not be determined, which never counts as yes.
+    /// The rights could not be determined, which never counts as permission.
     case failed(ChannelAuthorizationError)
 
-    /// True if the answer covers exactly the rights that the probe asked about.
+    /// True if the answer covers exactly the rights that the probe asks about.
     func answers(_ probe: ChannelQuestion.Probe) -> Bool {
         switch (self, probe) {
         case (.failed, _): true

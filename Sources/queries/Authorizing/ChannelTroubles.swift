@@ -4,11 +4,11 @@ import Postgres
 import Synchronization
 import System
 
-/// Reporter of failed questions about private channels. It does not log the same failure for every question.
+/// Reporter that logs failed questions about private channels. It does not log the same failure for every question.
 final class ChannelTroubles: Sendable {
-    /// Called if today's partition is missing.
+    /// Callback that is called if the partition for today is missing.
     private let missed: @Sendable () -> Void
-    /// Reporter for the connection to the database.
+    /// Reporter for failures to connect to the database.
     let connection: OutageReporter
     private let last = Mutex<[String: LastComplaint]>([:])
 
@@ -26,7 +26,7 @@ final class ChannelTroubles: Sendable {
             [.reason(unprepared.reason), .hint(unprepared.hint)])
     }
 
-    /// Reports a failure. The log contains neither the policy's message nor the question, because both may contain
+    /// Reports a failure. The log contains neither PostgreSQL's message nor the question, because both may contain
     /// secrets.
     func report(_ failure: ChannelAuthorizationError, role: String) {
         if case .missingPartition = failure { missed() }
@@ -49,7 +49,7 @@ final class ChannelTroubles: Sendable {
 }
 
 extension ChannelAuthorizationError {
-    /// Message for the operator; nil if other code reports the failure.
+    /// Message for an operator; nil if the failure is reported elsewhere.
     fileprivate var words: (sentence: StaticString, hint: String)? {
         switch self {
         case .policy:

@@ -3,7 +3,7 @@ import Diagnostics
 import Postgres
 import System
 
-/// Thread that asks about private channels: connects, asks, answers.
+/// Thread that asks PostgreSQL about rights in private channels: connects, asks and passes on the answers.
 final class ChannelWorker: ConnectedWorker {
     /// State shared by all these threads.
     final class Shared: Sendable {
@@ -20,11 +20,11 @@ final class ChannelWorker: ConnectedWorker {
 
     let inbox: Inbox<ChannelLine>
     let lane: ChannelLine.Lane
-    /// Connection with a constant retry interval: clients wait only briefly for the answer to a join, so retries must
-    /// not become rarer.
+    /// Connection to PostgreSQL. The interval between attempts is constant, because clients wait only briefly for the
+    /// reply to a join.
     var link: Link<ProbingConnection>
     private let shared: Shared
-    /// Reason why questions fail while there is no connection.
+    /// Reason with which questions fail while there is no connection.
     private var trouble = ChannelAuthorizationError.unavailable
 
     init(_ shared: Shared, _ lane: ChannelLine.Lane, _ inbox: Inbox<ChannelLine>) {
@@ -59,7 +59,8 @@ final class ChannelWorker: ConnectedWorker {
 
     func couldNotAsk(_ error: PostgresError) { trouble = ChannelAuthorizationError(connecting: error) }
 
-    /// Checks the login. An unsuitable login is only logged, because the policies still decide correctly.
+    /// Examines the login. If it has too many rights, the hub only logs a warning, because the policies still decide
+    /// correctly.
     private func examine(_ connection: ProbingConnection) throws(PostgresError) {
         let found = try JudgingLogin.examine(connection.session, clientRoles: shared.settings.clientRoles)
         guard shared.fitness.set(found), case .refused(let reason, let hint) = found else { return }
@@ -94,7 +95,7 @@ final class ChannelWorker: ConnectedWorker {
         if !inbox.pass(jobs, to: lane) { for job in jobs { job.giveUp() } }
     }
 
-    /// Error code that PostgreSQL returns for invalid text.
+    /// Error code that PostgreSQL would return for text in an invalid encoding.
     private static let untranslatable = "22021"
 
     private func answer(_ group: ChannelGroup) {
@@ -111,7 +112,7 @@ final class ChannelWorker: ConnectedWorker {
                 return
             }
             let part = group.part(from: next)
-            // A connection that was idle may have been lost long ago.
+            // A connection that was idle may have been lost long ago, so its loss proves nothing about the questions.
             let mayBeStale = link.idleTime(at: now) > Limits.channelRetryInterval
             do throws(PostgresError) {
                 let limits = limits(for: group.askers[next][0], at: now)
@@ -136,7 +137,7 @@ final class ChannelWorker: ConnectedWorker {
         return (max(.milliseconds(1), min(Limits.channelProbeTimeout, left)), .zero)
     }
 
-    /// Handles the outcome. Returns the number of questions that are done.
+    /// Handles the outcome of a statement. Returns the number of questions that need no further attempt in this lane.
     private func take(_ outcome: ProbeOutcome, _ group: ChannelGroup, _ range: Range<Int>) -> Int {
         switch outcome {
         case .answers(let answers) where !answers.isEmpty:
@@ -169,14 +170,15 @@ final class ChannelWorker: ConnectedWorker {
         pass(askers, to: .apart)
     }
 
-    /// Asks each question alone, to find the one that caused the failure.
+    /// Handles questions that failed in one statement. Each is asked again alone, which finds the one that caused the
+    /// failure.
     private func failedTogether(_ askers: [ChannelJob], _ failure: ChannelAuthorizationError) {
         if isApart { return finish(askers, .failed(failure)) }
         pass(askers, to: .apart)
     }
 
-    /// Asks a question once more, alone, after the connection was lost: the question itself may have crashed the
-    /// server.
+    /// Handles a question whose connection was lost. It is asked once more, alone, because the question itself may have
+    /// crashed the server.
     private func lost(_ askers: [ChannelJob]) {
         guard !inbox.isEnding, askers[0].losses == 0 else { return finish(askers, .failed(.unavailable)) }
         let once = askers.map { job in
@@ -197,7 +199,7 @@ final class ChannelWorker: ConnectedWorker {
 }
 
 extension ChannelQuestion {
-    /// True if PostgreSQL accepts the texts: they are UTF-8 and contain no zero byte.
+    /// True if PostgreSQL accepts the question's texts: they are valid UTF-8 and contain no zero byte.
     fileprivate var canBeSaid: Bool {
         String(validating: topic, as: UTF8.self) != nil && !topic.contains(0)
             && ![role, subject, claims, headers].contains { $0.utf8.contains(0) }
@@ -205,7 +207,7 @@ extension ChannelQuestion {
 }
 
 extension ChannelAuthorizationError {
-    /// Makes the error from the server's code, which is nil if no server answered.
+    /// Creates the error from PostgreSQL's error code. The code is nil if no server answered.
     fileprivate init(connecting error: PostgresError) {
         switch error.sqlState {
         case SQLState.tooManyConnections: self = .tooManyConnections

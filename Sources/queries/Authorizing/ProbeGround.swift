@@ -1,9 +1,11 @@
 import Asking
 import Postgres
 
-/// Checks of the database objects that probes need, and of the privileges of roles on them.
+/// Checks that the database has the objects that probes need, and that roles have the rights to them. A probe is a
+/// trial action in a private channel.
 enum ProbeGround {
-    /// Returns the method to insert rows that probes try to read. Fails, with a remedy for the operator, if none works.
+    /// Returns how the login can insert the rows that probes try to read. Fails, with a remedy for the operator, if it
+    /// cannot.
     static func examine(_ session: PolicySession) throws(PostgresError) -> Result<ProbeScript.Insertion, Unprepared> {
         let row = try session.query(question).first ?? []
         guard row.count == 3 else { throw PolicySession.unreadable }
@@ -24,19 +26,19 @@ enum ProbeGround {
                 hint: apply))
     }
 
-    /// Reason why no rights can be determined, in words for an operator.
+    /// Reason why no rights can be determined, with a remedy, for an operator.
     struct Unprepared: Error, Sendable, Equatable {
         var reason: String
         var hint: String
 
-        /// Reason found during a probe.
+        /// Reason for a failure during a probe, after the objects had existed.
         static let changed = Unprepared(reason: "probes cannot be put into realtime.messages", hint: apply)
     }
 
     private static let apply = "`tidewire db apply` makes what is missing"
 
-    /// Query for: the table exists; the inserting function may be called; the login may insert itself, without
-    /// policies.
+    /// Query with these results: the table exists; the login may call the inserting function; the login may insert rows
+    /// itself and no policy applies to it.
     private static let question = """
         SELECT m.oid IS NOT NULL,
             COALESCE(pg_catalog.has_schema_privilege(p.pronamespace, 'USAGE')
@@ -53,13 +55,13 @@ enum ProbeGround {
                     AND pg_catalog.oidvectortypes(p.proargtypes) = 'text[], text[], uuid[]') ON true
         """
 
-    /// Relation of a role to the login.
+    /// Relation of a role to the login that runs probes.
     enum Standing: Equatable {
-        /// The login becomes the role and probes.
+        /// The login can switch to the role, so it probes as the role.
         case probed
-        /// No policy binds the role and the login may not become it, so privileges alone decide.
+        /// No policy applies to the role and the login may not switch to it. The role's privileges alone decide.
         case privileged(mayRead: Bool, mayWrite: Bool)
-        /// The role does not exist, or the login may not become it.
+        /// The role does not exist, or the login may not switch to it.
         case refused
     }
 
@@ -71,10 +73,10 @@ enum ProbeGround {
         return row[1] == "t" ? .privileged(mayRead: row[2] == "t", mayWrite: row[3] == "t") : .refused
     }
 
-    /// Returns the query for: the login can become the role; no policy binds the role; it may read an `id`; it may
-    /// insert the columns of a probe.
+    /// Returns a query with these results: the login can switch to the role; no policy applies to the role; the role
+    /// may SELECT the column `id`; the role may INSERT the columns of a probe.
     private static func standingQuestion(_ serverVersion: Int) -> String {
-        // Since PostgreSQL 16 a grant may leave out the right to become the role.
+        // Since PostgreSQL 16, a membership may lack the right to switch to the role.
         let becoming = serverVersion >= 160_000 ? "SET" : "MEMBER"
         let columns = ["topic", "extension", "inserted_at", "updated_at"]
         let mayInsert = columns.map { "pg_catalog.has_column_privilege(r.oid, m.oid, '\($0)', 'INSERT')" }

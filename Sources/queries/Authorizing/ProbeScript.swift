@@ -1,23 +1,23 @@
 import CTexts
 import Postgres
 
-/// SQL function that probes the rights of many askers of one role on `realtime.messages`, one after the other.
+/// SQL function that tests the rights of many askers of one role on `realtime.messages`, one after the other.
 ///
-/// To probe reading, the function inserts rows before it takes on the role, and then checks which rows the role sees.
-/// To probe writing, it inserts in the role. Each asker has a subtransaction that is rolled back. So no asker sees
-/// another's rows, and no effect of a policy's functions outlives the answer.
+/// To test reading, the function inserts rows, switches to the role, and checks which rows the role sees. To test
+/// writing, it inserts rows as the role. Each asker is tested in a subtransaction that is rolled back. So no asker sees
+/// another's rows, and effects of a policy's functions end with the test.
 ///
-/// Each role has its own function, so that a plan made for one role never answers for another.
+/// Each role has its own function, so that PostgreSQL never uses a plan made for another role.
 enum ProbeScript {
-    /// Method to insert the rows that askers try to read.
+    /// Way in which the function inserts the rows that askers try to read.
     enum Insertion: Sendable, Equatable {
-        /// A function of the database, for a login without the privilege to insert.
+        /// Through a function of the database, for a login that lacks the privilege to insert.
         case byFunction
-        /// An insert by the login itself, which no policy binds.
+        /// As the login itself, to which no policy applies.
         case directly
     }
 
-    /// Columns of the function's result, in their order.
+    /// Columns of the function's result, in this order.
     enum Column {
         static let who = 0
         static let broadcast = 1
@@ -28,12 +28,12 @@ enum ProbeScript {
         static let count = 6
     }
 
-    /// Step at which a probe failed.
+    /// Step at which the test of an asker failed.
     enum Step: String {
         case insert, role, policy
     }
 
-    /// Returns the function's code for a probe.
+    /// Returns the letter by which the function knows the probe.
     static func code(_ probe: ChannelQuestion.Probe) -> String {
         switch probe {
         case .read(presence: false): "b"
@@ -42,7 +42,8 @@ enum ProbeScript {
         }
     }
 
-    /// Returns the function's text. The role's name is put in last, so that no placeholder inside a name is replaced.
+    /// Returns the SQL that creates the function. The role's name is inserted last, so that a placeholder in the name
+    /// is not replaced.
     static func function(named name: String, as role: String, inserting insertion: Insertion) -> String {
         let role = Quoted.literal(role)
         return template.replacing(":name", with: name).replacing(":insertion", with: insert(insertion))
@@ -56,8 +57,8 @@ enum ProbeScript {
             decoding: UnsafeRawBufferPointer(start: file.text, count: file.length), as: UTF8.self)
     }()
 
-    /// Returns the statement that inserts the rows. `payload` and `event` are NULL and `private` has its default,
-    /// false, because policies are written for such rows.
+    /// Returns the SQL statement that inserts the rows. `payload` and `event` are NULL and `private` is false by
+    /// default, because Supabase's policies are written for such rows.
     private static func insert(_ insertion: Insertion) -> String {
         switch insertion {
         case .byFunction:

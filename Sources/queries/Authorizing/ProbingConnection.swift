@@ -3,25 +3,25 @@ import Diagnostics
 import Postgres
 import System
 
-/// Outcome of a probe for some askers of one role.
+/// Outcome of one statement that tests several askers of one role.
 enum ProbeOutcome {
-    /// Answers for the first askers, as many as the time allowed.
+    /// Answers for the first askers. The time may not have sufficed for the others.
     case answers([ChannelAnswer])
-    /// A failure for all askers.
+    /// A failure that concerns all askers.
     case refused(ChannelAuthorizationError)
     /// The database lacks objects that every probe needs.
     case unprepared(ProbeGround.Unprepared)
-    /// A side effect of one probe makes all answers invalid.
+    /// A policy's function left something in the session, so all answers are invalid.
     case spoiled
 }
 
-/// Session that probes the rights of askers in private channels, many in one transaction, which is rolled back.
+/// Connection that tests the rights of askers in private channels, many in one transaction that is rolled back.
 ///
-/// A connection belongs to one thread.
+/// One thread owns the connection.
 final class ProbingConnection {
     let session: PolicySession
     private var insertion: ProbeScript.Insertion?
-    /// Name of the probing function for each role that the login becomes.
+    /// Name of the testing function, by the role for which it was created.
     private var functions: [String: String] = [:]
     private var functionsMade = 0
     private var plansAreFreshUntil: UInt64 = 0
@@ -39,11 +39,12 @@ final class ProbingConnection {
             interrupt: interrupt)
     }
 
-    /// True if the connection must be replaced: it has too many functions, or a policy's function has spoiled the
-    /// session.
+    /// True if the connection must be replaced, because it holds too many functions or because a policy's function left
+    /// statements in the session.
     var isFull: Bool { functionsMade >= Limits.maximumPolicyLoops || session.isSpoiled }
 
-    /// Probes the questions. `timeout` limits the whole statement; after `budget` it begins no further question.
+    /// Asks the questions in one statement. `timeout` limits the statement; after `budget` it begins no further
+    /// question.
     func ask(
         _ questions: ArraySlice<ChannelQuestion>, as role: String, timeout: Duration, budget: Duration
     ) throws(PostgresError) -> ProbeOutcome {
@@ -58,7 +59,7 @@ final class ProbingConnection {
         return try run(function, questions, role, timeout, budget)
     }
 
-    /// Probes for a role that has no function yet.
+    /// Asks questions of a role that has no testing function yet.
     private func first(
         _ questions: ArraySlice<ChannelQuestion>, _ role: String, _ timeout: Duration, _ budget: Duration
     ) throws(PostgresError) -> ProbeOutcome {
@@ -81,7 +82,7 @@ final class ProbingConnection {
         precondition(functions[role] == nil, "there is one function for a role")
         functionsMade += 1
         functions[role] = name
-        // The first run reads and plans everything.
+        // The first call takes longer, because PostgreSQL reads and plans everything.
         let longer = max(timeout, min(Limits.channelProbeTimeout, timeout + Limits.channelQuickTimeout))
         return try run(name, questions, role, longer, budget)
     }
@@ -90,8 +91,8 @@ final class ProbingConnection {
 
     private static let begin = PipelinedStatement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     private static let end = PipelinedStatement("ROLLBACK")
-    /// Statement that discards plans. A plan contains the policies of a role and does not notice a new membership of
-    /// the role.
+    /// Statement that discards PostgreSQL's plans. A plan contains the policies of a role and does not notice that the
+    /// role has become a member of another role.
     private static let forgetPlans = PipelinedStatement("DISCARD PLANS")
 
     private func run(
@@ -101,7 +102,7 @@ final class ProbingConnection {
         let head = [
             plansAreFresh() ? nil : ProbingConnection.forgetPlans, ProbingConnection.begin,
             try session.surroundingsStatement(role),
-            // Applies to the next statement, the call of the function.
+            // The timeout applies to the next statement, which calls the function.
             PipelinedStatement(
                 "SELECT pg_catalog.set_config('statement_timeout', $1, true)", [String(timeout.wholeMilliseconds)],
                 preparedAs: "timeout"),
@@ -114,7 +115,7 @@ final class ProbingConnection {
         switch answers[head.count] {
         case .success(let rows): return found(rows, questions, role)
         case .failure(let error):
-            // The cancellation came between two questions.
+            // PostgreSQL cancelled the statement between two questions.
             if error.sqlState == SQLState.queryCanceled { return .refused(.canceled(ProbingConnection.tookTooLong)) }
             return .refused(.policy(sqlState: error.sqlState ?? "XX000"))
         }
@@ -158,7 +159,7 @@ final class ProbingConnection {
         return .answers(answers)
     }
 
-    /// Reports a bug in the probe and refuses all its questions. The caller then asks each question alone.
+    /// Reports a bug and refuses all questions of the statement. The caller then asks each question alone.
     private func broken(_ rule: StaticString) -> ProbeOutcome {
         Impossible.happened(rule, in: .authorizing)
         return .refused(.policy(sqlState: "XX000"))
@@ -177,7 +178,7 @@ final class ProbingConnection {
         if row[ProbeScript.Column.isPartition] == "t" { return .failed(.missingPartition) }
         switch row[ProbeScript.Column.step].flatMap(ProbeScript.Step.init) {
         case .insert? where ProbingConnection.missing.contains(state):
-            // The table or the function was removed or changed, so it must be examined again.
+            // The table or the function was dropped or changed, so both are examined again.
             insertion = nil
             functions = [:]
             return .failed(.unprepared)
@@ -188,10 +189,10 @@ final class ProbingConnection {
         }
     }
 
-    /// Message of an English server for the usual timeout. The real message may come from a policy's function, or be in
-    /// another language, so it is not passed on.
+    /// PostgreSQL's English message for a timeout. Clients receive it instead of the real message, which may come from
+    /// a policy's function or be in another language.
     private static let tookTooLong = "canceling statement due to statement timeout"
 
-    /// Error codes for a missing schema, table, column or function, and for a missing right to use them.
+    /// Error codes for a missing schema, table, column or function, and for missing rights to them.
     private static let missing: Set = ["3F000", "42P01", "42703", "42883", SQLState.insufficientPrivilege]
 }
