@@ -6,7 +6,7 @@ import EventLog
 import Replication
 import System
 
-/// Worker on the archive's thread: reads the log and answers queries.
+/// Worker of the archive's thread: reads messages from the event log and answers queries.
 final class ArchiveWorker: AskingWorker {
     let inbox: Inbox<PlainLine<ArchiveJob>>
     private let logEnd: @Sendable () -> EventLogEnd?
@@ -14,11 +14,11 @@ final class ArchiveWorker: AskingWorker {
     private let table: MessageTableReader
     private var log: MessageLog
     private var lastTrouble: String?
-    /// Timer for the pauses between tries. No thread rings it, so each wait has its full length.
+    /// Pulse for the pauses between attempts. No thread rings it, so each pause has its full length.
     private let pauses = Pulse()
-    /// True after the first query. Until then the worker reads nothing.
+    /// True after the first query. Before it, the worker reads nothing.
     private var isAwake = false
-    /// Retention in hours. Messages of days that ended earlier are not kept.
+    /// Retention in hours, counted in whole days: the oldest day that it reaches is kept completely.
     private let hours: Int
     private let metrics: ProjectMetrics
 
@@ -46,7 +46,7 @@ final class ArchiveWorker: AskingWorker {
     func work(_ jobs: [ArchiveJob]) {
         for job in jobs { answer(job) }
         isAwake = isAwake || !jobs.isEmpty
-        // Reads ahead between queries, so that the next query finds more.
+        // Reads older segments between queries, so that the next query finds more messages.
         if jobs.isEmpty, isAwake { readAhead() }
     }
 
@@ -70,7 +70,7 @@ final class ArchiveWorker: AskingWorker {
             } catch {
                 complain(error)
                 let now = Clock.monotonicNanoseconds()
-                // Only a temporary refusal of the kernel is worth another try.
+                // Another attempt makes sense only if the kernel refused to read temporarily.
                 guard error is SystemError || error is EventLogError, case .transient = ReadingTrouble(error),
                     now < deadline, !inbox.isEnding
                 else { return job.giveUp() }
@@ -79,7 +79,7 @@ final class ArchiveWorker: AskingWorker {
         }
     }
 
-    /// Logs a failure, unless it is the same as the last one.
+    /// Logs a failure unless the last one had the same text.
     private func complain(_ error: any Error) {
         let text = "\(error)"
         guard text != lastTrouble else { return }
@@ -96,8 +96,8 @@ final class ArchiveWorker: AskingWorker {
         }
     }
 
-    /// Returns what has become of the messages from the offset on. Messages that the index does not reach in time are
-    /// unknown.
+    /// Returns what happened to the messages since `offset` after their insertion. Messages that the index does not
+    /// reach before the deadline are unknown.
     private func revisions(since offset: UInt64, until deadline: UInt64) throws -> MessageRevisions {
         guard let end = logEnd() else { throw ArchiveError.notBegun }
         try log.follow(end)
@@ -109,7 +109,7 @@ final class ArchiveWorker: AskingWorker {
 
     private func answer(_ query: ReplayQuery, until deadline: UInt64) throws -> ReplayAnswer {
         guard let end = logEnd() else { throw ArchiveError.notBegun }
-        // Must be read before the log: the log then contains everything from this time on.
+        // The publication must be read before the log, so that the log has everything that it promises.
         let followed = followed()
         try log.follow(end)
         let (since, overflow) = query.since.multipliedReportingOverflow(by: 1000)
@@ -117,7 +117,8 @@ final class ArchiveWorker: AskingWorker {
             query, max(oldestKept, overflow ? (query.since < 0 ? .min : .max) : since), followed, deadline)
     }
 
-    /// Time of the oldest message that `tidewire.keep_messages` keeps, in whole days.
+    /// Insert time of the oldest message that `tidewire.keep_messages` keeps, in microseconds since 1970. Retention
+    /// drops whole days.
     private var oldestKept: Int64 {
         let day: Int64 = 86_400_000_000
         let oldest = Clock.unixMicroseconds() - Int64(hours) * 3_600_000_000
@@ -129,7 +130,8 @@ final class ArchiveWorker: AskingWorker {
     ) throws -> ReplayAnswer {
         var found = try search(query, since, followed, deadline)
         if !found.isWhole {
-            // Retention deleted messages meanwhile, or they were too large. Searches the remaining ones once more.
+            // Retention deleted messages during the search, or the messages were too large. The second search finds the
+            // rest.
             found = try search(query, since, followed, deadline)
         }
         guard found.reach > since else {
@@ -146,7 +148,7 @@ final class ArchiveWorker: AskingWorker {
     private struct Found {
         var messages: [ArchivedMessage]
         var isWhole: Bool
-        /// Time from which on every inserted message was found.
+        /// Insert time in microseconds since 1970. Every message inserted since then was found.
         var reach: Int64
     }
 
@@ -154,7 +156,7 @@ final class ArchiveWorker: AskingWorker {
         _ query: ReplayQuery, _ since: Int64, _ followed: FollowedPublication?, _ deadline: UInt64
     ) throws -> Found {
         var places = log.newest(query, since: since)
-        // Messages from before the publication was followed are certainly in the table, but only perhaps in the log.
+        // Messages from before the publication was followed are certainly in the table, but not certainly in the log.
         let needed = max(since, followed?.time ?? .max)
         while !isEnough(places, query, needed), log.canReachBack, Clock.monotonicNanoseconds() < deadline {
             try log.reachBack()
@@ -163,7 +165,7 @@ final class ArchiveWorker: AskingWorker {
         assert(places.count <= query.limit, "no more is read than was asked for")
         let read = try log.read(places, query)
         var reach = max(followed?.time ?? .max, log.beginTime)
-        // The query asks for the newest messages, so those before the oldest one found are not missed.
+        // The query asks for the newest messages, so it needs none from before the oldest found.
         if places.count == query.limit, let oldest = places.map(\.insertedAt).min(), oldest >= reach {
             reach = .min
         }
@@ -176,8 +178,8 @@ final class ArchiveWorker: AskingWorker {
         return oldest >= log.beginTime
     }
 
-    /// Joins messages of the table and of the log. Messages of the log since the publication is followed come last,
-    /// because they were committed last. Earlier messages of the log are merged with the table's by time.
+    /// Joins messages of the table and of the log. Messages that the log has since the publication is followed are
+    /// last, because they were committed last. Earlier messages of the log are merged with the table's by insert time.
     private static func joined(
         _ older: [ArchivedMessage], _ found: [ArchivedMessage], _ followed: FollowedPublication?, _ limit: Int
     ) -> [ArchivedMessage] {
@@ -188,7 +190,7 @@ final class ArchiveWorker: AskingWorker {
         let all = mixed.sorted { $0.insertedAt < $1.insertedAt } + found.filter { $0.offset ?? 0 >= first }
         guard all.count > limit else { return all }
         let oldest = all.map(\.insertedAt).sorted(by: >)[limit - 1]
-        // Several messages may have the same time.
+        // More messages than the limit may have this time or a newer one.
         return Array(all.filter { $0.insertedAt >= oldest }.suffix(limit))
     }
 }

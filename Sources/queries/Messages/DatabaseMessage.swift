@@ -3,13 +3,13 @@ import Change
 import Diagnostics
 import System
 
-/// Message that was inserted into the database, read in place from its row.
+/// Message that a transaction inserted into `realtime.messages`, read in place from its row.
 public struct DatabaseMessage: ~Escapable {
     private let row: RawSpan
     private let places: MessagePlaces
-    /// True if the message is for the private channels of its topic, false if for the public ones.
+    /// True if the message is for private channels of its topic, false if it is for public ones.
     public let isPrivate: Bool
-    /// Time in microseconds since 1970. The column has no time zone and counts as UTC.
+    /// Insert time in microseconds since 1970. The column has no time zone and is read as UTC.
     public let insertedAt: Int64
 
     @_lifetime(copy row)
@@ -26,7 +26,7 @@ public struct DatabaseMessage: ~Escapable {
         get { row.extracting(places.id) }
     }
 
-    /// Topic without the prefix that clients add.
+    /// Topic without the prefix `realtime:`.
     public var topic: RawSpan {
         @_lifetime(copy self)
         get { row.extracting(places.topic) }
@@ -37,10 +37,10 @@ public struct DatabaseMessage: ~Escapable {
         get { row.extracting(places.event) }
     }
 
-    /// True if the payload is bytes, not JSON.
+    /// True if the payload consists of bytes, false if it is JSON.
     public var isBinary: Bool { !places.has(.payload) }
 
-    /// JSON payload as PostgreSQL writes it, if the payload is JSON.
+    /// JSON payload as PostgreSQL writes it; empty if the payload is binary.
     public var json: RawSpan {
         @_lifetime(copy self)
         get { row.extracting(places.payload) }
@@ -49,14 +49,14 @@ public struct DatabaseMessage: ~Escapable {
     /// Size of the payload in bytes.
     public var payloadByteCount: Int { isBinary ? (places.binaryPayload.count - 2) / 2 : places.payload.count }
 
-    /// Appends the bytes of a binary payload.
+    /// Appends the bytes of the binary payload to `writer`.
     public func appendBinary(to writer: inout ByteWriter) {
         let text = row.extracting(places.binaryPayload)
         let isRead = BinaryText.append(text, to: &writer)
         precondition(isRead, "a message's bytes were looked at when it was read")
     }
 
-    /// True if the row is a broadcast. Only such rows are replayed.
+    /// True if the row is a broadcast. Only broadcasts are replayed to clients that join later.
     public var isBroadcast: Bool {
         let kind = row.extracting(places.extension)
         return kind.equals("broadcast")
@@ -75,15 +75,15 @@ extension DatabaseMessage {
         case notBytes = "its binary_payload is not in hexadecimal form"
     }
 
-    /// Meaning of a change of the messages table for a topic's listeners.
+    /// Meaning that a change of the messages table has for a topic's subscribers.
     public enum Reading: ~Escapable {
         case message(DatabaseMessage)
         case flawed(Flaw)
-        /// The change is not an insert. Listeners ignore it; only later replays take it into account (`MessageLog`).
+        /// The change is not an insert. Subscribers receive nothing; only later replays need it (`MessageLog`).
         case noInsert
     }
 
-    /// Reads a change whose row has the layout. Throws if the row cannot be read at all.
+    /// Reads a change whose row has this layout. Throws if the row is malformed.
     @_lifetime(copy change)
     public static func read(_ change: borrowing Change, _ layout: MessageLayout) throws(ByteError) -> Reading {
         guard change.operation == .insert, !change.isForgotten, let row = change.new else { return .noInsert }
@@ -108,7 +108,8 @@ extension DatabaseMessage {
         return .message(DatabaseMessage(row, places, isPrivate: isPrivate.equals("t"), insertedAt: time))
     }
 
-    /// Counts a row that cannot be broadcast, and logs the flaw now and then. Only one reader of the log must call it.
+    /// Counts a row that cannot be broadcast, and logs its flaw at intervals. Of the log's readers, only one may call
+    /// it.
     public static func note(_ flaw: Flaw, _ log: inout FlawLog) {
         log.skipped.add()
         guard log.isNews(flaw) else { return }
@@ -117,12 +118,14 @@ extension DatabaseMessage {
     }
 }
 
-/// Counter of flawed rows, with the times at which each flaw was last logged.
+/// Counter of flawed rows, with the times at which each kind of flaw was last logged.
 public struct FlawLog: Sendable {
     fileprivate let skipped: Counter
     private var saidAt: [DatabaseMessage.Flaw: UInt64] = [:]
 
-    /// - Parameter skipped: counter of the flawed rows.
+    /// Creates the log.
+    ///
+    /// - Parameter skipped: the metric that counts flawed rows.
     public init(_ skipped: Counter) { self.skipped = skipped }
 
     mutating func isNews(_ flaw: DatabaseMessage.Flaw) -> Bool {
@@ -133,7 +136,7 @@ public struct FlawLog: Sendable {
     }
 }
 
-/// Ranges of a message's parts in its row.
+/// Byte ranges of a message's parts within its row.
 struct MessagePlaces: Sendable {
     var id = 0..<0
     var topic = 0..<0
@@ -143,9 +146,9 @@ struct MessagePlaces: Sendable {
     var isPrivate = 0..<0
     var insertedAt = 0..<0
     var `extension` = 0..<0
-    /// Bit set of the parts that are present, because a present text may be empty.
+    /// Bit set of the parts that the row has. A present part may be an empty text.
     var known: UInt8 = 0
-    /// True if the payload did not change, so that PostgreSQL did not send it again.
+    /// True if the payload did not change and PostgreSQL did not send it again.
     var isUnchanged = false
 
     func has(_ part: MessageLayout.Part) -> Bool { known & 1 << part.rawValue != 0 }
@@ -197,7 +200,7 @@ extension MessagePlaces {
     }
 }
 
-/// PostgreSQL's hexadecimal text form of bytes: `\x` and digits. The hub's connections ask for this form.
+/// PostgreSQL's hexadecimal form of bytes: `\x` and digits. The hub's connections ask for this form.
 enum BinaryText {
     static func isReadable(_ text: RawSpan) -> Bool {
         guard text.byteCount >= 2, text.byteCount % 2 == 0, text.byte(0) == UInt8(ascii: "\\"),
@@ -207,7 +210,7 @@ enum BinaryText {
         return true
     }
 
-    /// Appends the bytes. Returns false, and appends nothing, if the text has another form.
+    /// Appends the bytes. Returns false and appends nothing if the text has another form.
     static func append(_ text: RawSpan, to writer: inout ByteWriter) -> Bool {
         guard isReadable(text) else { return false }
         writer.reserve((text.byteCount - 2) / 2)
@@ -223,10 +226,11 @@ enum BinaryText {
     }
 }
 
-/// Parser of PostgreSQL's ISO timestamps, `2026-03-01 10:00:00.123456`, with or without a time zone in whole hours.
+/// Parser of PostgreSQL's ISO timestamps such as `2026-03-01 10:00:00.123456`, with or without a time zone in whole
+/// hours.
 enum MessageTime {
-    /// Returns microseconds since 1970; nil for other text, and for times outside of years with four digits (before
-    /// Christ, five digits, infinity).
+    /// Returns the time in microseconds since 1970. Nil for any other text, and for years that do not have four digits
+    /// (before Christ, five digits, infinity).
     static func parse(_ text: RawSpan) -> Int64? {
         guard text.byteCount >= 19, text.byte(4) == UInt8(ascii: "-"), text.byte(7) == UInt8(ascii: "-"),
             text.byte(10) == UInt8(ascii: " "), text.byte(13) == UInt8(ascii: ":"), text.byte(16) == UInt8(ascii: ":"),
@@ -250,7 +254,7 @@ enum MessageTime {
         return value
     }
 
-    /// Reads a fraction such as `.5`, in microseconds.
+    /// Reads a fraction of a second such as `.5`, in microseconds.
     private static func fraction(_ text: RawSpan, _ place: inout Int) -> Int64 {
         guard place < text.byteCount, text.byte(place) == UInt8(ascii: ".") else { return 0 }
         place += 1
@@ -263,7 +267,7 @@ enum MessageTime {
         return value
     }
 
-    /// Reads the time zone in hours east of Greenwich; 0 if there is none.
+    /// Reads the time zone in hours east of Greenwich; 0 if the text has none.
     private static func zone(_ text: RawSpan, _ place: Int) -> Int64? {
         if place == text.byteCount { return 0 }
         guard place + 3 == text.byteCount, let hours = number(text, place + 1..<place + 3) else { return nil }

@@ -5,16 +5,16 @@ import Postgres
 import Replication
 import System
 
-/// Archive of sent messages, for clients that join with a request for old ones.
+/// Archive of sent messages, for clients that ask for old messages when they join.
 ///
-/// Queries come from any thread, and each gets an answer. Messages committed since the hub follows the database come
-/// from the event log. Older ones come from their table, if the hub may read it. The archive has its own thread,
-/// because reading blocks, and does nothing until the first query.
+/// Any thread may send queries, and each gets an answer. Messages that were committed since the hub follows the
+/// database are read from the event log. Older ones are read from their table, if the hub has the rights. The archive
+/// has its own thread, because reading blocks. It does nothing until the first query.
 public final class MessageArchive: Sendable {
     public struct Settings: Sendable {
         public var logDirectory: String
         public var target: ConnectionTarget
-        /// Largest number of messages whose places are remembered.
+        /// Maximum number of messages whose places in the log the archive keeps in memory.
         public var maximumPlaces = Limits.archivedMessages
         /// Number of hours for which the table keeps messages.
         public var hours = Int(Limits.messagesRetentionHours)
@@ -30,9 +30,11 @@ public final class MessageArchive: Sendable {
     private let threads: AskingThreads<PlainLine<ArchiveJob>>
     private let metrics: ProjectMetrics
 
+    /// Creates the archive and starts its thread.
+    ///
     /// - Parameters:
-    ///   - logEnd: end of the log; nil until the log has begun.
-    ///   - followed: publication that is followed, and since when the log has every message.
+    ///   - logEnd: returns the end of the log; nil until the log has begun.
+    ///   - followed: returns the followed publication, with the time since when the log has every message.
     public init(
         _ settings: Settings, logEnd: @escaping @Sendable () -> EventLogEnd?,
         followed: @escaping @Sendable () -> FollowedPublication?
@@ -43,8 +45,8 @@ public final class MessageArchive: Sendable {
             inbox, [("messages", { ArchiveWorker(settings, inbox, logEnd: logEnd, followed: followed) })])
     }
 
-    /// Answers a query. `then` is called on the archive's thread, or at once on the caller's thread if too many queries
-    /// wait. It must not block.
+    /// Answers a query for old messages. `then` runs on the archive's thread, or immediately on the caller's thread if
+    /// too many queries are waiting. It must not block.
     public func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void) {
         let reply = Reply(in: .messages, unanswered: ReplayAnswer.failed, then: then)
         let askedAt = Clock.monotonicNanoseconds()
@@ -53,8 +55,8 @@ public final class MessageArchive: Sendable {
         ])
     }
 
-    /// Asks what has become of the log's messages from the offset on. `then` is called as that of `replay`, with nil if
-    /// there is no answer.
+    /// Asks what happened to the log's messages since `offset` after their insertion. `then` runs like that of
+    /// `replay`, and receives nil if there is no answer.
     public func revisions(since offset: UInt64, then: @escaping @Sendable (MessageRevisions?) -> Void) {
         let reply = Reply(in: .messages, unanswered: MessageRevisions?.none, then: then)
         let askedAt = Clock.monotonicNanoseconds()
@@ -63,11 +65,11 @@ public final class MessageArchive: Sendable {
         ])
     }
 
-    /// Ends the thread. Waiting queries fail first. The owner calls it once.
+    /// Ends the thread. Waiting queries fail. The owner calls this once.
     public func stop() { threads.stop() }
 }
 
-/// Question whose asker waits for the answer.
+/// Query of the archive, with the reply through which its asker receives the answer.
 struct ArchiveJob: AskedJob {
     enum Question {
         case messages(ReplayQuery, Reply<ReplayAnswer>)

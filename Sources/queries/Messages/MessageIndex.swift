@@ -4,22 +4,22 @@ import Diagnostics
 import EventLog
 import System
 
-/// Index of the messages of each topic in the newest segments of the log. It stores only their places, so that many fit
-/// in little memory. Used by one thread.
+/// Index of the messages of each topic in the newest segments of the log. It stores places, not contents, so that it
+/// needs little memory. One thread uses it.
 struct MessageIndex {
-    /// Place of a message in a segment.
+    /// Place of a message in a segment of the log.
     struct Place {
-        /// Position of the entry in its segment.
+        /// Byte position of the log entry in its segment.
         let position: UInt64
-        /// Offset of the message itself.
+        /// Log offset of the message itself.
         let offset: UInt64
-        /// Microseconds since 1970.
+        /// Insert time in microseconds since 1970.
         let insertedAt: Int64
-        /// Hash of the row's id.
+        /// Hash of the id of the message's row.
         let id: UInt64
         /// Index of the change in its entry. The highest bit is set if the message is not a broadcast.
         private let change: UInt32
-        /// Number of the previous message of the same topic, counted from one; zero means none.
+        /// Number of the previous message of the same topic in the segment's `places`, from 1; 0 if there is none.
         fileprivate(set) var previous: UInt32
 
         init(
@@ -38,7 +38,7 @@ struct MessageIndex {
         var isBroadcast: Bool { change == index }
     }
 
-    /// Data that the index remembers of a message.
+    /// Data of a message that the index stores.
     struct Noted {
         let topic: UInt64
         let id: UInt64
@@ -46,50 +46,50 @@ struct MessageIndex {
         let isBroadcast: Bool
     }
 
-    /// Place of a row in the log.
+    /// Place of a version of a row in the log.
     struct Row {
         let segment: UInt64
-        /// Position of the entry in its segment.
+        /// Byte position of the log entry in its segment.
         let position: UInt64
-        /// Offset of the change, which is number `index` in its entry.
+        /// Log offset of the change, which has index `index` in its entry.
         let offset: UInt64
         let index: UInt32
     }
 
-    /// Last change of a message after its insert.
+    /// Last change of a message after it was inserted.
     struct Revision {
         enum Change {
             case deleted
-            /// The row was rewritten. Contains the place of its new version, and its topic.
+            /// The row has a new version. The value has its place and topic.
             case rewritten(Row, topic: UInt64)
-            /// The row was updated, but its payload did not change and was not sent again.
+            /// The row was updated without changing the payload, so PostgreSQL did not send the payload again.
             case kept(topic: UInt64)
         }
 
         let id: UInt64
-        /// Offset of the change itself.
+        /// Log offset of the change itself.
         let offset: UInt64
         let change: Change
 
-        /// Combines two revisions of one message, in any order. If both have the same offset, `other` counts as the
-        /// newer one.
+        /// Combines two revisions of the same message. The one with the higher offset counts as newer; if both are
+        /// equal, `other` does.
         func merged(with other: Revision) -> Revision {
             precondition(id == other.id, "one message's fate is not another's")
             let (older, newer) = offset <= other.offset ? (self, other) : (other, self)
-            // An unchanged payload is the one that was written before.
+            // The payload is unchanged since the older revision, so the newer one keeps the place of that.
             guard case .kept(let topic) = newer.change, case .rewritten(let row, _) = older.change else { return newer }
             return Revision(id: id, offset: newer.offset, change: .rewritten(row, topic: topic))
         }
     }
 
-    /// Messages of one segment.
+    /// Messages of one segment of the log.
     struct Segment {
         let sequence: UInt64
-        /// Offset from which on the index has every message of the segment.
+        /// Offset from which the index has every message of the segment.
         var firstOffset: UInt64
-        /// Commit time, by the hub's clock, before which all messages before `firstOffset` were committed.
+        /// Commit time (by the hub's clock, in microseconds since 1970) that no message before `firstOffset` exceeds.
         var beginTime: Int64
-        /// Place from which reading continues; nil after the segment was read to its end.
+        /// Place at which reading continues; nil after the whole segment was read.
         var next: (position: UInt64, offset: UInt64)? {
             didSet { if let next { reached = next.offset } }
         }
@@ -97,13 +97,13 @@ struct MessageIndex {
         private(set) var reached: UInt64 = 0
         var layouts = MessageLayouts()
         fileprivate(set) var places: [Place] = []
-        /// Number of the newest place of each topic, counted from one.
+        /// Number of the newest place of each topic in `places`, from 1.
         private var newest: [UInt64: UInt32] = [:]
-        /// Latest insert time of all messages in the segment.
+        /// Latest insert time of the messages in the segment.
         private(set) var latest = Int64.min
-        /// Revisions of messages of this and earlier segments, until the index takes them.
+        /// Revisions of messages of this and earlier segments, until the index collects them.
         var revisions: [Revision] = []
-        /// True if a TRUNCATE removed earlier messages. Only the table knows which ones.
+        /// True if a TRUNCATE in the segment removed earlier messages. Only the table shows which ones are left.
         private var isTruncated = false
 
         init(_ header: SegmentHeader) {
@@ -131,7 +131,7 @@ struct MessageIndex {
             return isTruncated
         }
 
-        /// Forgets everything before the offset. All of it was committed by `committed`.
+        /// Removes everything before the offset. All of it was committed no later than `committed`.
         mutating func forget(before offset: UInt64, committed: Int64) {
             firstOffset = max(firstOffset, offset)
             beginTime = max(beginTime, committed)
@@ -141,7 +141,7 @@ struct MessageIndex {
             assert(firstOffset >= offset && beginTime >= committed, "what was forgotten is not promised")
         }
 
-        /// Passes the topic's places to `body`, newest first, until `body` returns false.
+        /// Passes the places of the topic to `body`, newest first, until `body` returns false.
         func visit(_ topic: UInt64, _ body: (Place) -> Bool) {
             var next = newest[topic] ?? 0
             while next > 0 {
@@ -152,7 +152,7 @@ struct MessageIndex {
             }
         }
 
-        /// Passes the places of all topics from the offset on to `body`.
+        /// Passes the places of all topics, from the offset on, to `body`.
         func visitTopics(since offset: UInt64, _ body: (Place, _ topic: UInt64) -> Void) {
             guard let last = places.last, last.offset >= offset else { return }
             for topic in newest.keys {
@@ -164,7 +164,7 @@ struct MessageIndex {
             }
         }
 
-        /// Makes room if a single segment has more messages than may be remembered.
+        /// Removes the older half of the places, if a single segment has more messages than the index may store.
         mutating func forgetOlderHalf() {
             let count = UInt32(places.count / 2)
             guard count > 0 else { return }
@@ -180,11 +180,12 @@ struct MessageIndex {
         }
     }
 
-    /// Segments without a gap, oldest first.
+    /// Consecutive segments, oldest first.
     private(set) var segments: [Segment] = []
     private var placeCount = 0
-    /// Revisions by the hash of the message's id.
+    /// Last revision of each message that has one, by the hash of the message's id.
     private var revisions: [UInt64: Revision] = [:]
+    /// True if the index removed messages because it was full or the table was truncated.
     private var hasForgotten = false
     private let maximum: Int
 
@@ -200,7 +201,7 @@ struct MessageIndex {
         return revision
     }
 
-    /// Passes each message from the offset on that was changed or deleted to `body`, with its segment and topic.
+    /// Passes each message that was changed or deleted, from the offset on, to `body`, with its segment and topic.
     func visitRevised(since offset: UInt64, _ body: (Place, _ segment: UInt64, _ topic: UInt64) -> Void) {
         if revisions.isEmpty { return }
         for segment in segments {
@@ -210,7 +211,7 @@ struct MessageIndex {
         }
     }
 
-    /// Random seed, so that nobody can choose ids with equal hashes.
+    /// Random seed of the hash, so that no client can choose ids with equal hashes.
     private static let idSeed = UInt64.random(in: 1 ... .max)
 
     static func id(_ id: RawSpan) -> UInt64 {
@@ -225,10 +226,10 @@ struct MessageIndex {
         return hash.value
     }
 
-    /// True if no older messages fit. Messages that were forgotten for lack of room are not read again.
+    /// True if the index has no room for older messages. Messages that were removed to make room are not read again.
     var isFull: Bool { hasForgotten || count >= maximum }
 
-    /// Number of the newest segment, and the position from which reading it continues.
+    /// Sequence number of the newest segment, and the position at which reading it continues.
     var newest: (sequence: UInt64, place: UInt64?)? {
         segments.last.map { ($0.sequence, $0.next?.position) }
     }
@@ -240,7 +241,7 @@ struct MessageIndex {
         hasForgotten = false
     }
 
-    /// Adds the segment after the newest one.
+    /// Adds the segment that follows the newest one.
     mutating func append(_ segment: Segment) {
         assert(segments.last.map { $0.sequence + 1 == segment.sequence } ?? true, "segments follow without a hole")
         segments.append(segment)
@@ -248,7 +249,7 @@ struct MessageIndex {
         withNewest { _ in }
     }
 
-    /// Adds the segment before the oldest one.
+    /// Adds the segment that precedes the oldest one.
     mutating func prepend(_ segment: Segment) {
         assert(segments.first.map { $0.sequence == segment.sequence + 1 } ?? true, "segments follow without a hole")
         var segment = segment
@@ -259,7 +260,7 @@ struct MessageIndex {
         makeRoom()
     }
 
-    /// Changes the newest segment after more of it was read.
+    /// Calls `body` to read more of the newest segment, and updates the index afterwards.
     @discardableResult
     mutating func withNewest<T>(_ body: (inout Segment) throws -> T) rethrows -> T? {
         guard var newest = segments.popLast() else { return nil }
@@ -286,7 +287,7 @@ struct MessageIndex {
         segment.revisions = []
     }
 
-    /// Forgets all segments up to this one, which retention has deleted.
+    /// Removes all segments up to this one, because retention has deleted it.
     mutating func forget(upTo sequence: UInt64) {
         while let oldest = segments.first, oldest.sequence <= sequence { removeOldest() }
     }
@@ -297,7 +298,7 @@ struct MessageIndex {
         forgetRevisions()
     }
 
-    /// Forgets the revisions of messages that the index no longer contains.
+    /// Removes the revisions of messages that the index no longer has.
     private mutating func forgetRevisions() {
         guard !revisions.isEmpty else { return }
         let first = segments.first?.firstOffset ?? .max

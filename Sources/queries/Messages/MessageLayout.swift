@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// Positions of a message's parts in its row, found by the columns' names: older tables have other columns, or another
-/// order.
+/// Columns of the messages table in which the parts of a message are, found by the columns' names. Older tables have
+/// other columns or another order.
 public struct MessageLayout: Sendable, Equatable {
-    /// Part of a message that a column contains.
+    /// Part of a message that one column contains.
     enum Part: UInt8, CaseIterable {
         case id, topic, event, payload, binaryPayload, isPrivate, insertedAt, `extension`
 
@@ -22,10 +22,10 @@ public struct MessageLayout: Sendable, Equatable {
         }
     }
 
-    /// Part for each column; nil for a column without meaning.
+    /// Part that each column contains; nil for a column that messages do not need.
     let parts: [Part?]
 
-    /// Makes the layout; nil if the relation is not the messages table, or lacks required columns.
+    /// Creates the layout. Nil if the relation is not the messages table or lacks required columns.
     public init?(_ relation: Relation) {
         guard MessageTable.holds(relation) else { return nil }
         parts = relation.columns.map { column in Part.allCases.first { $0.columnName == column.name } }
@@ -35,16 +35,16 @@ public struct MessageLayout: Sendable, Equatable {
     }
 }
 
-/// Layouts of the relations that a reader of the log has met, by fingerprint, so that each is examined once.
+/// Layouts of the relations that a reader of the log has found, by fingerprint, so that each is examined only once.
 public struct MessageLayouts: Sendable {
     private var layouts: [UInt64: MessageLayout] = [:]
 
     public init() {}
 
-    /// True if no messages relation has been met.
+    /// True if no relation of messages has been found.
     public var isEmpty: Bool { layouts.isEmpty }
 
-    /// Learns the relation of a schema entry. Returns true if its rows are messages.
+    /// Adds the relation of a schema entry in the log. Returns true if its rows are messages.
     @discardableResult
     public mutating func learn(_ fingerprint: UInt64, _ relation: Relation) -> Bool {
         if layouts[fingerprint] != nil { return true }
@@ -54,11 +54,12 @@ public struct MessageLayouts: Sendable {
         return true
     }
 
-    /// Returns the layout of a schema's rows; nil if they are not messages.
+    /// Returns the layout of rows with this schema; nil if they are not messages.
     public func layout(of fingerprint: UInt64) -> MessageLayout? {
         layouts.isEmpty ? nil : layouts[fingerprint]
     }
 
-    /// Forgets all layouts. Each segment of the log repeats the schemas that it needs.
+    /// Removes all layouts. The reader can do that at a new segment, because each segment repeats the schemas that it
+    /// needs.
     public mutating func removeAll() { layouts.removeAll(keepingCapacity: true) }
 }

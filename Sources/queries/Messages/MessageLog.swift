@@ -4,11 +4,12 @@ import Diagnostics
 import EventLog
 import System
 
-/// Messages in the log. Indexes their places, follows the log's end, extends back on demand, and reads the messages.
+/// Reader of the messages in the event log. It indexes their places, follows the log's end, reads older segments when
+/// necessary, and reads the messages themselves.
 struct MessageLog {
-    /// Message that was found.
+    /// Broadcast that a search found.
     struct Found {
-        /// Offset of the message itself.
+        /// Log offset of the message itself.
         let offset: UInt64
         let insertedAt: Int64
         /// Place of the row's last version.
@@ -18,7 +19,7 @@ struct MessageLog {
     private let open: @Sendable () throws(SystemError) -> any StorageDirectory
     private var opened: (any StorageDirectory)?
     private var index: MessageIndex
-    /// True if there are no older segments, or none that can be remembered.
+    /// True if there are no older segments, or they cannot be read.
     private var isAtBeginning = true
     /// Position up to which the log was read.
     private(set) var end = EventLogPosition(epoch: 0, offset: 0)
@@ -28,7 +29,7 @@ struct MessageLog {
         index = MessageIndex(maximum: maximumPlaces)
     }
 
-    /// Returns the log's directory, opened on the thread that uses its descriptor.
+    /// Returns the log's directory. It is opened on the thread that uses its descriptor.
     private mutating func files() throws(SystemError) -> any StorageDirectory {
         if let opened { return opened }
         let made = try open()
@@ -38,7 +39,7 @@ struct MessageLog {
 
     // MARK: - Following the end
 
-    /// Reads new entries.
+    /// Reads the entries that were added since the last call.
     mutating func follow(_ logEnd: EventLogEnd) throws {
         let state = logEnd.state
         if index.segments.isEmpty { try begin(state) }
@@ -50,7 +51,7 @@ struct MessageLog {
                 } else { true }
             if isLast { break }
             guard isReadable, let next = try skipping(false, { try $0.open(sequence + 1, state) }) ?? nil else {
-                // Retention has deleted the segment, or it cannot be read. Forgets everything that is remembered.
+                // Retention has deleted the segment, or it cannot be read, so the index starts again.
                 index.removeAll()
                 try begin(state)
                 continue
@@ -60,8 +61,8 @@ struct MessageLog {
         end = state.position
     }
 
-    /// Runs a read of a segment. Returns nil if the segment is damaged, so that other segments are still read. For the
-    /// segment that is being written, throws instead.
+    /// Runs a read of a segment. Returns nil if the segment is damaged, so that others can still be read. Throws if it
+    /// is the segment that is being written.
     private mutating func skipping<T>(_ isLast: Bool, _ body: (inout MessageLog) throws -> T) throws -> T? {
         do {
             return try body(&self)
@@ -78,12 +79,12 @@ struct MessageLog {
         isAtBeginning = false
     }
 
-    /// Returns a segment of which nothing was read yet.
+    /// Returns a segment from which no entries have been read yet; nil if it does not exist.
     private mutating func open(_ sequence: UInt64, _ state: EventLogEnd.State) throws -> MessageIndex.Segment? {
         let limit = sequence == state.segment ? state.segmentBytes : nil
         guard let reader = try SegmentReader(directory: files(), segment: sequence, limit: limit) else { return nil }
         var segment = MessageIndex.Segment(reader.header)
-        // The first segment misses no earlier messages, because there was no log before it.
+        // No message can be missing before the log's first segment.
         if sequence == 1 { segment.beginTime = .min }
         segment.next = reader.place
         return segment
@@ -94,7 +95,8 @@ struct MessageLog {
         try index.withNewest { try Self.read(&$0, files, upTo: limit) }
     }
 
-    /// Reads a segment on from its last place. After an error it is read again from there, so nothing is lost.
+    /// Reads the segment from the place where reading stopped. After an error, reading continues there, so nothing is
+    /// lost.
     private static func read(
         _ segment: inout MessageIndex.Segment, _ files: any StorageDirectory, upTo limit: UInt64?
     ) throws {
@@ -120,7 +122,7 @@ struct MessageLog {
         if limit == nil { segment.next = nil }
     }
 
-    /// Returns the position of the current entry.
+    /// Returns the byte position of the current entry in its segment.
     private static func start(_ reader: borrowing SegmentReader) -> UInt64 {
         reader.place.position - UInt64(reader.entry.byteCount)
     }
@@ -148,7 +150,7 @@ struct MessageLog {
         }
     }
 
-    /// Records a change of an existing message.
+    /// Records an update or delete of a message.
     private static func revise(
         _ change: borrowing Change, _ layout: MessageLayout, _ row: MessageIndex.Row,
         _ revisions: inout [MessageIndex.Revision]
@@ -183,20 +185,20 @@ struct MessageLog {
 
     // MARK: - Extending back
 
-    /// True if there are older segments to read, and room for their messages.
+    /// True if there are older segments to read, and room for their messages in the index.
     var canReachBack: Bool { !isAtBeginning && !index.isFull }
 
-    /// Offset from which on every message is known.
+    /// Offset from which every message is in the index.
     var beginOffset: UInt64 { index.segments.first?.firstOffset ?? .max }
 
-    /// Insert time from which on every message is known, as far as the log has it.
+    /// Insert time (microseconds since 1970) from which the index has every message that the log has.
     var beginTime: Int64 {
         guard let oldest = index.segments.first else { return .max }
         if oldest.beginTime == .min { return .min }
         return oldest.beginTime + Limits.clockTolerance.components.seconds * 1_000_000
     }
 
-    /// Reads the next older segment.
+    /// Reads the segment before the oldest one of the index.
     mutating func reachBack() throws {
         guard canReachBack, let oldest = index.segments.first else { return }
         guard oldest.sequence > 1, let segment = try skipping(false, { try $0.whole(oldest.sequence - 1) }) ?? nil
@@ -207,7 +209,7 @@ struct MessageLog {
         index.prepend(segment)
     }
 
-    /// Reads a sealed segment to its end; nil if there is none.
+    /// Reads a complete segment to its end; nil if it does not exist.
     private mutating func whole(_ sequence: UInt64) throws -> MessageIndex.Segment? {
         let files = try files()
         guard let reader = try SegmentReader(directory: files, segment: sequence, limit: nil) else { return nil }
@@ -220,7 +222,8 @@ struct MessageLog {
 
     // MARK: - Searching
 
-    /// Returns the newest places of a topic's broadcasts since a moment, in the order of the log.
+    /// Returns the newest broadcasts of a topic since an insert time (microseconds since 1970), in the order of the
+    /// log.
     func newest(_ query: ReplayQuery, since: Int64) -> [Found] {
         let topic = Self.topic(query)
         let before = Clock.unixMicroseconds() + Limits.replayHorizon.components.seconds * 1_000_000
@@ -232,7 +235,7 @@ struct MessageLog {
                 {
                     found.append(one)
                 }
-                // Keeps about twice the limit at most, so that each message is sorted once on average.
+                // The list is reduced at about twice the limit, so that each message is sorted about once.
                 if found.count >= 2 * query.limit + 1024 { found = Self.newest(found, query.limit) }
                 return true
             }
@@ -249,7 +252,7 @@ struct MessageLog {
         return Array(sorted.prefix(limit))
     }
 
-    /// Returns the message's present version; nil if the message was deleted, or belongs to another topic now.
+    /// Returns the message with its last version. Nil if it was deleted or moved to another topic.
     private func found(_ place: MessageIndex.Place, _ segment: UInt64, _ topic: UInt64) -> Found? {
         let inserted = MessageIndex.Row(
             segment: segment, position: place.position, offset: place.offset, index: place.index)
@@ -270,13 +273,13 @@ struct MessageLog {
 
     // MARK: - Revisions
 
-    /// Returns what has become of the messages from the offset on, up to where the log was read.
+    /// Returns what happened to the messages since `offset` after their insertion, as far as the log was read.
     mutating func revisions(since offset: UInt64) throws -> MessageRevisions {
         var changed: [UInt64: MessageRevisions.Fate] = [:]
         var rewritten: [Found] = []
         index.visitRevised(since: offset) { place, segment, topic in
             let found = self.found(place, segment, topic)
-            // Until the new text is read.
+            // The fate is unknown until the new version is read below.
             changed[place.offset] = found == nil ? .deleted : .unknown
             if let found { rewritten.append(found) }
         }
@@ -289,9 +292,9 @@ struct MessageLog {
 
     // MARK: - Reading
 
-    /// Reads the messages at the places, which must be in the order of the log. Those of other topics are left out if
-    /// there is a query. `isWhole` is false if retention has deleted some of them, or if they are too large together;
-    /// the newest are then returned.
+    /// Reads the messages at these places, which must be in the order of the log. If there is a query, omits messages
+    /// of other topics. `isWhole` is false if retention has deleted some messages or if all together are too large.
+    /// Only the newest are then returned.
     mutating func read(_ places: [Found], _ query: ReplayQuery?) throws -> (messages: [ArchivedMessage], isWhole: Bool)
     {
         var messages: [ArchivedMessage] = []
@@ -310,7 +313,7 @@ struct MessageLog {
                 do {
                     read = try Self.message(&reader, found, layouts, query)
                 } catch  where !isTransient(error) {
-                    // Newer messages are returned, as if retention had deleted this one.
+                    // The newer messages are returned, as if retention had deleted this one.
                     Log.shared.error("cannot read a message in the event log", [.reason("\(error)")])
                     index.forget(upTo: found.now.segment)
                     return (messages.reversed(), false)
@@ -325,8 +328,8 @@ struct MessageLog {
         return (messages.reversed(), true)
     }
 
-    /// Reads a message; nil if it belongs to another topic than asked for, because it was moved or because the topics'
-    /// hashes are equal.
+    /// Reads a message. Nil if it is not of the topic that the query asks for: it was moved, or the hashes of two
+    /// topics are equal.
     private static func message(
         _ reader: inout SegmentReader, _ found: Found, _ layouts: MessageLayouts, _ query: ReplayQuery?
     ) throws -> ArchivedMessage? {

@@ -1,10 +1,10 @@
-/// Service that finds old messages.
+/// Interface for finding old messages.
 ///
-/// Its methods may be called from any thread. The receiver of an answer must not block.
+/// Any thread may call any method. The receiver of an answer must not block.
 public protocol MessageReplaying: AnyObject, Sendable {
     func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void)
-    /// Asks what has become of the log's messages from the offset on. An answer without the offset means that nobody
-    /// could be asked.
+    /// Asks what happened to the log's messages since `offset` after their insertion. `then` receives nil if there is
+    /// no answer.
     func revisions(since offset: UInt64, then: @escaping @Sendable (MessageRevisions?) -> Void)
     func stop()
 }

@@ -1,26 +1,27 @@
 import Diagnostics
 
-/// Changes of messages in the log since they were inserted. Readers of the log's past use it, so that they send no message
-/// that was deleted meanwhile, and no former text.
+/// Changes that messages in the log underwent after they were inserted. A reader of the log's past needs them, so that
+/// it sends no deleted message and no outdated text.
 public struct MessageRevisions: Sendable, Equatable {
     public enum Fate: Sendable, Equatable {
         /// The message is as it was inserted.
         case unchanged
-        /// The message was deleted, or moved to another topic.
+        /// The message was deleted or moved to another topic.
         case deleted
+        /// The message has a new version.
         case rewritten(ArchivedMessage)
-        /// The log does not tell, or its answer was too large.
+        /// The log does not tell what happened, or the answer would be too large.
         case unknown
     }
 
-    /// Offsets of the messages that the answer is about.
+    /// Log offsets of the messages that the answer covers.
     public let offsets: Range<UInt64>
-    /// Offset in this range from which on the fates are known.
+    /// Offset within `offsets` from which the fates are known.
     private let knownFrom: UInt64
-    /// Fates of messages that are not as they were inserted, by their offsets.
+    /// Fates of the messages that are not as they were inserted, by their offsets.
     private let changed: [UInt64: Fate]
 
-    /// Creates an answer that knows nothing.
+    /// Creates an answer in which every fate is unknown.
     public static func unknown(of offsets: Range<UInt64>) -> MessageRevisions {
         MessageRevisions(of: offsets, knownFrom: offsets.upperBound, [:])
     }
@@ -31,7 +32,9 @@ public struct MessageRevisions: Sendable, Equatable {
         self.changed = changed
     }
 
-    /// - Parameter offset: offset at which the message was inserted.
+    /// Returns what happened to a message after it was inserted.
+    ///
+    /// - Parameter offset: the log offset at which the message was inserted.
     public func fate(of offset: UInt64) -> Fate {
         assert(offsets.contains(offset), "an answer is used for what it was asked about")
         return offset < knownFrom ? .unknown : changed[offset] ?? .unchanged

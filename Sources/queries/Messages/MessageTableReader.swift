@@ -3,9 +3,9 @@ import Diagnostics
 import Postgres
 import System
 
-/// Reader of the messages table, for messages older than the log, if the hub's login may read the table.
+/// Reader of the messages table, for messages that are older than the log. The hub's login needs the right to read it.
 ///
-/// Used on the archive's thread. Has its own connection, made when first needed.
+/// The archive's thread uses the reader. It has its own connection, opened when first needed.
 final class MessageTableReader {
     private let target: ConnectionTarget
     private let interrupt: Wake
@@ -18,8 +18,8 @@ final class MessageTableReader {
         self.interrupt = interrupt
     }
 
-    /// Returns a topic's broadcasts in a time range, oldest first; if there are more than the limit, the newest. Nil if
-    /// the login may not read the table.
+    /// Returns broadcasts of a topic in a range of insert times (microseconds since 1970), oldest first. If there are
+    /// more than the query's limit, the newest. Nil if the login may not read the table.
     func messages(_ query: ReplayQuery, from start: Int64, before end: Int64) throws -> [ArchivedMessage]? {
         if let refusedAt, Clock.monotonicNanoseconds() - refusedAt < Limits.publicationRetryInterval.wholeNanoseconds {
             return nil
@@ -30,11 +30,11 @@ final class MessageTableReader {
             refusedAt = nil
             return Self.bounded(rows.values.compactMap(Self.message))
         } catch {
-            // The error may also mean that the table's columns have changed.
+            // The error may also mean that the table's columns have changed, so a new connection reads them again.
             connection = nil
             switch error.sqlState {
             case "42501": return refuse(error)
-            // The table or its schema does not exist, so there cannot be any messages.
+            // Without the table or its schema there are no messages.
             case "42P01", "3F000": return []
             default: throw ArchiveError.table(error.message)
             }
@@ -77,7 +77,7 @@ final class MessageTableReader {
         Clock.unixMicroseconds() + Limits.replayHorizon.components.seconds * 1_000_000
     }
 
-    /// Returns the time limited to the range that PostgreSQL can compute with: about the years 1 to 9999.
+    /// Returns the time, limited to the range that PostgreSQL's timestamps have: about the years 1 to 9999.
     private static func bounded(_ time: Int64) -> Int64 {
         min(max(time, -62_000_000_000_000_000), 250_000_000_000_000_000)
     }
@@ -89,7 +89,7 @@ final class MessageTableReader {
             target, applicationName: "tidewire messages", timeoutSeconds: Limits.connectTimeout.wholeSeconds,
             settings: [
                 "search_path=pg_catalog", "default_transaction_read_only=on", "statement_timeout=\(timeout)",
-                // With row security on, rows that a policy hides would be missing without an error.
+                // With row security on, PostgreSQL would silently omit rows that a policy hides.
                 "row_security=off", "jit=off",
             ],
             interrupt: interrupt)
@@ -104,7 +104,7 @@ final class MessageTableReader {
         return made
     }
 
-    /// Returns the newest messages that fit the limit, oldest first. `newest` is in the opposite order.
+    /// Returns the newest messages that fit into the size limit, oldest first. The parameter has the newest first.
     private static func bounded(_ newest: [ArchivedMessage]) -> [ArchivedMessage] {
         var bytes = 0
         let fitting = newest.prefix { message in

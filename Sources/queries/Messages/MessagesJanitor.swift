@@ -4,16 +4,20 @@ import Postgres
 import Replication
 import System
 
-/// Keeper of the partitions of realtime.messages. It creates one for each coming day and drops those past retention.
+/// Janitor of the partitions of `realtime.messages`. It creates partitions for coming days and drops those that are
+/// older than the retention.
 ///
-/// Has its own thread, and a new connection for each round. It calls `tidewire.keep_messages`. If that function is
-/// missing and the login belongs to the table's owner, it does the work itself. Otherwise it tells an operator once.
+/// The janitor has its own thread, and a new connection for each round. It calls the SQL function
+/// `tidewire.keep_messages`. If the function is missing and the login has the rights of the table's owner, the janitor
+/// does the work itself. Otherwise it logs a warning once.
 public final class MessagesJanitor: Sendable {
     private let interrupt: Wake
     private let call: Wake
     private let thread: BackgroundThread
 
-    /// - Parameter hours: retention; partitions of days that ended earlier are dropped.
+    /// Creates the janitor and starts its thread.
+    ///
+    /// - Parameter hours: the retention. Partitions of days that ended earlier are dropped.
     public init(
         _ target: ConnectionTarget, hours: Int, reachability: Reachability = Reachability()
     ) throws(SystemError) {
@@ -27,18 +31,18 @@ public final class MessagesJanitor: Sendable {
         thread = try BackgroundThread("janitor", rounds)
     }
 
-    /// Starts a round soon, because a partition is missing. May be called from any thread.
+    /// Starts a round soon, because a partition is missing. Any thread may call this.
     public func isMissed() { call.ring() }
 
-    /// Ends the thread and its current work. The owner calls it once, on a thread with the descriptors of the thread
-    /// that started it.
+    /// Ends the thread and its current work. The owner calls this once, on a thread that shares descriptors with the
+    /// thread that created the janitor.
     public func stop() {
         interrupt.ring()
         thread.join()
     }
 }
 
-/// Loop of the janitor's thread.
+/// Loop of the janitor's thread, and the state that it keeps between rounds.
 final class JanitorRounds {
     private let target: ConnectionTarget
     private let hours: Int
@@ -63,20 +67,20 @@ final class JanitorRounds {
         while !interrupt.isRung {
             call.clear()
             let pause = round()
-            // If the janitor cannot create the partition, calls must not start rounds all the time.
+            // If the janitor cannot create a missing partition, calls must not start rounds continually.
             interrupt.sleep(milliseconds: min(pause, Limits.janitorCallInterval).wholeMilliseconds)
             backoff.wait(pause, interrupt, orCalled: call)
         }
     }
 
-    /// Runs one round. Returns the time until the next one.
+    /// Runs one round. Returns the duration until the next one.
     func round() -> Duration {
         do throws(PostgresError) {
             let work = try attempt()
             backoff.reset()
             troubles.isOver()
             report(work)
-            // Random, so that several hubs on one database do not start together.
+            // The duration is random, so that several hubs with one database do not start rounds together.
             let rest = work.postponed.isEmpty ? Limits.janitorInterval : Limits.janitorRetryInterval
             return rest * Double.random(in: 0.9...1.1)
         } catch {
@@ -89,7 +93,7 @@ final class JanitorRounds {
 
     // MARK: One round
 
-    /// Method of maintaining the partitions with this login.
+    /// Way in which this login can maintain the partitions.
     enum Means: Equatable {
         case function, ownership, none
         case noTable
@@ -120,7 +124,7 @@ final class JanitorRounds {
     }
 
     private func means(_ connection: Connection) throws(PostgresError) -> Means {
-        // Queries the catalogs, because to_regclass and similar functions fail without USAGE on the schema.
+        // The query reads the catalog, because to_regclass and similar functions fail without USAGE on the schema.
         let rows = try connection.execute(
             """
             SELECT pg_has_role(session_user, c.relowner, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE'), EXISTS (

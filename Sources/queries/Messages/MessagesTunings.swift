@@ -1,26 +1,27 @@
 import Diagnostics
 
-/// Internal limits on the time and memory of messages. They are not promised to users; promised limits are in
-/// `Diagnostics/Limits.swift`.
+/// Internal limits of time and memory for the `Messages` room. They are no part of a promise. The limits that users
+/// rely on are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Interval of the partition rounds, and the delay after a round that could not do everything.
+    /// Interval between two rounds of the janitor.
     static let janitorInterval = Duration.seconds(4 * 3600)
+    /// Interval until the next round if a round could not do everything.
     static let janitorRetryInterval = Duration.seconds(60)
-    /// Shortest time between two rounds, even if partitions are reported missing.
+    /// Minimum interval between two rounds when partitions are reported missing.
     static let janitorCallInterval = Duration.seconds(5)
     static let janitorQueryTimeout = Duration.seconds(30)
 
-    /// Longest wait for the lock to drop a partition. The wait blocks everybody who broadcasts.
+    /// Maximum wait for the lock that dropping a partition needs. During the wait no database session can broadcast.
     static let janitorLockTimeout = Duration.milliseconds(500)
 
-    /// Number of coming days with partitions, in addition to those of yesterday and today.
+    /// Number of days after today for which partitions are created, besides those of yesterday and today.
     static let partitionDaysAhead = 3
 
-    /// Interval at which the archive follows the log's end while there are no queries.
+    /// Interval at which the archive reads new entries of the log while there are no queries.
     static let archiveInterval = Duration.seconds(2)
-    /// Pause before the archive reads the log again after the kernel refused to read it.
+    /// Pause before the archive reads the log again after the kernel refused to read.
     static let archiveReadingPause = Duration.milliseconds(100)
-    /// Longest time for a query of the table.
+    /// Timeout of a query on the messages table.
     static let replayStatementTimeout = Duration.seconds(2)
 
     static func checkMessages() {

@@ -2,8 +2,8 @@ import Diagnostics
 import Postgres
 import System
 
-/// Replacement for `tidewire.keep_messages`, with a login that has the rights of the table's owner. It serves databases
-/// whose operator gave the hub such a login instead of applying Tidewire's SQL files.
+/// Replacement for the SQL function `tidewire.keep_messages`, for a login with the rights of the table's owner. Some
+/// operators give the hub such a login instead of applying Tidewire's SQL files.
 struct PartitionKeeping {
     private let connection: Connection
     private let hours: Int
@@ -23,8 +23,8 @@ struct PartitionKeeping {
     }
 
     private mutating func keep() throws(PostgresError) {
-        // The function takes the same lock, so that only one of them works at a time. The lock ends with the
-        // connection.
+        // The SQL function takes the same advisory lock, so that only one of them works at a time. The lock ends with
+        // the connection.
         let locked = try ask("SELECT pg_try_advisory_lock(hashtextextended('tidewire.keep_messages', 0))")
         guard locked.first?.first == "t" else { return }
         for row in try ask(missing) {
@@ -48,7 +48,7 @@ struct PartitionKeeping {
         try connection.execute(sql, interrupt: interrupt).values
     }
 
-    /// Runs a statement. Returns false if the lock was not available, or if the partition exists already.
+    /// Runs a statement. Returns false if a lock was not available or if the partition already exists.
     private mutating func succeeds(_ statement: String, _ name: String) throws(PostgresError) -> Bool {
         do throws(PostgresError) {
             try connection.execute(statement, interrupt: interrupt)
@@ -67,8 +67,8 @@ struct PartitionKeeping {
         "(timezone('utc', now()) - make_interval(hours => \(max(0, hours))))::date"
     }
 
-    /// Query for the name and statement of each missing partition. A single statement creates a partition and sets its
-    /// owner, so that no partition keeps another owner.
+    /// Query for the name of each missing partition and the SQL that creates it. One statement creates the partition
+    /// and sets its owner, so that a failure between the two is impossible.
     private var missing: String {
         """
         SELECT name, format('DO %L', format('BEGIN CREATE TABLE realtime.%I PARTITION OF realtime.messages

@@ -3,11 +3,12 @@ import EventLog
 
 /// Query for old messages of a topic.
 public struct ReplayQuery: Sendable, Equatable {
-    /// Topic without the prefix that clients add.
+    /// Topic without the prefix `realtime:`.
     public var topic: [UInt8]
+    /// True for messages to private channels of the topic, false for messages to public ones.
     public var isPrivate: Bool
-    /// Insert time, in milliseconds since 1970, of the oldest message wanted. If there are more than `limit`, the
-    /// newest are returned. Only broadcasts are.
+    /// Insert time of the oldest wanted message, in milliseconds since 1970. If more than `limit` messages are newer,
+    /// the newest ones are returned. Only broadcasts are returned.
     public var since: Int64
     public var limit: Int
 
@@ -20,7 +21,7 @@ public struct ReplayQuery: Sendable, Equatable {
     }
 }
 
-/// Old message. It owns its bytes.
+/// Old message as an archive returns it, with its own copy of the bytes.
 public struct ArchivedMessage: Sendable, Equatable {
     public enum Payload: Sendable, Equatable {
         /// JSON as PostgreSQL writes it.
@@ -32,9 +33,9 @@ public struct ArchivedMessage: Sendable, Equatable {
     public var id: [UInt8]
     public var event: [UInt8]
     public var payload: Payload
-    /// Microseconds since 1970.
+    /// Insert time in microseconds since 1970.
     public var insertedAt: Int64
-    /// Offset in the log; nil if only the table has the message.
+    /// Offset of the message in the log; nil if it was read from the table.
     public var offset: UInt64?
 
     public init(id: [UInt8], event: [UInt8], payload: Payload, insertedAt: Int64, offset: UInt64? = nil) {
@@ -53,13 +54,13 @@ public struct ArchivedMessage: Sendable, Equatable {
 }
 
 public enum ReplayAnswer: Sendable, Equatable {
-    /// Messages, oldest first, in the order of their commits.
+    /// Messages in the order of their commits, oldest first.
     ///
     /// - Parameters:
-    ///   - upTo: end of the searched part of the log: a live message with this offset or a larger one is not among
-    ///     them.
-    ///   - isWhole: false if the table may have older ones, which the hub's login may not read.
+    ///   - upTo: the end of the searched part of the log. A live message with this offset or a higher one is not among
+    ///     the messages.
+    ///   - isWhole: false if the table may have older messages that the hub's login may not read.
     case messages([ArchivedMessage], upTo: EventLogPosition, isWhole: Bool)
-    /// The messages could not be read: `UnableToReplayMessages`.
+    /// The messages could not be read. The hub reports `UnableToReplayMessages`.
     case failed
 }
