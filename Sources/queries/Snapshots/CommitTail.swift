@@ -4,36 +4,35 @@ import Diagnostics
 import EventLog
 import System
 
-/// Finder of the first commit in the log that a snapshot does not see. Used by one thread.
+/// Search for the position from which the log may have changes that a snapshot does not show. One thread uses it.
 ///
-/// A commit is logged before it is visible, so a snapshot may miss commits before the log's end. The snapshot shows
-/// every commit before the first one that it does not see.
+/// PostgreSQL writes a commit to the WAL before the commit is visible, so a snapshot may lack commits that the log
+/// already has. The search finds the first such commit. The snapshot shows every commit before it.
 struct CommitTail {
     let open: @Sendable () throws(SystemError) -> any StorageDirectory
     let end: @Sendable () -> EventLogEnd?
     let settled: SettledPosition
-    /// Time to wait for the transactions that are running when a snapshot is asked for.
+    /// Maximum duration of waiting for transactions that were running when the snapshot was requested.
     var patience = Limits.snapshotSettlingPatience
 
-    /// Place in the log from which to search for commits that a snapshot does not see. Determined before the snapshot
-    /// is taken.
+    /// Place in the log at which the search begins. It must be determined before the snapshot is taken.
     struct Beginning {
         fileprivate let directory: any StorageDirectory
         fileprivate let end: EventLogEnd
-        /// Position before which all commits are visible; nil for the log's first entry.
+        /// Position before which all commits are visible; nil if the search must begin at the log's first entry.
         fileprivate let settled: EventLogPosition?
     }
 
-    /// Queries to PostgreSQL about its transactions.
+    /// Queries to PostgreSQL about its running transactions.
     protocol Asking {
-        /// Returns a transaction number above that of every transaction that has begun.
+        /// Returns a transaction number that is higher than that of every transaction begun so far.
         func nextTransaction() throws(SnapshotRefusal) -> UInt64
         /// Returns the number below which every transaction has ended and is visible to all.
         func oldestRunning() throws(SnapshotRefusal) -> UInt64
     }
 
-    /// Determines the place to begin, before a snapshot is taken. Throws if retention may have deleted a commit that is
-    /// not visible yet.
+    /// Determines where the search begins, before a snapshot is taken. Throws if retention may have deleted a commit
+    /// that is not visible yet.
     func beginning(asking server: some Asking) throws -> Beginning {
         guard let end = end() else { throw SnapshotRefusal.logNotBegun }
         let directory = try open()
@@ -45,7 +44,7 @@ struct CommitTail {
         {
             return Beginning(directory: directory, end: end, settled: known)
         }
-        // All transactions that the log contains now have lower numbers.
+        // All transactions that the log has at this moment have lower numbers.
         let next = try server.nextTransaction()
         let deadline = Clock.monotonicNanoseconds() + patience.wholeNanoseconds
         repeat {
@@ -55,15 +54,15 @@ struct CommitTail {
             }
             BackgroundThread.rest(nanoseconds: Limits.snapshotSettlingInterval.wholeNanoseconds)
         } while Clock.monotonicNanoseconds() < deadline
-        // Some transaction has been running for long. It may be one that is in the log and waits for a standby.
+        // Some transaction has been running for long. It may be in the log already and be waiting for a standby.
         let oldest = try EventLogReader.oldestOffset(in: directory, end: end)
-        // When a log begins, PostgreSQL creates its slot only after every running transaction has ended.
+        // When a log begins, PostgreSQL creates the slot only after every running transaction has ended.
         guard oldest <= known?.offset ?? 0 else { throw SnapshotRefusal.unsettled }
         return Beginning(directory: directory, end: end, settled: known)
     }
 
-    /// Returns the position of the first commit that `seen` does not see, or the log's end. The snapshot of `seen` must
-    /// have been taken after `beginning` was determined and before this call.
+    /// Returns the position of the first commit that the snapshot `seen` does not show; the log's end if it shows all.
+    /// The snapshot must have been taken after `beginning` was determined.
     func position(
         notSeenBy seen: VisibleTransactions, from beginning: Beginning, while isWanted: () -> Bool
     ) throws -> EventLogPosition {
@@ -82,7 +81,7 @@ struct CommitTail {
         while try reader.next() {
             guard isWanted() else { throw SnapshotRefusal.cancelled }
             let entry = reader.entry
-            // A commit that is not visible yet may lie in the gap.
+            // The gap may have lost a commit that is not visible yet.
             if entry.kind == .gap, entry.epoch != beginning.settled?.epoch { throw SnapshotRefusal.unsettled }
             guard entry.kind == .transaction else { continue }
             if entry.offset >= goal.offset { break }

@@ -5,11 +5,11 @@ import System
 
 /// Position in the event log before which every commit is visible to all later snapshots.
 ///
-/// PostgreSQL logs a commit before others can see it: a moment before, or long before if the commit waits for a
-/// standby. Neither time nor later commits prove that it is visible; only a snapshot that sees it does.
+/// PostgreSQL writes a commit to the WAL before other sessions can see it. A commit that waits for a standby can stay
+/// invisible for long. Neither time nor later commits prove that it is visible; only a snapshot that shows it does.
 ///
-/// Read it before taking a snapshot. It may be used from any thread. A small file beside the log's segments stores it,
-/// so that after a restart the hub need not wait until every earlier transaction has ended.
+/// The position must be read before a snapshot is taken. Any thread may use it. It is stored in a small file in the
+/// log's directory. After a restart, the hub thus need not wait until every earlier transaction has ended.
 final class SettledPosition: Sendable {
     static let name = "settled"
     private static let unfinished = "settled.new"
@@ -22,12 +22,12 @@ final class SettledPosition: Sendable {
 
     private let known = Mutex(Known())
 
-    /// Returns the position, or nil while none is known. `end` is the log's end.
+    /// Returns the position; nil if none is known. `end` is the end of the log.
     func current(in directory: any StorageDirectory, end: EventLogPosition) -> EventLogPosition? {
         known.withLock { known in
             if !known.isRead {
                 known.isRead = true
-                // The file may belong to an earlier log that was removed. It is then invalid for the present log.
+                // The file may be left from an earlier log that was removed. Its position is then not valid.
                 known.position = Self.read(in: directory).flatMap {
                     $0.epoch == end.epoch && $0.offset <= end.offset ? $0 : nil
                 }
@@ -36,7 +36,7 @@ final class SettledPosition: Sendable {
         }
     }
 
-    /// Moves the position forward. If the file cannot be written, it keeps its older position, which is still valid.
+    /// Moves the position forward. If the file cannot be written, it keeps an older position, which is still valid.
     func advance(to position: EventLogPosition, in directory: any StorageDirectory) {
         known.withLock { known in
             guard known.position.map({ $0.offset < position.offset || $0.epoch != position.epoch }) ?? true,
@@ -58,8 +58,8 @@ final class SettledPosition: Sendable {
         return EventLogPosition(bytes.bytes.text.dropLast())
     }
 
-    /// Writes the position without a sync: an older position is also valid, and an empty file after a power cut counts
-    /// as none.
+    /// Writes the position without syncing the file. After a power failure the file may have an older position, which
+    /// is also valid, or be empty, which counts as no position.
     private static func write(_ position: EventLogPosition, in directory: any StorageDirectory) throws(SystemError) {
         var text = ByteWriter(capacity: maximumBytes)
         text.append("\(position)\n")

@@ -5,7 +5,8 @@ import Diagnostics
 import Protocol
 import System
 
-/// Converter from rows to pages of change bodies. It produces one page at a time, on request.
+/// Converter of a snapshot's rows to pages of change bodies. It passes on one page each time that the client's side
+/// asks.
 final class SnapshotPages {
     private let job: SnapshotJob
     private let encoder: ChangeEncoder
@@ -15,7 +16,7 @@ final class SnapshotPages {
     private var taken: UInt64 = 0
     private var selection = 0
     private var view: ChangeView
-    /// Positions, in the statement's columns, of those whose values may be too large.
+    /// Indices of selected columns whose values may be too large.
     private var largePlaces: [Int] = []
     private var writer = ByteWriter(capacity: Limits.snapshotPageBytes + (16 << 10))
     private var rows: [SnapshotPage.Row] = []
@@ -31,7 +32,7 @@ final class SnapshotPages {
         view = ChangeView(of: job.request.selections[0])
     }
 
-    /// Starts a selection, to which the next rows belong.
+    /// Starts a selection. The rows that follow belong to it.
     func begin(_ selection: Int) {
         self.selection = selection
         let wanted = job.request.selections[selection]
@@ -39,7 +40,7 @@ final class SnapshotPages {
         largePlaces = wanted.columns.indices.filter { wanted.isLarge(wanted.columns[$0]) }
     }
 
-    /// Adds a row. Returns false if no more rows must be read; `refusal` contains the reason.
+    /// Adds a row. Returns false if no more rows may be read; `refusal` has the reason.
     func take(_ tuple: RawSpan) -> Bool {
         do throws(ByteError) {
             let start = writer.count
@@ -58,14 +59,14 @@ final class SnapshotPages {
         return isFull ? hand() : true
     }
 
-    /// Writes a row. Its first value marks the values that are left out because they are too large.
+    /// Writes a row. Its first value tells which other values PostgreSQL omitted because they are too large.
     private func append(_ tuple: RawSpan) throws(ByteError) {
         var values = Tuple(tuple).columns()
         guard case .text(let marks)? = try values.next() else {
             throw ByteError(expected: "marks of large values", offset: 0)
         }
         let isTooLarge = (0..<marks.byteCount).contains { marks.byte($0) == UInt8(ascii: "1") }
-        // After the marks follows a row without its column count.
+        // The rest of the tuple has the format of a row, without the number of columns.
         let rest = tuple.extracting(droppingFirst: values.offset)
         var row = ByteWriter(capacity: rest.byteCount + 2)
         row.append(big: UInt16(truncatingIfNeeded: values.remaining))
@@ -73,7 +74,7 @@ final class SnapshotPages {
         try encoder.append(existing: Tuple(row.bytes), view, readAt: readAt, isTooLarge: isTooLarge, to: &writer)
     }
 
-    /// Writes a row without its too large values. They are absent, not NULL.
+    /// Writes a row without the values that are too large. They become absent, not NULL.
     private func appendWithout(
         _ marks: RawSpan, _ values: inout TupleColumns, _ row: inout ByteWriter
     ) throws(ByteError) {
@@ -97,11 +98,12 @@ final class SnapshotPages {
         }
     }
 
+    /// Passes on the last page.
     func finish() throws(SnapshotRefusal) {
         if !rows.isEmpty, !hand(), let refusal { throw refusal }
     }
 
-    /// Delivers a page, after the previous page was taken.
+    /// Passes on a page when the receiver has asked for it. Returns false if that takes too long.
     private func hand() -> Bool {
         let now = Clock.monotonicNanoseconds()
         let patience = now + Limits.snapshotPagePatience.wholeNanoseconds
@@ -123,7 +125,7 @@ final class SnapshotPages {
 }
 
 extension ChangeView {
-    /// Makes the view that changes of the table itself would have.
+    /// Creates the view that ordinary changes of the table would have.
     fileprivate init(of selection: TableSelection) {
         let table = selection.table
         let columns = selection.columns.map { table.columns[$0] }

@@ -4,38 +4,38 @@ import Postgres
 public enum SnapshotRefusal: Error, Sendable, Hashable {
     /// No login is fit to run policies.
     case noLogin
-    /// The login cannot become the role.
+    /// The login may not switch to the role.
     case roleRefused
     case notReadable
     case noPrimaryKey
     case tableChanged
     case nothingWanted
-    /// None of the bindings that want a snapshot has a subscription. The client was told so.
+    /// No binding that asks for a snapshot is subscribed to a table. The client has been told why.
     case noTable
     case tooManyRows(limit: Int)
     case tooManyBytes(limit: Int)
     case tookTooLong
-    /// PostgreSQL has not written to its disk the changes that the snapshot shows, so a crash could undo them.
+    /// PostgreSQL has not yet written to its disk the changes that the snapshot shows. A crash could undo them.
     case notWritten
-    /// The client did not take the pages in time.
+    /// The client did not accept the pages in time.
     case notTaken
     case databaseAway
-    /// The server is a standby, which does not report the transactions that a snapshot shows.
+    /// The server is a standby. A standby does not report which transactions a snapshot shows.
     case standby
     case logNotBegun
-    /// A transaction that began before the log's first entry has not ended. The snapshot may miss its changes, and the
-    /// log does not have them.
+    /// A transaction that began before the log's first entry is still running. The snapshot may lack its changes, and
+    /// the log does not have them.
     case unsettled
     case busy
-    /// PostgreSQL failed to read the rows, with this code.
+    /// PostgreSQL failed to read the rows, with this error code.
     case failed(sqlState: String)
-    /// The channel's token now has another role or user.
+    /// The channel's token was replaced by one with another role or user.
     case tokenChanged
-    /// The asker has gone, so nobody is told.
+    /// The subscriber has gone, so the hub tells no client.
     case cancelled
 
     init(_ error: PostgresError) {
-        // A server that refuses a connection also reports a code.
+        // A server that refuses a connection reports an error code too.
         guard error.operation != "connect" else {
             self = .databaseAway
             return
@@ -49,7 +49,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         }
     }
 
-    /// True if a retry soon may succeed.
+    /// True if another attempt soon may succeed.
     public var isPassing: Bool {
         switch self {
         case .tableChanged, .databaseAway, .logNotBegun, .unsettled, .busy, .tokenChanged, .notWritten: true
@@ -61,7 +61,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         }
     }
 
-    /// Message for the client: the failure and the remedy.
+    /// Message for the client, with the reason and a remedy.
     public var text: String {
         switch self {
         case .noLogin:

@@ -4,15 +4,15 @@ import EventLog
 import Synchronization
 import System
 
-/// Request for the rows that a client may see now, to be sent before any changes.
+/// Request for the existing rows that a client may see. The client receives them before any changes.
 public struct SnapshotRequest: Sendable {
-    /// Role in which the rows are read.
+    /// Role as which the rows are read.
     public let role: String
     public let claims: String
     public let selections: [TableSelection]
-    /// Largest body of a row. A larger row is sent with its small values only.
+    /// Maximum size of a row's body in bytes. A row that would be larger is sent without its large values.
     public let maximumBodyBytes: Int
-    /// Limit of rows in all selections together.
+    /// Maximum number of rows in all selections together.
     public let maximumRows: Int
 
     public init(
@@ -27,13 +27,14 @@ public struct SnapshotRequest: Sendable {
     }
 }
 
-/// Position of a snapshot in the event log.
+/// Place of a snapshot in the event log, with facts about it.
 public struct SnapshotStart: Sendable {
-    /// Position before the first change that is not in the snapshot. `seen` excludes later changes that are in the
-    /// snapshot.
+    /// Position from which the log may have changes that the snapshot lacks. Later changes that the snapshot shows are
+    /// excluded by `seen`.
     public let position: EventLogPosition
+    /// Transactions that the snapshot shows.
     public let seen: SeenTransactions
-    /// Time of the database in microseconds since 1970.
+    /// Time of the snapshot by the database's clock, in microseconds since 1970.
     public let time: Int64
     public let rowCount: Int
 }
@@ -41,9 +42,9 @@ public struct SnapshotStart: Sendable {
 /// Page of a snapshot: some rows, each as the body of a change.
 public struct SnapshotPage: Sendable {
     public struct Row: Sendable {
-        /// Index among the request's selections.
+        /// Index of the row's selection in the request.
         public let selection: Int
-        /// Range of the body in `bytes`.
+        /// Byte range of the row's body in `bytes`.
         public let body: Range<Int>
     }
 
@@ -56,7 +57,7 @@ public struct SnapshotPage: Sendable {
     }
 }
 
-/// Event of a snapshot: first its start, then pages, then one end.
+/// Event of a snapshot. First its start, then its pages, finally its end (`complete` or `failed`).
 public enum SnapshotEvent: Sendable {
     case begun(SnapshotStart)
     case page(SnapshotPage)
@@ -64,25 +65,25 @@ public enum SnapshotEvent: Sendable {
     case failed(SnapshotRefusal)
 }
 
-/// Service that takes snapshots of tables for subscribers.
+/// Interface for taking snapshots of tables for subscribers.
 public protocol SnapshotTaking: AnyObject, Sendable {
-    /// Takes a snapshot. `then` is called on any thread, or at once if the request is refused. It must not block. No
-    /// page comes before the ticket has asked for it.
+    /// Takes a snapshot. `then` runs on any thread, or immediately on the caller's thread if the request is refused. It
+    /// must not block. A page is delivered only after the ticket has asked for it.
     func take(_ request: SnapshotRequest, then: @escaping @Sendable (SnapshotEvent) -> Void) -> SnapshotTicket
     func stop()
 }
 
-/// Control of a snapshot's pace by its asker. May be used from any thread.
+/// Control with which the receiver of a snapshot asks for pages. Any thread may use it.
 public final class SnapshotTicket: Sendable {
     private let wanted = Pulse()
     private let isGivenUp = Atomic<Bool>(false)
 
     public init() {}
 
-    /// Requests one more page.
+    /// Asks for one more page.
     public func next() { wanted.beat() }
 
-    /// Cancels the snapshot, because nobody waits for it any more.
+    /// Cancels the snapshot, because its receiver does not need it any more.
     public func cancel() {
         isGivenUp.store(true, ordering: .releasing)
         wanted.beat()
@@ -90,7 +91,8 @@ public final class SnapshotTicket: Sendable {
 
     public var isCancelled: Bool { isGivenUp.load(ordering: .acquiring) }
 
-    /// Waits until more than `taken` pages were requested. Returns false if the deadline came first.
+    /// Waits until more than `taken` pages have been asked for. Returns false if the deadline (monotonic time in
+    /// nanoseconds) passes first.
     func wait(beyond taken: UInt64, until deadline: UInt64) -> Bool {
         wanted.wait(beyond: taken, untilMonotonic: deadline) > taken
     }

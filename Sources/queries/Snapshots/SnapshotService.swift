@@ -5,19 +5,20 @@ import Postgres
 import Synchronization
 import System
 
-/// Service that takes snapshots of tables as subscribers may see them, each at an exact position in the event log.
+/// Service that takes snapshots: the existing rows of tables that a subscriber may see, at an exact position of the
+/// event log.
 ///
-/// Requests come from any thread. Events go out on threads of the service, or at once on the caller's thread if too
-/// many requests wait. Each snapshot has its own connection, so that functions of policies cannot affect another one.
-/// PostgreSQL reads all rows in one transaction, which ends before the first row is sent. So a slow client never holds
-/// up the database.
+/// Any thread may send requests. Events are delivered on threads of the service, or immediately on the caller's thread
+/// if too many requests are waiting. Each snapshot has its own connection, so that functions of policies cannot affect
+/// another one. PostgreSQL reads all rows in one transaction that ends before the first row is sent. A slow client thus
+/// never delays the database.
 public final class SnapshotService: SnapshotTaking {
     public struct Settings: Sendable {
-        /// Connection target of the hub's own login.
+        /// Connection target with the hub's own login.
         var database: ConnectionTarget
-        /// Connection target of the login that runs policies. Nil means the hub's own login, if it is fit for that.
+        /// Connection target of the login that runs policies. If nil, the hub's own login runs them, if it is fit.
         var policies: ConnectionTarget?
-        /// Roles that tokens may name. The login must be able to become one of them.
+        /// Roles that tokens may name. The login must be able to switch to at least one of them.
         public var clientRoles = ["anon", "authenticated"]
         public var metrics = ProjectMetrics()
         var openLog: @Sendable () throws(SystemError) -> any StorageDirectory
@@ -55,12 +56,12 @@ public final class SnapshotService: SnapshotTaking {
         return ticket
     }
 
-    /// Ends the threads and their current snapshots. The owner calls it once, on a thread with the descriptors of the
-    /// thread that started them.
+    /// Ends the threads and their current snapshots. The owner calls this once, on a thread that shares descriptors
+    /// with the thread that created the service.
     public func stop() { threads.stop() }
 }
 
-/// Snapshot whose asker waits for it. It ends exactly once, whatever happens.
+/// Snapshot that a worker takes for a receiver. The receiver always gets exactly one final event.
 final class SnapshotJob: AskedJob {
     let request: SnapshotRequest
     let ticket: SnapshotTicket
@@ -89,7 +90,7 @@ final class SnapshotJob: AskedJob {
         then(event)
     }
 
-    /// Ends the job, because there is no room or the service stops.
+    /// Ends the job because the queue is full or the service stops.
     func giveUp() { end(.failed(.busy)) }
 
     deinit {
@@ -100,7 +101,7 @@ final class SnapshotJob: AskedJob {
     }
 }
 
-/// First-come, first-served line with one job for each thread.
+/// First-come, first-served queue from which each thread takes one job.
 struct SnapshotLine: WaitingLine {
     private var jobs: [SnapshotJob] = []
 

@@ -6,16 +6,16 @@ import Diagnostics
 import Postgres
 import System
 
-/// Session with PostgreSQL for one snapshot. One transaction, in the subscriber's role and with its claims, reads all
-/// rows into cursors that outlive it. The rows are then fetched from the cursors.
+/// Session with PostgreSQL for one snapshot. One transaction, as the subscriber's role and with its claims, reads all
+/// rows into cursors that outlive the transaction. The rows are then fetched from the cursors.
 ///
-/// A session belongs to one thread and is used once.
+/// One thread owns the session, and uses it once.
 final class SnapshotSession: CommitTail.Asking {
     struct Opened {
         let visible: VisibleTransactions
         /// Position in PostgreSQL's WAL after all visible changes.
         let end: LSN
-        /// Time in microseconds since 1970.
+        /// Time of the snapshot in microseconds since 1970.
         let time: Int64
         let rowCount: Int
     }
@@ -23,7 +23,7 @@ final class SnapshotSession: CommitTail.Asking {
     let session: PolicySession
     private let runsPolicies: Bool
 
-    /// Connects. With `runsPolicies` false, PostgreSQL reports an error if a policy would decide.
+    /// Opens the session. If `runsPolicies` is false, PostgreSQL raises an error wherever a policy would filter rows.
     init(_ target: ConnectionTarget, runsPolicies: Bool, interrupt: Wake) throws(PostgresError) {
         let milliseconds = Limits.snapshotStatementTimeout.wholeMilliseconds
         self.runsPolicies = runsPolicies
@@ -42,7 +42,8 @@ final class SnapshotSession: CommitTail.Asking {
         set { session.isStillWanted = newValue }
     }
 
-    /// Runs a query and converts its error: a lost connection may mean a cancelled request or a timeout.
+    /// Runs a query and converts its error to a refusal. A lost connection can mean that the request was cancelled or
+    /// timed out.
     private func asking<Answer>(_ ask: () throws(PostgresError) -> Answer) throws(SnapshotRefusal) -> Answer {
         let began = Clock.monotonicNanoseconds()
         do throws(PostgresError) {
@@ -83,7 +84,7 @@ final class SnapshotSession: CommitTail.Asking {
         }
     }
 
-    /// SQLSTATE `feature_not_supported`, with which a standby refuses a transaction that may write.
+    /// Error code with which a standby refuses a transaction that may write: `feature_not_supported`.
     private static let isInRecovery = "0A000"
 
     // MARK: Reading
@@ -93,7 +94,7 @@ final class SnapshotSession: CommitTail.Asking {
         guard isRole, try mayBecome(request.role) else { throw .roleRefused }
         for _ in 0..<Limits.snapshotTries {
             guard let reading = try read(request) else { continue }
-            // Snapshots of a standby do not contain the running transactions.
+            // A snapshot taken on a standby does not list the transactions that were running.
             guard !reading.isStandby else { throw .standby }
             let end = try asking { () throws(PostgresError) in try session.durableEnd(from: reading.position) }
             guard end >= reading.position else { throw .notWritten }
@@ -122,8 +123,8 @@ final class SnapshotSession: CommitTail.Asking {
         let isStandby: Bool
     }
 
-    /// Reads all rows. Returns nil if a table was rewritten between the snapshot and the table's lock, so that it may
-    /// look empty.
+    /// Reads all rows into cursors. Returns nil if a table was rewritten between the snapshot and the table's lock,
+    /// because the table may then look empty.
     private func read(_ request: SnapshotRequest) throws(SnapshotRefusal) -> Reading? {
         let answers = try asking { () throws(PostgresError) in
             try session.pipeline(head(request) + cursors(request) + checks(request) + [PipelinedStatement("COMMIT")])
@@ -163,9 +164,9 @@ final class SnapshotSession: CommitTail.Asking {
         ]
     }
 
-    /// Returns the statements that declare the cursors. PostgreSQL fills them when the transaction ends.
+    /// Returns the statements that declare the cursors. PostgreSQL fills the cursors when the transaction ends.
     private func cursors(_ request: SnapshotRequest) -> [PipelinedStatement] {
-        // One row more than allowed, which shows that there are too many.
+        // One row more than the maximum shows that there are too many.
         let most = request.maximumRows + 1
         return request.selections.enumerated().map { index, selection in
             PipelinedStatement(
@@ -178,12 +179,12 @@ final class SnapshotSession: CommitTail.Asking {
 
     private static func cursor(_ index: Int) -> String { "tidewire_\(index)" }
 
-    /// SQLSTATE `division_by_zero`, with which a check fails.
+    /// Error code with which a check fails: `division_by_zero`.
     private static let isOther = "22012"
 
-    /// Returns one check per table. A check fails if its table, or a part of it, was rewritten after the snapshot.
-    /// TRUNCATE and other rewrites are visible to all at once, so an older snapshot finds the table empty. The table is
-    /// locked by now.
+    /// Returns one check for each table. It fails if the table or a partition was rewritten after the snapshot, for
+    /// example by TRUNCATE. All snapshots see a rewrite immediately, so an older snapshot finds the table empty. The
+    /// table is already locked when the check runs.
     private func checks(_ request: SnapshotRequest) -> [PipelinedStatement] {
         request.selections.map { selection in
             PipelinedStatement(
@@ -203,8 +204,8 @@ final class SnapshotSession: CommitTail.Asking {
         }
     }
 
-    /// Counts the rows. From here on only the cursors are read, not the tables, so the time of reading does not matter.
-    /// The text format is that of the replication stream, whatever settings the role has.
+    /// Counts the rows. The tables are not read any more, only the cursors, so the statement timeout is switched off.
+    /// Values get the format of the replication stream, whichever settings the role has.
     private func count(_ request: SnapshotRequest) throws(SnapshotRefusal) -> Int {
         let settings = [
             PipelinedStatement(

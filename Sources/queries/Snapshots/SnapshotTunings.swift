@@ -1,19 +1,21 @@
 import Diagnostics
 
-/// Internal limits on the time and memory of snapshots. They are not promised to users; promised limits are in
-/// `Diagnostics/Limits.swift`.
+/// Internal limits of time and memory for the `Snapshots` room. They are no part of a promise. The limits that users
+/// rely on are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Bytes and rows of a page. A page is full when it reaches either limit.
+    /// Size in bytes from which a page is full.
     static let snapshotPageBytes = 128 << 10
+    /// Number of rows from which a page is full.
     static let snapshotPageRows = 500
-    /// Number of tries if a table is rewritten between the snapshot and the table's lock.
+    /// Maximum number of attempts if a table is rewritten between the snapshot and the table's lock.
     static let snapshotTries = 3
-    /// Time for which no snapshot is tried after the database could not be reached.
+    /// Duration for which no snapshot is attempted after the database was unreachable.
     static let snapshotRest = Duration.seconds(1)
-    /// Largest number of changes in the log that a snapshot looks through. Otherwise it waits until a search is not
-    /// needed.
+    /// Maximum number of changes in the log that a snapshot searches. If there were more, it waits instead until
+    /// running transactions have ended.
     static let snapshotLookbackChanges: UInt64 = 16_384
-    /// Time that a snapshot waits for the transactions that were running when it was asked for.
+    /// Maximum duration for which a snapshot waits for transactions that were running when it was requested.
     static let snapshotSettlingPatience = Duration.seconds(1)
+    /// Interval at which a waiting snapshot checks if those transactions have ended.
     static let snapshotSettlingInterval = Duration.milliseconds(5)
 }

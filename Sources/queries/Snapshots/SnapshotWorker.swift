@@ -6,7 +6,7 @@ import EventLog
 import Postgres
 import System
 
-/// Thread that takes snapshots one after the other: connects, reads, sends, disconnects.
+/// Thread that takes snapshots, one after the other: connects, reads, sends and disconnects.
 final class SnapshotWorker: AskingWorker {
     let inbox: Inbox<SnapshotLine>
     private let settings: SnapshotService.Settings
@@ -83,7 +83,7 @@ final class SnapshotWorker: AskingWorker {
             let found = try JudgingLogin.examine(session.session, clientRoles: settings.clientRoles)
             if found == .available { return session }
             guard callsNothing else { throw SnapshotWorker.unfit }
-            // PostgreSQL reports an error if a policy would decide now.
+            // If a policy applies to a table by now, PostgreSQL raises an error.
             let own = try SnapshotSession(settings.database, runsPolicies: false, interrupt: inbox.interrupt)
             own.isStillWanted = { !job.ticket.isCancelled }
             return own
