@@ -1,20 +1,24 @@
-/// Meter for the work of filters that are evaluated one by one, with an account for each party that may be charged.
+/// Meter that limits the work of filters which are evaluated one by one. It has an account for each party that may be
+/// charged, such as a client.
 ///
-/// The work that a change usually takes is free. Work beyond that comes out of a reserve for all accounts, which
-/// refills with time. If the reserve is empty, filters whose account has taken much of the current change are skipped.
-/// The others go on.
+/// For each change, a certain amount of work is free. Work beyond it is taken from a reserve that all accounts share
+/// and that refills with time. If the reserve is empty, the meter skips filters whose account has already used much
+/// work for the current change. Filters of other accounts are still evaluated.
 struct FilterWorkMeter: ~Copyable {
     private let allowance: Allowance
+    /// Work left in the reserve.
     private var purse: Int
+    /// Time of the last refill in nanoseconds; 0 before the first.
     private var filledAt: UInt64 = 0
-    /// Work that the current change has taken.
+    /// Work that the current change has used, of all accounts.
     private var work = 0
-    /// Number of the current change. Work of an account for an earlier change does not count.
+    /// Number of the current change. Work that an account used for an earlier change does not count.
     private var change: UInt32 = 0
     private var accounts = Pool<Account>()
-    /// Accounts that were stopped since the last call of `takeStopped`.
+    /// Accounts of which a filter was skipped since the last call of `takeStopped`.
     private var stopped = Pool<UInt32>()
 
+    /// Work of one party for one change.
     struct Account: BitwiseCopyable {
         var change: UInt32 = 0
         var isStopped = false
@@ -26,7 +30,7 @@ struct FilterWorkMeter: ~Copyable {
         purse = allowance.most
     }
 
-    /// Refills the reserve for the time that has passed.
+    /// Refills the reserve for the time since the last refill. `now` is in nanoseconds.
     mutating func fill(_ now: UInt64) {
         if filledAt == 0 { filledAt = now }
         guard now > filledAt else { return }
@@ -36,12 +40,13 @@ struct FilterWorkMeter: ~Copyable {
     }
 
     @inline(__always)
+    /// Begins a change. All accounts begin again at 0.
     mutating func beginChange() {
         work = 0
         change &+= 1
     }
 
-    /// True if the account may spend this effort on the current change.
+    /// Charges the effort to the account for the current change. Returns false if the filter must be skipped.
     @inline(__always)
     mutating func take(_ effort: Int, _ account: UInt32) -> Bool {
         work &+= effort
@@ -76,7 +81,7 @@ struct FilterWorkMeter: ~Copyable {
         stopped.append(account)
     }
 
-    /// Returns the accounts that were stopped since the last call.
+    /// Returns the accounts of which a filter was skipped since the last call.
     mutating func takeStopped() -> [UInt32] {
         var taken: [UInt32] = []
         while !stopped.isEmpty {
@@ -88,15 +93,15 @@ struct FilterWorkMeter: ~Copyable {
     }
 }
 
-/// Limits for the work of filters that are evaluated one by one, in units of `Effort`.
+/// Limits of the work for filters that are evaluated one by one, in units of `Effort`.
 public struct Allowance: Sendable {
-    /// Free work for each change, for all accounts together.
+    /// Free work for each change, of all accounts together.
     public var ofChange: Int
-    /// Work beyond `ofChange`, for each change and account.
+    /// Work beyond `ofChange` that each account may use for a change even if the reserve is empty.
     public var ofAccount: Int
-    /// Maximum of the reserve for work beyond both limits.
+    /// Maximum of the reserve from which work beyond the free amount is taken.
     public var most: Int
-    /// Work that returns to the reserve per microsecond.
+    /// Work that is added to the reserve each microsecond.
     public var perMicrosecond: Int
 
     public init(ofChange: Int, ofAccount: Int, most: Int, perMicrosecond: Int) {

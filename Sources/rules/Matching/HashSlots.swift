@@ -1,10 +1,10 @@
 import Bytes
 
-/// Open-addressing part of a hash table: maps hashes to the numbers of entries that live elsewhere.
+/// Open-addressing part of a hash table. It maps hashes to the numbers of entries that are stored elsewhere.
 ///
-/// A slot has eight bytes, the 32-bit hash and the entry's number, so a cache line holds eight slots. A probe reads an
-/// entry only if all 32 bits agree. Removal closes the hole instead of marking it, so a table that is filled and
-/// emptied for days is as fast as a new one.
+/// A slot of the table has eight bytes, the 32-bit hash (`tag`) and the entry's number, so a cache line has eight
+/// slots. A search reads an entry only if all 32 bits are equal. Removing an entry leaves no mark: later entries move
+/// up. So a table that is used for days stays as fast as a new one.
 struct HashSlots: ~Copyable {
     struct Slot: BitwiseCopyable {
         var tag: UInt32
@@ -21,18 +21,19 @@ struct HashSlots: ~Copyable {
 
     var capacity: Int { slots.count }
 
-    /// Returns the place where a search for a hash begins. The hash's low bits choose the place.
+    /// Returns the place where a search for a hash begins. The low bits of the hash determine it.
     @inline(__always)
     func start(_ tag: UInt32) -> Int { Int(tag) & mask }
 
-    /// Prefetches the slots where a search begins.
+    /// Prefetches the slots where a search for this hash begins.
     @inline(__always)
     func prefetch(_ tag: UInt32) {
         // SAFETY: the slots are not read, only asked for.
         unsafe Prefetch.line(at: slots.address(of: start(tag)))
     }
 
-    /// Returns the next entry with this tag at or after `place`, and moves `place` behind it; nil if there is no more.
+    /// Returns the next entry with this tag, searching from `place`, and moves `place` past it. Nil if there is no
+    /// other.
     @inline(__always)
     func next(_ tag: UInt32, from place: inout Int) -> UInt32? {
         while true {
@@ -43,7 +44,7 @@ struct HashSlots: ~Copyable {
         }
     }
 
-    /// Adds a number under a tag. The number must not be in the table.
+    /// Adds an entry's number under its hash. The number must not be in the table yet.
     mutating func insert(_ tag: UInt32, _ number: UInt32) {
         precondition(number != .max, "the number that marks an empty slot")
         if (count + 1) * 4 > slots.count * 3 { resize(to: slots.count * 2) }
@@ -62,13 +63,13 @@ struct HashSlots: ~Copyable {
         if slots.count > 8, count * 8 < slots.count { resize(to: slots.count / 2) }
     }
 
-    /// Moves back the entries that stand elsewhere because of the slot that is now empty.
+    /// Moves up the entries that were placed further on because the slot, which is now empty, was in use.
     private mutating func close(_ removed: Int) {
         var hole = removed
         var place = (hole &+ 1) & mask
         while !slots[place].isEmpty {
             let home = start(slots[place].tag)
-            // The entry may move if its home does not lie after the hole, counted around the table's end.
+            // The entry may move unless its own start lies between the hole and the entry, counted in a circle.
             if (place &- home) & mask >= (place &- hole) & mask {
                 slots[hole] = slots[place]
                 hole = place
@@ -92,7 +93,7 @@ struct HashSlots: ~Copyable {
         for index in 0..<old.count where !old[index].isEmpty { place(old[index]) }
     }
 
-    /// Checks that a search from each entry's hash finds the entry. For tests.
+    /// Checks that a search from each entry's hash finds the entry. Tests use it.
     func checkInvariants() {
         var found = 0
         for index in 0..<slots.count where !slots[index].isEmpty {

@@ -2,12 +2,13 @@ import Bytes
 import Change
 import Policy
 
-/// Reader of the values that predicates look at, from the row images of a change.
+/// Reader that finds, in the row images of a change, the values that predicates read.
 struct ImageReader: ~Copyable {
-    /// Places of the values, by slot. Only the places of used slots are valid.
+    /// Places of the values, by column slot. Only the places of used slots are valid.
     private(set) var places = Pool<ColumnPlace>()
 
-    /// Reads the judged image. Returns false if the row after the change, or the deleted row, lacks a used column.
+    /// Reads the row that the index judges. Returns false if the judged row is the new one (of a delete, the deleted
+    /// one) and lacks a used column.
     @inline(__always)
     @discardableResult
     mutating func read(
@@ -27,7 +28,7 @@ struct ImageReader: ~Copyable {
         if judged == .old { try readWholeOld(change, map, use) } else { try readKnownOld(change, map, use) }
     }
 
-    /// Reads the row before the change, or nothing of it if the change does not hold the whole row.
+    /// Reads the row before the change. Reads nothing if the change does not contain the whole row.
     private mutating func readWholeOld(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
     ) throws(ByteError) {
@@ -35,18 +36,18 @@ struct ImageReader: ~Copyable {
         if change.oldImage == .full { try readOld(change, map) }
     }
 
-    /// Reads the row before the change, as far as the change holds it.
+    /// Reads all columns of the row before the change that the change contains.
     private mutating func readKnownOld(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
     ) throws(ByteError) {
         clear(use)
         if change.oldImage != .none { return try readOld(change, map) }
-        // If the identity stays the same, the change holds it only in the new image.
+        // An update that keeps the identity's columns contains their values only in the new image.
         guard change.operation == .update else { return }
         _ = try readNew(change, map, identityOnly: true)
     }
 
-    /// Reads the judged image: the row after an insert or update, or the row before a delete.
+    /// Reads the row after an insert or update, or the row before a delete. Returns false if it lacks a used column.
     @inline(__always)
     mutating func read(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
@@ -67,8 +68,8 @@ struct ImageReader: ~Copyable {
         return holdsAll(use)
     }
 
-    /// Completes a row from its old image: a large value that did not change is not sent again. Not every old image has
-    /// it.
+    /// Completes a row from its old image, if there is one. PostgreSQL does not send a large value again that did not
+    /// change. Not every old image contains such a value either.
     @inline(never)
     private mutating func readRest(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
@@ -88,7 +89,7 @@ struct ImageReader: ~Copyable {
         for index in 0..<use.used.count { places[Int(use.used[index])] = .absent }
     }
 
-    /// Reads the new image. Returns false if it omits values that the old image may hold.
+    /// Reads the new image. Returns false if it lacks values that the old image may contain.
     @inline(__always)
     private mutating func readNew(
         _ change: borrowing Change, _ map: borrowing RelationMap, identityOnly: Bool = false
@@ -106,7 +107,7 @@ struct ImageReader: ~Copyable {
         return isComplete
     }
 
-    /// Fills in values that are still absent from the old image.
+    /// Reads the old image for values that are still absent.
     @inline(never)
     private mutating func readOld(_ change: borrowing Change, _ map: borrowing RelationMap) throws(ByteError) {
         guard change.oldImage != .none else { return }
@@ -116,7 +117,7 @@ struct ImageReader: ~Copyable {
             let (place, _) = try Self.next(&reader)
             let step = map.steps[index]
             guard let slot = step.slot, places[slot].kind == .absent else { continue }
-            // In an image of the key, the other columns are NULL, which means "unknown" there.
+            // An old image may contain only the identity's columns. NULL in its other columns means "unknown".
             if change.oldImage == .full || step.isIdentity { places[slot] = place }
         }
     }
@@ -133,7 +134,7 @@ struct ImageReader: ~Copyable {
         case UInt8(ascii: "n"): return (ColumnPlace(kind: .null, start: 0, length: 0), false)
         case UInt8(ascii: "u"): return (.absent, true)
         case UInt8(ascii: "b"):
-            // The hub does not request binary values and cannot read them here.
+            // The hub asks PostgreSQL for text only, and cannot read a binary value.
             try reader.skip(Int(try reader.uint32()))
             return (.absent, false)
         default:

@@ -1,23 +1,26 @@
 import Bytes
 
-/// Value of one column with which an equality compares. Fills a cache line, which includes the value if it is short.
+/// Column value for which subscriptions wait, with the nodes that want it. A key fills one cache line, which includes
+/// the value if it is short.
 @safe
 struct Key: BitwiseCopyable {
-    /// Maximum length of a value in the key itself: enough for the 36 characters of a uuid.
+    /// Maximum length in bytes of a value inside the key: enough for the 36 characters of a uuid.
     static let inlineBytes = 36
 
-    /// Value, or the address of an allocation with the value. First field, because a key is compared from its
-    /// beginning.
+    /// Value, or the address of an allocation that contains it. It is the first field, because the comparison begins at
+    /// the key's address.
     private var content: InlineArray<9, UInt32> = InlineArray(repeating: 0)
     let hash: UInt32
     let group: UInt32
     private var length: UInt32
-    /// First of the links to the key's nodes.
+    /// Number of the first link to a node of the key.
     var first: UInt32 = .none
-    /// The key's node, if it is the only one and needs no evaluation. Then no link is read.
+    /// Number of the key's node if it is the only one and the key alone decides the match. No link needs to be read
+    /// then.
     var settled: UInt32 = .none
+    /// Operations that this node wants.
     var settledOperations: OperationSet = []
-    /// Only member of the settled node, if it has one member and the key knows it. Then the node is not read either.
+    /// Only member of that node; `none` if it has several. The node itself needs not be read then.
     var soleMember: UInt32 = .none
 
     init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {
@@ -37,7 +40,7 @@ struct Key: BitwiseCopyable {
         }
     }
 
-    /// Address in two halves: with an element of eight bytes, a key would be larger than a cache line.
+    /// Address of the allocation in two halves. An element of eight bytes would make the key larger than a cache line.
     private var address: UInt {
         get { UInt(content[0]) | UInt(content[1]) << 32 }
         set {
@@ -46,7 +49,7 @@ struct Key: BitwiseCopyable {
         }
     }
 
-    /// True if a key, which does not move, has exactly these bytes.
+    /// True if the key's value has exactly these bytes.
     ///
     /// SAFETY: the caller's pointer is to a key that is in use and does not move meanwhile.
     @inline(__always)
@@ -60,7 +63,7 @@ struct Key: BitwiseCopyable {
         return unsafe bytes.equals(UnsafeRawBufferPointer(start: start, count: bytes.byteCount).bytes)
     }
 
-    /// Prefetches a value that does not stand in the key.
+    /// Prefetches the value if it is in an allocation.
     @inline(__always)
     func prefetchContent() {
         guard length > Self.inlineBytes else { return }
@@ -68,7 +71,7 @@ struct Key: BitwiseCopyable {
         unsafe Prefetch.line(at: UnsafeRawPointer(bitPattern: address).unsafelyUnwrapped)
     }
 
-    /// Frees the key's allocation.
+    /// Frees the allocation, if the key has one.
     mutating func free() {
         if length > Self.inlineBytes {
             // SAFETY: the allocation is this key's own; afterwards the key does not know it any more.

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Values with which columns are compared, by column and value. Each leads to the nodes that want it.
+/// Table of the column values for which subscriptions wait. Each value leads to the nodes that want it.
 struct KeyTable: ~Copyable {
     private(set) var slots = HashSlots()
     private(set) var keys = Slab<Key>()
@@ -26,7 +26,7 @@ struct KeyTable: ~Copyable {
     @inline(__always)
     func prefetchSlot(_ hash: UInt32) { slots.prefetch(hash) }
 
-    /// Returns the key that probably has this hash, and prefetches it.
+    /// Returns the first key with this hash, which is probably the wanted one, and prefetches it. Nil if there is none.
     @inline(__always)
     func candidate(_ hash: UInt32) -> UInt32? {
         var place = slots.start(hash)
@@ -39,14 +39,14 @@ struct KeyTable: ~Copyable {
     @inline(__always)
     func prefetchContent(of candidate: UInt32) { keys[candidate].prefetchContent() }
 
-    /// Returns the key with these bytes, if there is one. Tries the candidate first.
+    /// Returns the key of a group (column) with exactly these bytes; nil if there is none. Tries the candidate first.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan, candidate: UInt32) -> UInt32? {
         if keys[candidate].group == group, equals(candidate, bytes) { return candidate }
         return find(hash, group: group, bytes)
     }
 
-    /// Returns the key of a group with exactly these bytes, or nil.
+    /// Returns the key of a group (column) with exactly these bytes; nil if there is none.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan) -> UInt32? {
         var place = slots.start(hash)
@@ -62,7 +62,7 @@ struct KeyTable: ~Copyable {
         unsafe Key.equals(keys.address(of: number), bytes)
     }
 
-    /// Links a node to a key, and creates the key if it is new. Returns the link.
+    /// Links a node to a key, and creates the key if it does not exist. Returns the number of the link.
     mutating func link(_ number: UInt32, _ node: Node, group: UInt32, hash: UInt32, _ bytes: RawSpan) -> UInt32 {
         let key = find(hash, group: group, bytes) ?? insert(hash, group, bytes)
         let first = keys[key].first
@@ -82,7 +82,8 @@ struct KeyTable: ~Copyable {
         return number
     }
 
-    /// Removes a link, and its key if the link is the last one. Returns the group of a removed key.
+    /// Removes a link. If it was the last link of its key, removes the key too and returns the key's group; otherwise
+    /// nil.
     mutating func unlink(_ number: UInt32) -> UInt32? {
         let link = links[number]
         if link.previous != .none { links[link.previous].next = link.next } else { keys[link.key].first = link.next }
@@ -99,7 +100,7 @@ struct KeyTable: ~Copyable {
         return group
     }
 
-    /// Stores the node in the key if the key has a single link, to a settled node.
+    /// Stores in the key the node of its only link, if the key alone decides the match for that node.
     private mutating func settle(_ key: UInt32) {
         let only = links[keys[key].first]
         precondition(only.key == key && only.previous == .none, "a key that begins with another one's link")
@@ -109,7 +110,7 @@ struct KeyTable: ~Copyable {
         keys[key].soleMember = .none
     }
 
-    /// Stores the node's only member in the key of a link, or `none` if the node has several members.
+    /// Stores the only member of the node in the link's key. The caller passes `none` if the node has several members.
     mutating func note(soleMember: UInt32, of node: UInt32, at link: UInt32) {
         let key = links[link].key
         if keys[key].settled == node { keys[key].soleMember = soleMember }
@@ -117,7 +118,7 @@ struct KeyTable: ~Copyable {
 
     func link(_ number: UInt32) -> Link { links[number] }
 
-    /// True if the link's key belongs to the group and has these bytes.
+    /// True if the key of the link belongs to this group and has these bytes.
     func isKey(of link: UInt32, group: UInt32, _ bytes: RawSpan) -> Bool {
         let key = links[link].key
         return keys[key].group == group && equals(key, bytes)

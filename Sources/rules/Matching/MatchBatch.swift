@@ -1,7 +1,8 @@
-/// Node that a change matched: subscriptions that want the same of the same table. Valid until the index changes.
+/// Node that a change matched: a group of subscriptions that want the same changes of the same table. It is valid until
+/// the index changes.
 public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
-    /// Only member of the node, if there is one and its key knew it. First field, because a span of members begins
-    /// here.
+    /// Only member of the node if its key knew it, otherwise `.max`. It is the first field, because a span of members
+    /// may begin at it.
     @usableFromInline let soleMember: UInt32
     let number: UInt32
 
@@ -11,15 +12,14 @@ public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
     }
 }
 
-/// Nodes that some changes of a transaction matched, change by change. The batch is reused for the next changes and
-/// keeps its memory.
+/// Nodes that some changes of a transaction matched, ordered by change. A batch can be used again and keeps its memory.
 public struct MatchBatch: ~Copyable {
     private var certainNodes = Pool<MatchedNode>()
     private var askingNodes = Pool<MatchedNode>()
     private var skippedNodes = Pool<MatchedNode>()
     private var ends = Pool<Ends>()
 
-    /// Ends of a change's nodes in the three lists.
+    /// Indices at which a change's nodes end in the three lists.
     struct Ends: BitwiseCopyable {
         var certain: UInt32 = 0
         var asking: UInt32 = 0
@@ -29,24 +29,24 @@ public struct MatchBatch: ~Copyable {
 
     public init() {}
 
-    /// Number of changes that were judged, beginning with the next one of the part.
+    /// Number of changes that were read. They are the next ones of the transaction part.
     public var changeCount: Int { ends.count }
 
     public var hasMatches: Bool { !certainNodes.isEmpty || !askingNodes.isEmpty }
 
-    /// Returns the nodes whose predicate is true for a change.
+    /// Returns the nodes that want the change, because their predicate is true.
     @_lifetime(borrow self)
     public func certain(of change: Int) -> Span<MatchedNode> {
         certainNodes.span.extracting(Int(start(of: change).certain)..<Int(ends[change].certain))
     }
 
-    /// Returns the nodes about whose predicate PostgreSQL must be asked.
+    /// Returns the nodes whose predicate only PostgreSQL can decide for the change.
     @_lifetime(borrow self)
     public func asking(of change: Int) -> Span<MatchedNode> {
         askingNodes.span.extracting(Int(start(of: change).asking)..<Int(ends[change].asking))
     }
 
-    /// Returns the nodes that were not evaluated, because that would have exceeded their allowance.
+    /// Returns the nodes that were not evaluated, because their account had used up its allowance.
     @_lifetime(borrow self)
     public func skipped(of change: Int) -> Span<MatchedNode> {
         skippedNodes.span.extracting(Int(start(of: change).skipped)..<Int(ends[change].skipped))
@@ -54,7 +54,7 @@ public struct MatchBatch: ~Copyable {
 
     public var hasSkipped: Bool { !skippedNodes.isEmpty }
 
-    /// True if a change was not judged, because its image lacks a column that some predicate looks at.
+    /// True if the change was not matched, because its row lacks a column that some predicate reads.
     @inline(__always)
     public func isLeft(_ change: Int) -> Bool { ends[change].isLeft }
 
@@ -77,7 +77,7 @@ public struct MatchBatch: ~Copyable {
 
     mutating func addSkipped(_ node: UInt32) { skippedNodes.append(MatchedNode(node, soleMember: .none)) }
 
-    /// Ends a change. Nodes that are added later belong to the next change.
+    /// Ends the current change. Nodes that are added later belong to the next change.
     @inline(__always)
     mutating func endChange(isLeft: Bool = false) {
         ends.append(

@@ -1,33 +1,35 @@
-/// Group of subscriptions that want the same of the same table. A change is matched once for all of them.
+/// Group of subscriptions that want the same changes of the same table. A change is matched once for all of them.
 struct Node: BitwiseCopyable {
-    /// The way in which a change finds the node.
+    /// Way in which a change finds the node.
     enum Access: UInt8, BitwiseCopyable {
         case never
         case always
-        /// Search by the node's only key, which decides alone: a change with the key matches.
+        /// Lookup of the node's only key. A change with this key always matches.
         case settled
-        /// Search by one of the node's keys, each of which decides alone.
+        /// Lookup of one of the node's keys. A change with any of them always matches.
         case keyed
-        /// Search by one of the node's keys; then the predicate is evaluated.
+        /// Lookup of one of the node's keys, followed by evaluating the predicate.
         case keyedThenJudged
-        /// Search by the range of a column's values; then the predicate is evaluated.
+        /// Search for the range that contains a column's value, followed by evaluating the predicate.
         case ranged
-        /// Evaluation of the predicate for every change.
+        /// Evaluation of the predicate for every change of the table.
         case scan
 
         var hasKeys: Bool { self == .settled || self == .keyed || self == .keyedThenJudged }
         var looksAtRows: Bool { hasKeys || self == .ranged || self == .scan }
     }
 
-    /// Members of the node. First field, because a span of members begins where the node does.
+    /// Members of the node. It is the first field, because a span of members may begin at the node's address.
     var members = MemberList()
-    /// Stamp of the last change that reached the node, so that a change with two of its keys reaches the node once.
+    /// Stamp of the last change that reached the node. A change that has two of the node's keys thus reaches it only
+    /// once.
     var stamp: UInt32 = 0
+    /// Number of the node's predicate; `none` if the node has only a key.
     var predicate: UInt32
     var table: UInt32
-    /// First link, or the node's place in the list of its table or among the ranges.
+    /// Number of the node's first link, or its place in the table's list or among the ranges.
     var place: UInt32 = .max
-    /// Hash by which the node is found when another subscription wants the same.
+    /// Hash by which the index finds the node for another subscription that wants the same.
     var identity: UInt32
     var operations: OperationSet
     var access: Access
@@ -35,19 +37,22 @@ struct Node: BitwiseCopyable {
 
 extension OperationSet: BitwiseCopyable {}
 
-/// Connection of a node with a key: an element of the key's list of nodes and of the node's list of keys.
+/// Connection of a node with a key. It is in two lists: the nodes of the key, and the keys of the node.
 struct Link: BitwiseCopyable {
     var key: UInt32
     var node: UInt32
+    /// Next link of the same key.
     var next: UInt32
+    /// Previous link of the same key.
     var previous: UInt32
+    /// Next link of the same node.
     var nextOfNode: UInt32
-    /// Operations of the node, so that a node that does not want the operation is not even read.
+    /// Operations that the node wants. They are repeated here, so that a node that does not want a change is not read.
     var operations: OperationSet
     var access: Node.Access
 }
 
 extension UInt32 {
-    /// Number of no element of a slab.
+    /// Number that refers to no element of a slab.
     static var none: UInt32 { .max }
 }

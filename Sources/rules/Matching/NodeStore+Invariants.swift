@@ -1,5 +1,5 @@
 extension NodeStore {
-    /// Checks that all references of the store agree in both directions. For tests.
+    /// Checks that all references within the store agree in both directions. Tests use it.
     func checkInvariants() {
         identities.checkInvariants()
         keys.checkInvariants()
@@ -43,7 +43,7 @@ extension NodeStore {
         }
     }
 
-    /// Checks the node's place and returns the number of its links.
+    /// Checks that the node is where its `place` refers to. Returns the number of its links.
     private func checkPlace(_ number: UInt32) -> Int {
         let node = nodes[number]
         switch node.access {

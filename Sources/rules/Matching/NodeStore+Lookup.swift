@@ -3,7 +3,7 @@ import Policy
 
 // The steps of a lookup, in order.
 extension NodeStore {
-    /// Notes the values of a row that may be keys, and prefetches the slots where these keys would be.
+    /// Adds the values of a row that may be keys to `lookups`, and prefetches the hash table's slots for them.
     @inline(__always)
     func note(
         _ table: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>
@@ -19,7 +19,7 @@ extension NodeStore {
             let text = image.text(group.slot)
             if text.byteCount < group.prefix { continue }
             let value = group.part == .prefix ? text.extracting(first: group.prefix) : group.form.canonical(text)
-            // The canonical form is a piece of the text itself.
+            // The canonical form is always a part of the text itself, so its bytes are found in place.
             guard let place = bytes.byteOffsets(of: value) else { continue }
             let hash = group.hash(value)
             keys.prefetchSlot(hash)
@@ -30,7 +30,7 @@ extension NodeStore {
         }
     }
 
-    /// Notes each element of an array. Elements that are written with escapes are never keys.
+    /// Adds each element of an array to `lookups`. An element that is written with escapes is never a key.
     @inline(never)
     private func noteElements(
         _ number: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>
@@ -47,7 +47,7 @@ extension NodeStore {
         }
     }
 
-    /// Finds the keys of all lookups, and prefetches the nodes to which they lead.
+    /// Searches the keys of all lookups, and prefetches the nodes that the keys lead to.
     mutating func find(_ bytes: RawSpan, _ batch: inout Batch) {
         for index in 0..<batch.lookups.count {
             batch.lookups[index].key = keys.candidate(batch.lookups[index].hash) ?? .none
@@ -71,7 +71,7 @@ extension NodeStore {
         }
     }
 
-    /// True if predicates of the table must see every row, whatever its values.
+    /// True if the table has predicates that every row may match, so that each row must be read.
     @inline(__always)
     func isScanned(_ table: UInt32) -> Bool {
         !tables[Int(table)].scan.isEmpty || !tables[Int(table)].ranges.isEmpty
@@ -115,7 +115,7 @@ extension NodeStore {
         tryAll(subject, image, into: &matches)
     }
 
-    /// True if a node that was found belongs to the table, has this access, and has members.
+    /// True if the node belongs to the table, has this access, and has members.
     private func isOf(_ table: UInt32, _ number: UInt32, _ access: Node.Access) -> Bool {
         nodes[number].table == table && nodes[number].access == access && nodes[number].members.count > 0
     }
@@ -132,8 +132,8 @@ extension NodeStore {
         }
     }
 
-    /// Adds nodes that are found by a column that the image does not hold: they may match. Reads all keys of such a
-    /// column, and only for a row that could not be completed.
+    /// Adds the nodes whose key or range is on a column that the row lacks, because they may match. The method reads
+    /// all keys of such a column, but is only called for a row that could not be completed.
     @inline(never)
     mutating func addUnreachable(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
         for index in 0..<tables[Int(subject.table)].groups.count {
@@ -170,7 +170,7 @@ extension NodeStore {
     private mutating func advanceStamp() {
         stamp &+= 1
         guard stamp == 0 else { return }
-        // After four billion changes old stamps would look like new ones.
+        // After four billion changes, old stamps would count as current ones, so all are reset.
         for number in 0..<nodes.limit { nodes[UInt32(number)].stamp = 0 }
         stamp = 1
     }
@@ -185,7 +185,7 @@ extension NodeStore {
         }
     }
 
-    /// Visits the nodes of a key and adds those that match.
+    /// Evaluates the nodes of a key and adds those that match.
     private mutating func follow(
         _ first: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into matches: inout MatchBatch
     ) {
@@ -209,7 +209,7 @@ extension NodeStore {
         }
     }
 
-    /// True if the predicate agrees with the key, or if PostgreSQL would have to be asked.
+    /// True if the predicate is true for the row, or if only PostgreSQL can decide it.
     private func mayHold(_ number: UInt32, _ image: borrowing RowImage) -> Bool {
         let verdict = predicates[nodes[number].predicate].verdict(on: image)
         return verdict == .yes || verdict == .ask
@@ -258,7 +258,7 @@ extension NodeStore {
 
     func question(of number: UInt32) -> Question? { predicate(of: number)?.question }
 
-    /// Returns the predicate of a node; nil if a key decides alone.
+    /// Returns the predicate of a node; nil if its key alone decides.
     func predicate(of number: UInt32) -> Predicate? {
         let predicate = nodes[number].predicate
         return predicate == .none ? nil : predicates[predicate].predicate

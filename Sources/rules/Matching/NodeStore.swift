@@ -1,36 +1,39 @@
 import Bytes
 import Policy
 
-/// Subscriptions of all tables: nodes, the ways that lead a row to them, and their members.
+/// Store of all subscriptions: tables, nodes, the keys and ranges by which a row finds nodes, and the members of nodes.
 struct NodeStore: ~Copyable {
     var tables = Pool<SubscribedTable>()
     private var freeTables = Pool<UInt32>()
     var nodes = Slab<Node>()
-    /// Predicates of the nodes that are not settled by a key.
+    /// Predicates of the nodes whose match a key alone does not decide.
     var predicates = Slab<Trial>()
+    /// Meter of the work for filters that are evaluated one by one.
     var ledger: FilterWorkMeter
-    /// Nodes under the hash of what their members want.
+    /// Numbers of the nodes, by the hash of what their members want.
     private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
     var keys = KeyTable()
     var stretches: StretchTable
-    /// Nodes that ranges have found for the current row.
+    /// Nodes whose ranges contain a value of the current row.
     var ranged = Pool<UInt32>()
     private(set) var handles = Slab<Place>()
+    /// Number of the current change, with which the nodes that it has reached are marked.
     var stamp: UInt32 = 0
-    /// Secret seed of all hashes: clients that knew the seed could choose values that collide in one slot.
+    /// Secret seed of all hashes. A client that knew it could choose values with equal hashes.
     private let seed: UInt64
 
-    /// The place of a member.
+    /// Place of a member: its node and its position in the node's list.
     struct Place: BitwiseCopyable {
         var node: UInt32
         var position: UInt32
         var account: UInt32
     }
 
-    /// Predicate of a node, and the account that is charged for evaluating it: that of one of the node's members.
+    /// Predicate of a node, with the account that is charged for evaluating it. The account is that of one of the
+    /// node's members.
     ///
-    /// Not copyable, so that a predicate is not copied, with all that it refers to, for each row.
+    /// The type is not copyable, so that evaluating a row never copies a predicate and what it refers to.
     struct Trial: ~Copyable {
         var predicate: Predicate
         var account: UInt32
@@ -68,7 +71,8 @@ struct NodeStore: ~Copyable {
         return number
     }
 
-    /// Retires a table: changes no longer match its nodes. The table is removed with the last of its nodes.
+    /// Retires a table that another version replaces. Changes match its nodes no more. The table is removed with its
+    /// last node.
     mutating func retire(_ table: UInt32) {
         precondition(!tables[Int(table)].isReplaced, "a table is retired once")
         tables[Int(table)].isReplaced = true
@@ -77,7 +81,7 @@ struct NodeStore: ~Copyable {
 
     private mutating func freeIfUnused(_ table: UInt32) {
         guard tables[Int(table)].isReplaced, tables[Int(table)].nodeCount == 0 else { return }
-        // The table's number is reused for another table, whose rows must not match what is left of this one's nodes.
+        // Another table will get this number. Its rows must not match nodes that are left of this one.
         precondition(tables[Int(table)].isUnused, "a table that something still leads to")
         tables[Int(table)] = SubscribedTable(oid: 0, columns: [])
         freeTables.append(table)
@@ -109,7 +113,7 @@ struct NodeStore: ~Copyable {
         passOn(place.node, from: place.account)
     }
 
-    /// Charges another member's account for the node after the charged member has left.
+    /// If the charged member has left, charges the node's evaluation to another member's account.
     private mutating func passOn(_ node: UInt32, from account: UInt32) {
         let predicate = nodes[node].predicate
         guard predicate != .none, predicates[predicate].account == account else { return }
@@ -148,7 +152,7 @@ struct NodeStore: ~Copyable {
             wish.access.hasKeys != wish.keys.isEmpty, "a node that is found by keys has some, and no other has")
         assert(
             wish.access != .settled || wish.predicate.slots == [Int(wish.keys[0].slot)], "a key that does not say all")
-        // A key that settles the question decides all that the predicate would.
+        // A key that decides the match alone needs no predicate.
         let predicate =
             wish.access == .settled ? .none : predicates.insert(Trial(predicate: wish.predicate, account: account))
         let number = nodes.insert(
@@ -174,7 +178,7 @@ struct NodeStore: ~Copyable {
             if node.access.looksAtRows {
                 for slot in predicates[node.predicate].predicate.slots { tables[table].use.remove(slot) }
             }
-            // A free element stays in the slab, so the memory of its predicate is released here.
+            // The slab keeps a removed element, so the predicate's memory is released here.
             predicates[node.predicate].predicate = .never
             predicates.remove(node.predicate)
         }
@@ -297,7 +301,7 @@ struct KeyGroup {
     let slot: Int
     let form: KeyForm
     let part: EqualityKey.Part
-    /// Number of the value's first bytes that are looked up; 0 if the keys are no prefixes.
+    /// Number of bytes at the beginning of a value that are looked up; 0 unless the keys are prefixes.
     let prefix: Int
     var keyCount = 0
     private let seed: UInt64
@@ -308,7 +312,7 @@ struct KeyGroup {
         form = key.form
         part = key.part
         prefix = key.part == .prefix ? key.bytes.count : 0
-        // The same value in two columns is two keys with unrelated hashes.
+        // The seed makes the hashes of the same value in two columns unrelated.
         self.seed =
             seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue) ^ UInt64(part.rawValue) << 6
             ^ UInt64(prefix) << 24
@@ -318,7 +322,7 @@ struct KeyGroup {
         slot == key.slot && form == key.form && part == key.part && (part != .prefix || prefix == key.bytes.count)
     }
 
-    /// Returns the hash of a value in its canonical form.
+    /// Returns the hash of a value that is in its canonical form.
     @inline(__always)
     func hash(_ canonical: RawSpan) -> UInt32 {
         var hash = KeyHash(seed: seed)
@@ -327,13 +331,13 @@ struct KeyGroup {
     }
 }
 
-/// Subscription without its member: the same for all members of a node.
+/// Description of what a subscription wants, without its member. It is the same for all members of a node.
 struct Wish {
     let table: UInt32
     let operations: OperationSet
     let predicate: Predicate
     let access: Node.Access
-    /// Keys of the node; empty if the node is not found by keys.
+    /// Keys by which the node is found; empty if it is found otherwise.
     let keys: [EqualityKey]
 
     init(table: UInt32, operations: OperationSet, predicate: Predicate) {
@@ -344,7 +348,7 @@ struct Wish {
         if access.hasKeys, case .anyOf(let keys) = predicate.access { self.keys = keys } else { keys = [] }
     }
 
-    /// Slots that must be read for the subscription.
+    /// Column slots that must be read for the subscription.
     var slots: [Int] { access.looksAtRows ? predicate.slots : [] }
 
     func identity(seed: UInt64) -> UInt32 {
@@ -365,7 +369,7 @@ extension Node.Access {
     init(_ predicate: Predicate) {
         switch predicate.access {
         case .never: self = .never
-        // A column that is absent from an image never matches, so a predicate with columns has to be tried.
+        // A predicate on a column is not true for a row that lacks the column, so it must be evaluated.
         case .always: self = predicate.slots.isEmpty ? .always : .scan
         case .scan: self = .scan
         case .within: self = .ranged
@@ -373,8 +377,8 @@ extension Node.Access {
             if !predicate.isDecidedByAccess {
                 self = .keyedThenJudged
             } else {
-                // An array may have an element twice, but still matches a node once. A settled node has only its key
-                // and no predicate, so it may look at no other column.
+                // An array may contain an element twice but matches a node only once. A settled node has only its key
+                // and no predicate, so the predicate may read no other column.
                 let isSettled = keys.count == 1 && keys[0].part != .element && predicate.slots.count == 1
                 self = isSettled ? .settled : .keyed
             }

@@ -1,6 +1,6 @@
 import Change
 
-/// Operations on rows that a subscription wants to receive.
+/// Set of row operations that a subscription wants to receive.
 public struct OperationSet: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
@@ -11,11 +11,11 @@ public struct OperationSet: OptionSet, Sendable, Hashable {
     public static let delete = OperationSet(rawValue: 4)
     public static let all: OperationSet = [.insert, .update, .delete]
 
-    /// All sets that are not empty.
+    /// Sequence of all sets that are not empty.
     @inline(__always)
     static var sets: some Sequence<OperationSet> { (1...7).lazy.map { OperationSet(rawValue: $0) } }
 
-    /// Creates the set of one operation; empty for an operation that concerns no single row.
+    /// Creates the set of one operation. It is empty for an operation that does not concern a single row.
     init(_ operation: Operation) {
         switch operation {
         case .insert: self = .insert

@@ -1,9 +1,9 @@
 import Glibc
 
-/// Growing array for the index of one thread. Never copied, shared or reference-counted.
+/// Growing array for the index of one thread. It is never copied, shared or reference-counted.
 ///
-/// The standard library's array counts references and checks for uniqueness at each access, which matters in a lookup
-/// of some dozen nanoseconds. Swift 6.4 brings an array of non-copyable elements, which will replace this type.
+/// The standard library's array checks its reference count at each access. That matters in a lookup that takes only
+/// some dozen nanoseconds. Swift 6.4 brings an array of non-copyable elements, which will replace this type.
 @safe
 struct Pool<Element: ~Copyable>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
@@ -84,9 +84,9 @@ struct Pool<Element: ~Copyable>: ~Copyable {
         capacity = larger
     }
 
-    /// Allocates memory that begins at a cache line. Large memory comes from the kernel directly, in large pages. With
-    /// small pages, scattered accesses would miss the processor's address cache (TLB), which is a third of a lookup
-    /// among 100,000 keys. Large memory also goes back as a whole when a pool has outgrown it.
+    /// Allocates memory that begins at a cache line. A large allocation is a mapping of its own, in huge pages. With
+    /// small pages, scattered accesses would miss the processor's address cache (TLB), which costs a third of a lookup
+    /// among 100,000 keys. A mapping also returns to the kernel as a whole when the pool has outgrown it.
     private static func allocate(_ capacity: Int) -> UnsafeMutablePointer<Element> {
         let byteCount = byteCount(capacity)
         guard isMapped(byteCount) else {
@@ -117,7 +117,7 @@ struct Pool<Element: ~Copyable>: ~Copyable {
 }
 
 extension Pool {
-    /// Span of the elements, borrowed until the next change.
+    /// Span over all elements, borrowed until the pool changes.
     var span: Span<Element> {
         @_lifetime(borrow self)
         get {
@@ -127,7 +127,7 @@ extension Pool {
         }
     }
 
-    /// Appends an element, or removes the last ones, until there are `count` elements.
+    /// Appends copies of an element, or removes elements from the end, until there are `count` elements.
     mutating func resize(to count: Int, filling element: Element) {
         while self.count > count { _ = removeLast() }
         while self.count < count { append(element) }
@@ -140,14 +140,14 @@ extension Pool {
     }
 }
 
-/// Pool whose places are reused. An element keeps its number for as long as it lives.
+/// Pool that reuses the places of removed elements. An element keeps its number until it is removed.
 struct Slab<Element: ~Copyable>: ~Copyable {
     private var pool = Pool<Element>()
     private var free = Pool<UInt32>()
 
-    /// Number of places in use.
+    /// Number of elements.
     var count: Int { pool.count - free.count }
-    /// One more than the highest number that was ever given.
+    /// Upper bound of all numbers that were ever given: one more than the highest.
     var limit: Int { pool.count }
 
     subscript(number: UInt32) -> Element {
@@ -182,7 +182,7 @@ struct Slab<Element: ~Copyable>: ~Copyable {
 
     mutating func remove(_ number: UInt32) { free.append(number) }
 
-    /// The numbers in use, in ascending order.
+    /// Numbers of all elements, in ascending order.
     var numbers: [UInt32] {
         var unused: Set<UInt32> = []
         for index in 0..<free.count { unused.insert(free[index]) }

@@ -4,38 +4,39 @@ import Policy
 
 /// Index that finds the subscriptions that want a change.
 ///
-/// Takes the predicates of subscriptions, then one change after the other. Returns the subscriptions that want the
-/// change, grouped into nodes that want the same. The cost of a change grows with what it matches, not with what is
-/// subscribed.
+/// The caller adds subscriptions with their predicates, and passes changes. The index returns the matching
+/// subscriptions, grouped into nodes whose subscriptions want the same. The cost of a change depends on how many nodes
+/// it matches, not on the number of subscriptions.
 ///
-/// An index belongs to one thread and shares nothing.
+/// One thread owns an index and shares nothing of it.
 public struct PredicateIndex: ~Copyable {
-    /// Handle of a member, by which the subscription is removed.
+    /// Handle with which the caller removes a subscription.
     public struct Handle: Sendable, Hashable, BitwiseCopyable {
         let number: UInt32
     }
 
-    /// The reason why the index stopped reading.
+    /// Reason why the index stopped reading changes.
     public enum Outcome: Sendable, Hashable {
-        /// The changes were judged. If there are none, the part has no more.
+        /// The batch's changes were matched. If there are none, the transaction part has no more.
         case judged
-        /// The schema of the next change's row is not known. The caller adds it by `noteRelation` and goes on.
+        /// The index does not know the schema of the next change. The caller adds it with `noteRelation` and calls
+        /// again.
         case unknownRelation(UInt64)
     }
 
-    /// Image of a row that the index judges.
+    /// Version of a changed row that the index evaluates.
     public enum Judged: Sendable, Hashable {
-        /// The row after the change.
+        /// The row after the change, or the deleted row.
         case new
-        /// The row before the change. If an update does not hold it, nothing is known: PostgreSQL must be asked about
-        /// each predicate that has to be evaluated, and no other node matches. An insert matches nothing.
+        /// The row before the change. If an update does not contain it, PostgreSQL must decide every predicate that has
+        /// to be evaluated, and no other node matches. An insert matches nothing.
         case old
-        /// The known part of the row before the change, even if it is only the columns of the identity: an update that
-        /// does not hold them left them as they were. An insert matches nothing.
+        /// The row before the change, as far as the change contains it. That may be only the identity's columns. If an
+        /// update does not contain their old values, they did not change. An insert matches nothing.
         case oldAsKnown
     }
 
-    /// Value of `now()` for the rows that are judged next: microseconds since 2000-01-01 in UTC.
+    /// Value of `now()` for evaluating predicates, in microseconds since 2000-01-01 UTC.
     public var moment: Int64?
     var store: NodeStore
     private let judged: Judged
@@ -44,7 +45,7 @@ public struct PredicateIndex: ~Copyable {
     private var batch = Batch()
     private var tables: [UInt32: UInt32] = [:]
 
-    /// Creates an index, which forgets all schemas and asks for them again when it has `maximumRelations` of them.
+    /// Creates an index. When it knows `maximumRelations` schemas, it discards all of them and asks for them again.
     public init(
         judging judged: Judged = .new, maximumRelations: Int, allowance: Allowance = .unlimited,
         seed: UInt64 = .random(in: .min ... .max)
@@ -59,15 +60,15 @@ public struct PredicateIndex: ~Copyable {
 
     // MARK: Tables and relations
 
-    /// Declares the columns of a table, by slot. A second declaration replaces the table: subscriptions to the old one
-    /// match nothing any more, but must still be removed.
+    /// Declares the columns of a table; their order gives the column slots. A second declaration replaces the first.
+    /// Subscriptions of the replaced table match nothing any more, but the caller must still remove them.
     public mutating func declare(table oid: UInt32, columns: [String]) {
         forget(table: oid)
         precondition(columns.count < UInt16.max, "more columns than a slot can number")
         tables[oid] = store.addTable(oid: oid, columns: columns)
     }
 
-    /// Forgets a table without replacing it.
+    /// Removes a table without replacing it. Its subscriptions match nothing any more.
     public mutating func forget(table oid: UInt32) {
         if let old = tables.removeValue(forKey: oid) { store.retire(old) }
         relations.remove(table: oid)
@@ -75,8 +76,8 @@ public struct PredicateIndex: ~Copyable {
 
     public func isDeclared(table oid: UInt32) -> Bool { tables[oid] != nil }
 
-    /// Adds the schema of changes with this fingerprint. `foreign` holds the places of columns that had another type
-    /// than the one predicates are made for: their values are not read.
+    /// Adds the schema that has this fingerprint. `foreign` has the indices of columns whose type differs from the type
+    /// for which predicates are made; their values are not read.
     public mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int> = []) {
         let table = tables[relation.oid]
         let slots = table.map { store.tables[Int($0)].slots } ?? [:]
@@ -84,13 +85,13 @@ public struct PredicateIndex: ~Copyable {
             fingerprint, RelationMap(table: table, relation: relation, slots: slots, foreign: foreign))
     }
 
-    /// Forgets all relations, so that their columns are described again.
+    /// Discards all schemas, so that the index asks for them again.
     public mutating func forgetRelations() { relations.removeAll() }
 
     // MARK: Subscriptions
 
     /// Adds a subscription. `member` is the caller's number for it. The table must be declared, and the predicate must
-    /// be made for the declared columns. `account` is charged for evaluating the predicate, if it is given.
+    /// be made for the declared columns. If `account` is given, it is charged for evaluating the predicate.
     public mutating func add(
         table oid: UInt32, operations: OperationSet, predicate: Predicate, member: UInt32, account: UInt32? = nil
     ) -> Handle {
@@ -101,24 +102,24 @@ public struct PredicateIndex: ~Copyable {
 
     public mutating func remove(_ handle: Handle) { store.remove(handle.number) }
 
-    /// Checks that the index is consistent. For tests.
+    /// Checks that the index is consistent. Tests use it.
     func checkInvariants() { store.checkInvariants() }
 
     // MARK: Allowance for filters
 
-    /// Refills the reserve for filters. `now` is in nanoseconds of any clock.
+    /// Refills the reserve of work for filters. `now` is in nanoseconds, of any clock.
     public mutating func fillPurse(_ now: UInt64) { store.ledger.fill(now) }
 
-    /// Returns the accounts that were stopped since the last call.
+    /// Returns the accounts of which a filter was skipped since the last call.
     public mutating func takeStopped() -> [UInt32] { store.ledger.takeStopped() }
 
     // MARK: Matches
 
-    /// Judges some of the part's next changes and moves past them. Throws if the part's bytes are malformed; then no
-    /// match of these changes counts.
+    /// Matches a batch of the part's next changes and moves past them. Throws if the bytes are malformed; the matches
+    /// are then invalid.
     ///
-    /// A value that an image lacks is not known, so PostgreSQL must be asked about predicates that look at it. With
-    /// `leavingPartial`, changes with such an image match nothing: the caller completes them first.
+    /// If a row lacks a value, PostgreSQL must decide the predicates that read it. If `leavingPartial` is true, changes
+    /// with such a row match nothing instead, and the caller completes them first.
     @_lifetime(part: copy part)
     public mutating func match(
         _ part: inout TransactionPart, into matches: inout MatchBatch, leavingPartial: Bool = false
@@ -133,7 +134,7 @@ public struct PredicateIndex: ~Copyable {
         return outcome
     }
 
-    /// Reads changes until the batch is full.
+    /// Reads changes into the batch until it is full.
     @_lifetime(part: copy part)
     private mutating func gather(
         _ part: inout TransactionPart, _ leavingPartial: Bool
@@ -143,7 +144,8 @@ public struct PredicateIndex: ~Copyable {
             guard let change = try part.next() else { break }
             var subject = Subject()
             subject.operation = OperationSet(change.operation)
-            // Nothing is known of a forgotten row, and nobody can be asked. A caller that needs it searches for it.
+            // A row whose values were erased from the log is unknown to everyone. A caller that needs it searches for
+            // it.
             if change.isForgotten || judged != .new && change.operation == .insert { subject.operation = [] }
             if !subject.operation.isEmpty {
                 guard let relation = relations.find(change.relation) else {
@@ -191,8 +193,8 @@ public struct PredicateIndex: ~Copyable {
         }
     }
 
-    /// Adds the nodes that the changes match, in the order of the changes. A row is read again if a predicate has to
-    /// see it, because the lookups do not hold the row.
+    /// Adds the nodes that the changes match, in the order of the changes. Lookups do not contain the row, so it is
+    /// read again if a predicate must be evaluated.
     private mutating func add(_ part: TransactionPart, to matches: inout MatchBatch) throws(ByteError) {
         var part = part
         var lookup = 0
@@ -223,7 +225,7 @@ public struct PredicateIndex: ~Copyable {
         if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
 
-    /// Returns the members of one of the nodes of a batch.
+    /// Returns the members of one of a batch's nodes.
     @inlinable
     @_lifetime(borrow self, copy nodes)
     public func members(of nodes: Span<MatchedNode>, at index: Int) -> Span<UInt32> {
@@ -235,7 +237,7 @@ public struct PredicateIndex: ~Copyable {
     @_lifetime(borrow self)
     func members(of node: MatchedNode) -> Span<UInt32> { store.members(of: node.number) }
 
-    /// Returns the member in the batch itself, as a span of one.
+    /// Returns the only member, which the matched node itself contains, as a span of one.
     @inlinable
     @_lifetime(copy node)
     static func soleMember(of node: Span<MatchedNode>) -> Span<UInt32> {
@@ -247,7 +249,7 @@ public struct PredicateIndex: ~Copyable {
         return unsafe _overrideLifetime(span, copying: node)
     }
 
-    /// Returns the values of some of a change's columns, as predicates see them. Columns that no predicate reads are
+    /// Returns the values of some columns in a change, as predicates read them. A column that no predicate reads is
     /// absent.
     public mutating func texts(
         of slots: [Int], in change: borrowing Change, image judged: Judged = .new
@@ -278,8 +280,8 @@ public struct PredicateIndex: ~Copyable {
 
     // MARK: Single predicates
 
-    /// Returns a predicate's verdict on the row before a change; `.ask` if the change does not hold the whole row. Some
-    /// node of the table must look at the predicate's columns.
+    /// Returns the predicate's verdict on the row before a change. `.ask` if the change does not contain the whole row,
+    /// or if no node of the table reads the predicate's columns.
     public mutating func verdict(
         of predicate: Predicate, onOldImageOf change: borrowing Change
     ) throws(ByteError) -> Verdict {
@@ -287,15 +289,15 @@ public struct PredicateIndex: ~Copyable {
         return try verdict(of: predicate, on: change, .old)
     }
 
-    /// Returns a predicate's verdict on the known part of the row before a change, even if it is only the key; `.ask`
-    /// if that part does not decide.
+    /// Returns the predicate's verdict on the known part of the row before a change, which may be only the identity's
+    /// columns. `.ask` if that part does not suffice.
     public mutating func verdict(
         of predicate: Predicate, onKnownOldImageOf change: borrowing Change
     ) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .oldAsKnown)
     }
 
-    /// Returns a predicate's verdict on the judged row: the row after an insert or update, or before a delete.
+    /// Returns the predicate's verdict on the row after an insert or update, or on the row before a delete.
     public mutating func verdict(of predicate: Predicate, on change: borrowing Change) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .new)
     }
@@ -311,7 +313,7 @@ public struct PredicateIndex: ~Copyable {
         return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
     }
 
-    /// Returns the verdict of the filter alone in a node's predicate, on the row that the index judges.
+    /// Returns the verdict of a node's filter, without its policy, on the row that the index evaluates.
     public mutating func filterVerdict(of node: MatchedNode, on change: borrowing Change) throws(ByteError) -> Verdict {
         guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table,
             let predicate = store.predicate(of: node.number)
@@ -342,10 +344,10 @@ public struct PredicateIndex: ~Copyable {
         return predicate.verdict(on: image)
     }
 
-    /// Returns the question for PostgreSQL if a node's filter could not be decided.
+    /// Returns the question that PostgreSQL must answer if it alone can decide the node's filter; nil if there is none.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 
-    /// True if the node's members have a filter.
+    /// True if the subscriptions of the node have a filter.
     public func hasFilter(_ node: MatchedNode) -> Bool { store.predicate(of: node.number)?.hasFilter ?? true }
 
 }

@@ -1,10 +1,11 @@
 import Change
 
-/// Relations that occurred in the log, by fingerprint.
+/// Schemas (relations) of rows in the log, by fingerprint.
 struct RelationBook: ~Copyable {
     var maps = Pool<RelationMap>()
     private var numbers: [UInt64: UInt32] = [:]
-    /// Relations that occurred recently. Neighbours in a log are of few tables, and a fingerprint is already a hash.
+    /// Cache of recently used relations. Consecutive changes in a log concern few tables. A fingerprint is already a
+    /// hash.
     private var recent = Pool<Recent>()
     private let limit: Int
 
@@ -36,13 +37,13 @@ struct RelationBook: ~Copyable {
             maps[Int(number)] = map
             return
         }
-        // Schemas change seldom, but add up over years. A forgotten schema is asked for again.
+        // Schemas change seldom, but over years there are many. The index asks again for a discarded one.
         if maps.count >= limit { removeAll() }
         numbers[fingerprint] = UInt32(maps.count)
         maps.append(map)
     }
 
-    /// Forgets a table's relations.
+    /// Removes the relations of a table.
     mutating func remove(table oid: UInt32) {
         for (fingerprint, number) in numbers where maps[Int(number)].oid == oid { numbers[fingerprint] = nil }
         forgetRecent()

@@ -1,14 +1,14 @@
 import Bytes
 import Change
 
-/// Map from the columns of a stored row image to the slots of a table, by name. A log holds rows of schemas whose
-/// columns stood elsewhere.
+/// Map by which the columns of a stored row are assigned to the table's column slots, by name. The log may have rows
+/// with older schemas, whose columns have another order.
 struct RelationMap: ~Copyable {
-    /// Use of one column of an image.
+    /// One column of a stored row.
     struct Step: BitwiseCopyable {
         private static let skipped: UInt16 = .max
         private var target: UInt16
-        /// True if an old image that holds only the key has a value for the column.
+        /// True if the column belongs to the identity, so that an old image with only the identity contains it.
         let isIdentity: Bool
 
         init(slot: Int?, isIdentity: Bool) {
@@ -16,22 +16,23 @@ struct RelationMap: ~Copyable {
             self.isIdentity = isIdentity
         }
 
-        /// Slot of the value; nil if no predicate reads it.
+        /// Column slot that gets the value; nil if no predicate reads it.
         var slot: Int? { target == Self.skipped ? nil : Int(target) }
     }
 
-    /// Table of the rows; nil if nobody is subscribed to it.
+    /// Number of the subscribed table; nil if there are no subscriptions.
     let table: UInt32?
     let oid: UInt32
-    /// Slot of each column, whether used or not.
+    /// All columns of the stored row, whether predicates read them or not.
     private var columns = Pool<Step>()
-    /// Columns up to the last one that any predicate reads.
+    /// Columns of the stored row up to the last one that a predicate reads.
     private(set) var steps = Pool<Step>()
-    /// True if predicates read columns that rows of the schema do not have.
+    /// True if predicates read a column that rows of this schema lack.
     private(set) var lacksColumns = false
+    /// Version of the `SlotUse` for which `steps` was computed.
     private var plannedFor: UInt32?
 
-    /// Creates the map. Columns in `foreign`, by place, count as absent.
+    /// Creates the map. Columns whose index is in `foreign` count as absent.
     init(table: UInt32?, relation: Relation, slots: [String: Int], foreign: Set<Int> = []) {
         self.table = table
         oid = relation.oid
@@ -41,7 +42,7 @@ struct RelationMap: ~Copyable {
         }
     }
 
-    /// Plans anew which columns are read, if the table's predicates now read other columns.
+    /// Computes again which columns are read, if the table's predicates have changed in that respect.
     @inline(__always)
     mutating func plan(_ use: borrowing SlotUse) {
         if plannedFor != use.version { replan(use) }
@@ -66,9 +67,10 @@ struct RelationMap: ~Copyable {
     }
 }
 
-/// Number of a table's predicates that read each of its slots.
+/// Counts of how many of a table's nodes read each column slot.
 struct SlotUse: ~Copyable {
     private var counts = Pool<UInt32>()
+    /// Slots that some node reads, in ascending order.
     private(set) var used = Pool<UInt16>()
     /// Version that changes whenever `used` changes.
     private(set) var version: UInt32 = 0

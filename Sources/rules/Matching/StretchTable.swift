@@ -1,15 +1,16 @@
 import Policy
 
-/// Element of a tree of ranges: the range by which a node is found.
+/// Range of column values by which a node is found. It is an element of a search tree.
 struct Stretch: BitwiseCopyable {
     var low: UInt64
     var high: UInt64
-    /// Greatest end among this range and all ranges below it.
+    /// Maximum of the upper ends of this range and of all ranges below it in the tree.
     var reach: UInt64
     var node: UInt32
     var left: UInt32 = .none
     var right: UInt32 = .none
-    /// Random number that is not smaller than those below it. Random ranks keep trees flat, whatever clients choose.
+    /// Random number, at least as large as those of the elements below. Random ranks keep the tree balanced, whatever
+    /// ranges clients choose.
     var rank: UInt32
     var operations: OperationSet
 
@@ -20,8 +21,8 @@ struct Stretch: BitwiseCopyable {
     }
 }
 
-/// Ranges of all columns. Each column has a tree, ordered by the beginnings of its ranges, with the greatest end at the
-/// root of each subtree. The cost of a search grows with what is found.
+/// Ranges of all columns, as a search tree for each column. A tree is ordered by the lower ends of its ranges, and each
+/// element knows the highest upper end of its subtree. The cost of a search depends on how many ranges it finds.
 struct StretchTable: ~Copyable {
     private(set) var stretches = Slab<Stretch>()
     private var chance: UInt64
@@ -33,7 +34,7 @@ struct StretchTable: ~Copyable {
         return UInt32(truncatingIfNeeded: chance >> 33)
     }
 
-    /// Inserts a range. Returns its number and the tree's new root.
+    /// Inserts a range into a tree. Returns the range's number and the new root of the tree.
     mutating func insert(
         _ range: ValueRange, _ node: UInt32, _ operations: OperationSet, at root: UInt32
     ) -> (
@@ -62,7 +63,7 @@ struct StretchTable: ~Copyable {
         return root
     }
 
-    /// Splits the tree into the ranges before the stretch and those after it.
+    /// Splits the tree into the ranges that precede the stretch and the others.
     private mutating func split(_ root: UInt32, by stretch: Stretch) -> (UInt32, UInt32) {
         guard root != .none else { return (.none, .none) }
         if stretches[root].precedes(stretch) {
@@ -77,7 +78,7 @@ struct StretchTable: ~Copyable {
         return (before, root)
     }
 
-    /// Removes a range and returns the tree's new root.
+    /// Removes a range from a tree. Returns the new root of the tree.
     mutating func remove(_ number: UInt32, from root: UInt32) -> UInt32 {
         let stretch = stretches[number]
         let left = remove(stretch, number, from: root)
@@ -118,14 +119,14 @@ struct StretchTable: ~Copyable {
         stretches[number].reach = reach
     }
 
-    /// Finds the nodes whose ranges contain the number. If the number is nil, it is not known, and all nodes are found.
+    /// Finds the nodes whose range contains the number. A nil number is unknown; then all nodes of the tree are found.
     func find(_ number: UInt64?, _ operation: OperationSet, from root: UInt32, into found: inout Pool<UInt32>) {
         var next = root
         while next != .none {
             let stretch = stretches[next]
             if let number, stretch.reach < number { return }
             find(number, operation, from: stretch.left, into: &found)
-            // Ranges after this one begin even later.
+            // All ranges to the right begin at a higher number.
             if let number, stretch.low > number { return }
             if number.map({ $0 <= stretch.high }) ?? true, !stretch.operations.isDisjoint(with: operation) {
                 found.append(stretch.node)
@@ -134,7 +135,7 @@ struct StretchTable: ~Copyable {
         }
     }
 
-    /// Checks the order of a tree and returns the number of its ranges.
+    /// Checks the order of a tree. Returns the number of its ranges.
     func check(_ root: UInt32) -> Int {
         guard root != .none else { return 0 }
         let stretch = stretches[root]
@@ -150,7 +151,7 @@ struct StretchTable: ~Copyable {
     }
 }
 
-/// Ranges of one column.
+/// Search tree with the ranges of one column.
 struct StretchGroup: BitwiseCopyable {
     let slot: Int
     let form: OrderForm

@@ -1,22 +1,22 @@
-/// One version of a table with subscriptions: its columns as the catalog had them when its predicates were made.
+/// One version of a table that has subscriptions, with the columns that the catalog had when the predicates were made.
 struct SubscribedTable: ~Copyable {
     let oid: UInt32
     let slots: [String: Int]
     var use: SlotUse
-    /// Groups of keys: the columns that a change has to look up.
+    /// Numbers of the key groups: the columns whose values must be looked up for each change.
     var groups = Pool<UInt32>()
-    /// Columns on which predicates have ranges.
+    /// Search trees of the columns on which predicates have ranges.
     var ranges = Pool<StretchGroup>()
-    /// Nodes that every change matches.
+    /// Nodes that match every change.
     var always = NodeLists()
-    /// Nodes whose predicate every change must evaluate.
+    /// Nodes whose predicate must be evaluated for every change.
     var scan = NodeLists()
     var nodeCount = 0
-    /// True if another version has replaced this one. Nothing matches a replaced version, and it is removed with its
-    /// last node.
+    /// True if another version has replaced this one. Changes match no node of it, and it is removed with its last
+    /// node.
     var isReplaced = false
 
-    /// True if no row of the table leads to a node.
+    /// True if the table leads no row to any node.
     var isUnused: Bool {
         groups.isEmpty && ranges.isEmpty && always.isEmpty && scan.isEmpty && use.used.isEmpty
     }
@@ -28,8 +28,8 @@ struct SubscribedTable: ~Copyable {
     }
 }
 
-/// Nodes by the set of operations that they want. A change of one operation visits the lists whose sets have it. No
-/// node stands in two lists.
+/// Nodes of a table in a separate list for each set of operations that nodes want. A change visits the lists whose set
+/// has its operation. Each node is in one list.
 struct NodeLists: ~Copyable {
     private var lists = Pool<Pool<UInt32>>(capacity: 8)
     private(set) var count = 0
@@ -46,14 +46,14 @@ struct NodeLists: ~Copyable {
     @inline(__always)
     func node(_ operations: OperationSet, _ index: Int) -> UInt32 { lists[Int(operations.rawValue)][index] }
 
-    /// Adds a node and returns its place.
+    /// Adds a node and returns its place in the list.
     mutating func append(_ node: UInt32, _ operations: OperationSet) -> UInt32 {
         count += 1
         lists[Int(operations.rawValue)].append(node)
         return UInt32(lists[Int(operations.rawValue)].count - 1)
     }
 
-    /// Removes a node and returns the node that moved to its place, if any.
+    /// Removes the node at this place. Returns the node that moved to its place, if any.
     mutating func remove(at place: UInt32, _ operations: OperationSet) -> UInt32? {
         precondition(count > 0, "a node that stands in no list")
         count -= 1
