@@ -1,20 +1,21 @@
 import Bytes
 
-/// Values that the operator requires of claims, for tokens that have these claims (`{"iss": "https://…"}`).
+/// Values that the operator requires of claims, such as `{"iss": "https://…"}`. A token without such a claim is
+/// accepted.
 public struct ClaimExpectations: Sendable {
     public static let none = ClaimExpectations([:])
 
-    /// Expected values in the order of their names, in which the reference checks claims.
+    /// Expected values, ordered by the claims' names. Supabase Realtime checks claims in the same order.
     let expected: [(name: String, value: JSONScalar)]
 
-    /// Creates expectations. Ignores values for `exp` and `iat`, which have their own rules.
+    /// Creates the expectations. Values for `exp` and `iat` are ignored, because other rules apply to these claims.
     public init(_ values: [String: JSONScalar]) {
         expected = values.filter { $0.key != "exp" && $0.key != "iat" }
             .sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
             .map { (name: $0.key, value: $0.value) }
     }
 
-    /// Reads a JSON object whose members are texts, numbers, booleans or null.
+    /// Reads the expectations from a JSON object whose members are texts, numbers, booleans or null.
     public static func parse(_ bytes: RawSpan) throws(ClaimExpectationsError) -> ClaimExpectations {
         do throws(ByteError) {
             var scanner = JSONScanner(bytes)
@@ -35,7 +36,7 @@ public struct ClaimExpectations: Sendable {
     }
 }
 
-/// Reason why a text does not say which values claims must have.
+/// Reason why a text cannot be read as expectations.
 public struct ClaimExpectationsError: Error, Sendable, CustomStringConvertible {
     let reason: ByteError
 

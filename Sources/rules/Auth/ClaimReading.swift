@@ -1,13 +1,15 @@
 import Bytes
 
-/// Check of the claims of a token whose signature is valid.
+/// Check of the claims in a token whose signature is valid.
 struct ClaimReading {
     private let expectations: ClaimExpectations
+    /// Current time in Unix seconds.
     private let now: Int64
     private var role: [UInt8]?
     private var subject: [UInt8] = []
+    /// Expiry of the token in Unix seconds; nil if there is none or it is not a number.
     private(set) var expiry: Int64?
-    /// Faults of the checked claims, by name. If a name occurs twice, its last value counts, as in PostgreSQL.
+    /// Faults of the claims, with the claims' names. If a claim occurs twice, its last value counts, as in PostgreSQL.
     private var faults: [(name: String, fault: TokenError)] = []
 
     init(_ expectations: ClaimExpectations, now: Int64) {
@@ -28,6 +30,7 @@ struct ClaimReading {
         }
     }
 
+    /// Reads and checks all claims. Throws the first fault, in the order of the claims' names.
     mutating func read(_ claims: RawSpan) throws(TokenError) {
         do throws(ByteError) {
             var scanner = JSONScanner(claims, maximumDepth: JSONScanner.deepest)
@@ -42,12 +45,12 @@ struct ClaimReading {
         } catch {
             throw .malformed
         }
-        // The reference checks claims in the order of their names and stops at the first fault.
+        // Supabase Realtime checks claims in the order of their names and stops at the first fault.
         let first = faults.min { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
         if let first { throw first.fault }
     }
 
-    /// Takes one claim. `value` is nil if the claim is an array or an object.
+    /// Checks and stores one claim. `value` is nil if the claim is an array or an object.
     private mutating func take(_ name: String, _ value: JSONScalar?) {
         faults.removeAll { $0.name == name }
         switch name {
@@ -71,8 +74,8 @@ struct ClaimReading {
         if expiry <= now { faults.append(("exp", .expired(secondsAgo: now.subtractingClamped(expiry)))) }
     }
 
-    /// Checks `nbf`: before that moment the token must not be accepted (RFC 7519 §4.1.5). As for `exp`, there is no
-    /// leeway.
+    /// Checks `nbf`, the time before which the token must not be accepted (RFC 7519 §4.1.5). Like `exp`, it has no
+    /// tolerance.
     private mutating func takeStart(_ value: JSONScalar?) {
         guard let start = value?.roundedSeconds else { return faults.append(("nbf", .claimRefused)) }
         if start > now { faults.append(("nbf", .early(seconds: start.subtractingClamped(now)))) }
@@ -83,13 +86,14 @@ struct ClaimReading {
         if value != expected.value { faults.append((name, .claimRefused)) }
     }
 
-    /// Takes the subject. C would cut a subject at a NUL, and the rest could be another user's id.
+    /// Stores the subject. A zero character is refused, because C code would truncate the text there, to what could be
+    /// another user's id.
     private mutating func takeSubject(_ value: JSONScalar?) {
         subject = text(value) ?? []
         if subject.contains(0) { faults.append(("sub", .claimRefused)) }
     }
 
-    /// Holder whom the claims name, whatever their faults are.
+    /// Role, subject and claims that the token states, whatever their faults are.
     func holder(json: [UInt8]) -> TokenHolder { TokenHolder(json: json, role: role ?? [], subject: subject) }
 
     var roleText: String? { role.map { String(decoding: $0, as: UTF8.self) } }
@@ -99,7 +103,7 @@ struct ClaimReading {
         return Array(text.utf8)
     }
 
-    /// Returns the claims. Throws if a claim is missing without which a token is useless.
+    /// Returns the claims. Throws if the role or the expiry is missing.
     func claims(json: [UInt8], digest: TokenDigest) throws(TokenError) -> Claims {
         guard let role, let expiry, !role.isEmpty, !role.contains(0) else { throw .claimsMissing }
         return Claims(json: json, role: role, subject: subject, expiry: expiry, digest: digest)

@@ -1,15 +1,16 @@
 import Bytes
 
-/// Claims of a valid token about its holder. All clients that sent the same token share the bytes.
+/// Claims of a valid token. All clients that sent the same token share the bytes.
 public struct Claims: Sendable {
-    /// Latest expiry of any token (the last second of 9999). A token without an end, or with a later one, ends then.
+    /// Latest possible expiry in Unix seconds, the last second of the year 9999. A later expiry, or none, is replaced
+    /// by it.
     public static let latestExpiry: Int64 = 253_402_300_799
 
-    /// End of the token in Unix seconds.
+    /// Expiry of the token in Unix seconds.
     public let expiry: Int64
 
     let digest: TokenDigest
-    /// Claims as they were sent, followed by role and subject without escapes.
+    /// Claims as they were sent, followed by the role and the subject without escapes.
     private let storage: [UInt8]
     private let jsonCount: UInt32
     private let roleCount: UInt32
@@ -28,19 +29,19 @@ public struct Claims: Sendable {
         get { bytes.extracting(0..<Int(jsonCount)) }
     }
 
-    /// Database role; never empty.
+    /// Database role of the token; never empty.
     public var role: RawSpan {
         @_lifetime(borrow self)
         get { bytes.extracting(Int(jsonCount)..<Int(jsonCount) + Int(roleCount)) }
     }
 
-    /// User's id, from `sub`; empty if there is none.
+    /// User's id, from the claim `sub`; empty if there is none.
     public var subject: RawSpan {
         @_lifetime(borrow self)
         get { bytes.extracting(Int(jsonCount) + Int(roleCount)..<storage.count) }
     }
 
-    /// Id of the login session of a user of Supabase Auth; nil if there is none.
+    /// Id of the user's login session, from Supabase Auth's claim `session_id`; nil if there is none.
     public var sessionID: String? {
         var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
         do throws(ByteError) {
@@ -67,12 +68,13 @@ public struct Claims: Sendable {
         }
     }
 
-    /// True if the claims come from this very token, so that the same token need not be verified again.
+    /// True if these claims were read from the same token, which then needs no second verification.
     public func areFrom(_ token: RawSpan) -> Bool {
         TokenDigest(of: token) == digest
     }
 
-    /// Throws if the token has expired. Keys do not change, so a token that was valid can fail only by time.
+    /// Throws if the token has expired at `now`, in Unix seconds. Keys do not change, so time alone can make a valid
+    /// token invalid.
     public func check(at now: Int64) throws(TokenError) {
         guard expiry > now else { throw .expired(secondsAgo: now - expiry) }
     }

@@ -1,6 +1,6 @@
 import Bytes
 
-/// A JSON value that is neither an array nor an object.
+/// JSON value that is neither an array nor an object.
 public enum JSONScalar: Sendable, Equatable {
     case string(String)
     case integer(Int64)
@@ -8,7 +8,7 @@ public enum JSONScalar: Sendable, Equatable {
     case bool(Bool)
     case null
 
-    /// Creates the value of the token that the scanner has just read; nil if the token is no such value.
+    /// Creates the value of the scanner's current token; nil if that is an array, an object or a name.
     init?(_ token: JSONToken, in scanner: borrowing JSONScanner) {
         switch token {
         case .string: self = .string(scanner.text)
@@ -21,7 +21,7 @@ public enum JSONScalar: Sendable, Equatable {
 
     private static func number(_ scanner: borrowing JSONScanner) -> JSONScalar {
         if let integer = scanner.integer(Int64.self) { return .integer(integer) }
-        // The scanner has checked the grammar, which is narrower than Double's.
+        // The scanner has checked the syntax, which is stricter than that of Double.
         return .decimal(Double(scanner.tokenBytes.text) ?? .nan)
     }
 
@@ -38,7 +38,8 @@ public enum JSONScalar: Sendable, Equatable {
         }
     }
 
-    /// Moment in whole seconds. Decimals are rounded, and those beyond the calendar are moved to its edge.
+    /// Value as a time in whole seconds; nil if it is not a number. Decimals are rounded, and limited to the years up
+    /// to 9999.
     var roundedSeconds: Int64? {
         switch self {
         case .integer(let seconds): seconds

@@ -2,8 +2,8 @@ import Bytes
 import Crypto
 
 extension JWKSet {
-    /// Reads a key set. Skips a key for another purpose, with a note. Throws for a key that should work but cannot,
-    /// because the operator would otherwise learn of it from users.
+    /// Reads a key set. Skips a key that is meant for another purpose, and adds a note. Throws for a key that should
+    /// work but cannot, because the operator would otherwise learn of it from users.
     public static func parse(
         _ bytes: RawSpan, maximumBytes: Int, maximumKeys: Int
     ) throws(JWKSetError) -> JWKSet {
@@ -60,7 +60,7 @@ extension JWKSet {
     }
 }
 
-/// One member of a key set: its texts by their names.
+/// One key of a key set, as its text members by name.
 private struct JWKEntry {
     enum Understood {
         case key(JWKSet.Key)
@@ -69,7 +69,7 @@ private struct JWKEntry {
 
     private var texts: [String: String] = [:]
 
-    /// Reads a key whose opening brace the scanner has just passed. Members that are no texts are ignored.
+    /// Reads a key. The scanner has just passed its opening brace. Members that are not texts are ignored.
     init(_ scanner: inout JSONScanner) throws(ByteError) {
         while try scanner.next() == .name {
             let name = scanner.text
@@ -79,6 +79,8 @@ private struct JWKEntry {
         }
     }
 
+    /// Returns the key, or the reason why it is not used. Throws if it should work but cannot. `number` is its place in
+    /// the set, from 1.
     func understood(number: Int) throws(JWKSetError) -> Understood {
         let which = texts["kid"].map { "key \(number) (kid \"\($0)\")" } ?? "key \(number)"
         guard let type = texts["kty"] else { throw .key(which, "it has no \"kty\"") }
@@ -95,7 +97,7 @@ private struct JWKEntry {
         return .key(JWKSet.Key(id: id, material: material))
     }
 
-    /// Returns the key material; nil if the curve is not known.
+    /// Returns the material of the key; nil if the hub does not know its curve.
     private func material(_ type: String, _ which: String) throws(JWKSetError) -> JWKSet.Material? {
         switch type {
         case "oct":

@@ -1,9 +1,10 @@
 import Bytes
 import Crypto
 
-/// Keys with which tokens may be signed: a JSON Web Key Set (RFC 7517 §5), parsed and checked.
+/// Set of keys with which tokens may be signed: a parsed and checked JSON Web Key Set (RFC 7517 §5).
 public struct JWKSet: Sendable {
     enum Material: Sendable {
+        /// Secret key that signer and verifier share.
         case shared([UInt8])
         case `public`(PublicKey)
     }
@@ -16,12 +17,12 @@ public struct JWKSet: Sendable {
     public static let none = JWKSet(keys: [], notes: [])
 
     let keys: [Key]
-    /// Skipped keys with the reasons, in sentences for the operator.
+    /// Sentences for the operator about the keys that were skipped, and why.
     public let notes: [String]
 
     public var count: Int { keys.count }
 
-    /// Returns the public key with this id that fits the algorithm. Of several such keys, the first one counts.
+    /// Returns the public key with this id that fits the algorithm. If there are several, returns the first.
     func publicKey(_ id: String?, for algorithm: SigningAlgorithm) -> PublicKey? {
         guard let id else { return nil }
         for key in keys where key.id == id {
@@ -30,6 +31,7 @@ public struct JWKSet: Sendable {
         return nil
     }
 
+    /// Returns the shared key with this id. If there are several, returns the first.
     func sharedKey(_ id: String?) -> [UInt8]? {
         guard let id else { return nil }
         for key in keys where key.id == id {
@@ -42,16 +44,17 @@ public struct JWKSet: Sendable {
 extension JWKSet: CustomStringConvertible, CustomReflectable {
     public var description: String { "JWKSet of \(count) keys" }
 
-    /// Mirror without children, because the set may hold secrets.
+    /// Mirror without children, so that the set's secrets cannot be printed.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Reason why a text is not a set of keys, in words for the operator.
+/// Reason why a text is not a valid key set, in words for the operator.
 public enum JWKSetError: Error, Sendable, Equatable {
     case tooLong(maximumBytes: Int)
     case tooManyKeys(maximum: Int)
-    /// The text is not JSON, or not `{"keys": [{…}]}`.
+    /// The text is not JSON, or does not have the form `{"keys": [{…}]}`.
     case shape(expected: String, offset: Int)
+    /// A key should work but cannot. The texts say which key and why.
     case key(String, String)
 }
 

@@ -1,21 +1,24 @@
 import Bytes
 
-/// Meaning of an opaque API key (`sb_publishable_…`, `sb_secret_…`). The hub itself replaces the key, as a gateway in
-/// front of the reference does.
+/// Meaning of an opaque API key (`sb_publishable_…`, `sb_secret_…`). The hub replaces such a key itself. In front of
+/// Supabase Realtime, a gateway does that.
 public enum OpaqueKey: Sendable, Equatable {
-    /// The hub makes claims for the key: the role, and no end.
+    /// The hub makes claims for the key, with this role and without an expiry.
     case role(String)
-    /// The hub treats the key as if the client had sent this token.
+    /// The hub treats the key like this token.
     case token(String)
 
-    /// Creates a meaning. A text with a dot is a token, because no role that is granted to clients has a dot.
+    /// Creates the meaning from a configured text. A text with a dot is a token, because the roles of clients have no
+    /// dot in their names.
     public init(_ text: String) {
         self = text.utf8.contains(UInt8(ascii: ".")) ? .token(text) : .role(text)
     }
 
+    /// Prefix of all opaque keys.
     public static let prefix: StaticString = "sb_"
 
-    /// True if a text is an opaque key, known or not. The hub ignores an opaque key as a channel's token.
+    /// True if a text has the form of an opaque key, even if no such key is configured. As the token of a channel, the
+    /// hub ignores it.
     public static func isOne(_ text: RawSpan) -> Bool {
         let length = prefix.utf8CodeUnitCount
         return text.byteCount >= length && text.extracting(0..<length).equals(prefix)

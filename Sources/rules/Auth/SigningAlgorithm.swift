@@ -1,12 +1,12 @@
 import Crypto
 
-/// Accepted algorithms of JSON Web Signatures (RFC 7518 §3.1, RFC 8037 §3.1). A token can choose no other, such as
-/// `none` or the PSS family.
+/// Accepted signature algorithms (RFC 7518 §3.1, RFC 8037 §3.1). Tokens with another algorithm, such as `none` or the
+/// PSS family, are refused.
 enum SigningAlgorithm: Sendable, Equatable {
     case shared(HashAlgorithm)
     case rsa(HashAlgorithm)
     case elliptic(EllipticCurve)
-    /// Nil means either curve.
+    /// An Edwards curve; nil means that both curves are accepted.
     case edwards(EdwardsCurve?)
 
     init?(_ name: String) {
@@ -27,7 +27,7 @@ enum SigningAlgorithm: Sendable, Equatable {
         }
     }
 
-    /// Digest of the algorithm. Each curve has its own (RFC 7518 §3.4).
+    /// Hash function of the algorithm. Each curve has its own (RFC 7518 §3.4).
     var hash: HashAlgorithm {
         switch self {
         case .shared(let hash), .rsa(let hash): hash
@@ -37,7 +37,7 @@ enum SigningAlgorithm: Sendable, Equatable {
         }
     }
 
-    /// True if the algorithm takes this kind of public key, so that no token chooses how a key is interpreted.
+    /// True if the algorithm uses this kind of public key. A token thus cannot choose how a key is interpreted.
     func fits(_ kind: PublicKey.Kind) -> Bool {
         switch (self, kind) {
         case (.rsa, .rsa): true

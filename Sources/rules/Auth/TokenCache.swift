@@ -1,16 +1,16 @@
 import Bytes
 
-/// Verifier that remembers recent valid tokens: the signature of an API key that ten thousand clients share is checked
-/// once. Each thread has its own.
+/// Verifier that remembers recent valid tokens. The signature of an API key that ten thousand clients share is thus
+/// checked only once. Each thread has its own cache.
 public struct TokenCache: ~Copyable {
     private let verifier: TokenVerifier
     private let capacity: Int
-    /// Tokens seen lately. A token that is seen again moves here. At the limit, tokens that were not seen since the
-    /// last limit are dropped.
+    /// Claims of the recently used tokens. When there are `capacity` of them, they become `older`, and the former
+    /// `older` ones are discarded. Using a token moves it here.
     private var recent: [TokenDigest: Claims] = [:]
     private var older: [TokenDigest: Claims] = [:]
 
-    /// Creates a cache that remembers at least `capacity` of the last tokens, and at most twice as many.
+    /// Creates a cache that remembers at least the last `capacity` tokens, and at most twice as many.
     public init(_ verifier: TokenVerifier, capacity: Int) {
         precondition(capacity > 0, "a cache has room")
         self.verifier = verifier
@@ -19,8 +19,8 @@ public struct TokenCache: ~Copyable {
 
     public var count: Int { recent.count + older.count }
 
-    /// Verifies like `TokenVerifier.verify`. Refused tokens are not remembered, so nobody without a key can fill the
-    /// cache.
+    /// Verifies a token like `TokenVerifier.verify`. The cache does not remember refused tokens, so only an owner of a
+    /// key can fill it.
     public mutating func verify(_ token: RawSpan, at now: Int64) throws(TokenError) -> Claims {
         try verifier.checkLength(token)
         let digest = TokenDigest(of: token)
@@ -33,7 +33,7 @@ public struct TokenCache: ~Copyable {
         return claims
     }
 
-    /// Returns the holder whom a refused token names; nil if the token is not signed.
+    /// Returns the role, subject and claims that a refused token states; nil if its signature is not valid.
     public func holder(ofRefused token: RawSpan) -> TokenHolder? { verifier.holder(ofRefused: token) }
 
     func holds(_ digest: TokenDigest) -> Bool { recent[digest] != nil || older[digest] != nil }

@@ -1,7 +1,7 @@
 import Bytes
 import Crypto
 
-/// SHA-256 of a token, by which the hub remembers the token without its text.
+/// SHA-256 of a token. The hub remembers it instead of the token's text.
 struct TokenDigest: Sendable, Hashable {
     private let words: InlineArray<4, UInt64>
 
@@ -16,7 +16,7 @@ struct TokenDigest: Sendable, Hashable {
         left.words.indices.allSatisfy { left.words[$0] == right.words[$0] }
     }
 
-    /// Adds one word of the digest to the hash. The bits are as good as random, so all words would not spread better.
+    /// Adds one word of the digest to the hash. One is sufficient, because the bits of a digest are as good as random.
     func hash(into hasher: inout Hasher) {
         hasher.combine(words[0])
     }

@@ -1,27 +1,28 @@
-/// Reason why a token was refused. The texts are those of the reference, which clients and test suites compare.
+/// Reason why a token was refused. Clients and test suites compare the texts, so they are those of Supabase Realtime.
 public enum TokenError: Error, Sendable, Equatable {
-    /// The token does not have three parts, or the parts are malformed.
+    /// The token does not have three parts, or a part is malformed.
     case malformed
-    /// No key fits: the algorithm is not accepted, or the key is not configured. In the second case, the key may be
-    /// named.
+    /// No key fits: the algorithm is not accepted, or no key is configured for the token. In the second case, `keyID`
+    /// is the key that the token names, if any.
     case noKey(keyID: String?)
+    /// The signature is not valid.
     case signature
     case expired(secondsAgo: Int64)
-    /// The token is not valid before a later moment (`nbf`).
+    /// The token is not valid yet, because of its `nbf`.
     case early(seconds: Int64)
-    /// Clients may not use the token's role here.
+    /// Clients may not use the token's role.
     case roleRefused
-    /// A claim has a value that it must not have.
+    /// A claim has a value that is not accepted.
     case claimRefused
     /// The token has no `role` or no `exp`.
     case claimsMissing
 }
 
 extension TokenError {
-    /// HTTP status that answers a WebSocket upgrade.
+    /// HTTP status of the response that refuses a WebSocket upgrade.
     public var upgradeStatus: Int { self == .claimRefused ? 500 : 401 }
 
-    /// The `error` in the body of the answer to an upgrade.
+    /// Text of `error` in the body of the response that refuses a WebSocket upgrade.
     public var upgradeText: String {
         switch self {
         case .expired: "Token has expired"
@@ -32,7 +33,7 @@ extension TokenError {
         }
     }
 
-    /// The `reason` in the reply to a join.
+    /// Text of `reason` in the reply that refuses a join.
     public var joinReason: String {
         switch self {
         case .malformed: "MalformedJWT: " + messageText
@@ -43,7 +44,7 @@ extension TokenError {
         }
     }
 
-    /// The `message` of the `system` event that ends a channel whose token is no longer good.
+    /// Text of `message` in the `system` event, with which the hub ends a channel whose token is no longer valid.
     public var systemMessage: String { messageText }
 
     private enum Text {
@@ -56,7 +57,7 @@ extension TokenError {
         case .noKey(let keyID):
             let which = keyID.map { " for key ID (kid) \"\($0)\"" } ?? ""
             return "Failed to generate JWT signer\(which), check your JWT secret or JWKS configuration"
-        // The reference has no words for this error and prints it in the form of its own language.
+        // Supabase Realtime has no sentence for this error. It prints the error's name in its own language's syntax.
         case .signature: return ":signature_error"
         case .claimRefused: return "The token's claims were refused"
         case .expired(let seconds): return "Token has expired \(seconds) seconds ago"

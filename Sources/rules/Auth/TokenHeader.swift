@@ -1,12 +1,12 @@
 import Bytes
 
-/// Header of a token, which describes the signature (RFC 7515 §4.1).
+/// Header of a token, which describes the token's signature (RFC 7515 §4.1).
 struct TokenHeader {
-    /// Algorithm of the signature; nil if it is not accepted, such as `none`.
+    /// Algorithm of the signature; nil if the hub does not accept it, such as `none`.
     let algorithm: SigningAlgorithm?
     /// Id of the key; nil if it is missing or not a text.
     let keyID: String?
-    /// True if the header names extensions that a verifier must understand. The hub understands none.
+    /// True if the header names extensions that a verifier must understand (`crit`). The hub understands none.
     let isCritical: Bool
 
     /// Reads a header; nil if it is not a JSON object.

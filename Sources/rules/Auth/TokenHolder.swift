@@ -1,12 +1,12 @@
 import Bytes
 
-/// Holder whom a signed token names. It permits nothing: the token may have been refused for its dates or its role.
+/// Role, subject and claims that a signed token states. They give no rights, because the token may have been refused.
 public struct TokenHolder: Sendable, Hashable {
     /// Claims as they were sent: one JSON object.
     public let json: [UInt8]
     /// Database role; empty if the token has none.
     public let role: [UInt8]
-    /// User's id, from `sub`; empty if there is none.
+    /// User's id, from the claim `sub`; empty if there is none.
     public let subject: [UInt8]
 
     init(json: [UInt8], role: [UInt8], subject: [UInt8]) {

@@ -1,13 +1,13 @@
 import Bytes
 
-/// Text of a token in its three parts: the signed header and claims, and the signature.
+/// Text of a token, divided into its parts: header, claims and signature. The signature covers the first two.
 struct TokenText {
     private let bytes: [UInt8]
     private let firstDot: Int
     private let secondDot: Int
 
-    /// Creates the text without URI encoding and white space, which the reference removes before it reads a token. Nil
-    /// if the encoding is malformed or there are not three parts.
+    /// Creates the text after removing URI encoding and white space, as Supabase Realtime does. Nil if the encoding is
+    /// malformed or if there are not three parts.
     init?(_ token: RawSpan) {
         guard let bytes = Self.cleaned(token) else { return nil }
         var dots: [Int] = []
@@ -25,6 +25,7 @@ struct TokenText {
     var claims: [UInt8]? { Base64URL.decode(bytes.span.extracting(firstDot + 1..<secondDot)) }
     var signature: [UInt8]? { Base64URL.decode(bytes.span.extracting(secondDot + 1..<bytes.count)) }
 
+    /// Text that the signature covers.
     var signed: Span<UInt8> {
         @_lifetime(borrow self)
         get {

@@ -1,9 +1,9 @@
 import Bytes
 import Crypto
 
-/// Verifier that makes claims of a token's text, or gives the reason for refusing the token.
+/// Verifier that reads the claims of a token, or gives the reason for refusing it.
 ///
-/// A verifier never changes. When keys change, a new verifier replaces it.
+/// A verifier never changes. If the keys change, a new verifier replaces it.
 public struct TokenVerifier: Sendable {
     private enum OpaqueMeaning: Sendable {
         case claims(Claims)
@@ -16,7 +16,8 @@ public struct TokenVerifier: Sendable {
     private let opaqueKeys: [TokenDigest: OpaqueMeaning]
     private let maximumBytes: Int
 
-    /// Creates a verifier. Without `secret`, a shared key must be in `keys`. Refuses tokens longer than `maximumBytes`.
+    /// Creates a verifier. If `secret` is nil, tokens with a shared signature need a key in `keys`. Tokens longer than
+    /// `maximumBytes` are refused.
     public init(
         secret: String?, keys: JWKSet = .none, expectations: ClaimExpectations = .none,
         opaqueKeys: [String: OpaqueKey] = [:], maximumBytes: Int
@@ -53,21 +54,22 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    /// Returns the claims of a valid token. `now` is in Unix seconds.
+    /// Returns the claims of a valid token. Throws if it must be refused. `now` is in Unix seconds.
     public func verify(_ token: RawSpan, at now: Int64) throws(TokenError) -> Claims {
         try checkLength(token)
         return try verify(token, TokenDigest(of: token), at: now)
     }
 
-    /// Checks signature and dates alone. Tokens of operators need not say who their holders are.
+    /// Checks only the signature and the dates. Operators' tokens need no role. `now` is in Unix seconds.
     public func authenticate(_ token: RawSpan, at now: Int64) throws(TokenError) {
         try checkLength(token)
         _ = try signedClaims(token, at: now)
     }
 
-    /// Checks signature and dates, and returns the role if there is one.
+    /// Checks the signature and the dates. Returns the role; nil if there is none.
     ///
-    /// - Parameter longest: maximum number of seconds for which the token may still be valid; nil if it need not end.
+    /// - Parameter longest: the maximum number of seconds for which the token may still be valid. Nil means no limit,
+    ///   also for tokens without an expiry.
     public func authenticatedRole(
         _ token: RawSpan, endingWithin longest: Int64? = nil, at now: Int64
     ) throws(TokenError) -> String? {
@@ -95,7 +97,8 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    /// Returns the holder whom a refused token names; nil if the token is not signed with a key of this verifier.
+    /// Returns the role, subject and claims that a refused token states. Nil if it was not signed with a key of this
+    /// verifier.
     public func holder(ofRefused token: RawSpan) -> TokenHolder? {
         do throws(TokenError) {
             try checkLength(token)
@@ -113,7 +116,7 @@ public struct TokenVerifier: Sendable {
     private func signedHolder(_ token: RawSpan) throws(TokenError) -> TokenHolder {
         let json = try signed(token)
         var reading = ClaimReading(.none, now: 0)
-        // The claims may have been refused for what this throws. Who has them is known all the same.
+        // The claims may be the reason why the token was refused. What they state is read all the same.
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         try? unsafe reading.read(json.span.bytes)
         return reading.holder(json: json)
@@ -124,8 +127,8 @@ public struct TokenVerifier: Sendable {
         return try reading.claims(json: json, digest: digest)
     }
 
-    /// Returns the signed claims. Steps and order are the reference's: a token with two faults is refused for the same
-    /// one.
+    /// Returns the claims of a signed token after checking them. The order of the checks is that of Supabase Realtime,
+    /// so that a token with two faults is refused for the same one.
     private func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
         let json = try signed(token)
         var reading = ClaimReading(expectations, now: now)
@@ -134,7 +137,7 @@ public struct TokenVerifier: Sendable {
         return (json, reading)
     }
 
-    /// Returns the claims of a token whose signature is valid.
+    /// Returns the claims of a token, as JSON, after checking its signature.
     private func signed(_ token: RawSpan) throws(TokenError) -> [UInt8] {
         guard let text = TokenText(token), let json = text.claims, let headerBytes = text.header else {
             throw .malformed
@@ -147,7 +150,7 @@ public struct TokenVerifier: Sendable {
     }
 
     private func checkSignature(of text: TokenText, _ header: TokenHeader) throws(TokenError) {
-        // A critical extension that is not understood makes a token invalid (RFC 7515 §4.1.11).
+        // A critical extension that the verifier does not understand makes a token invalid (RFC 7515 §4.1.11).
         guard let algorithm = header.algorithm, !header.isCritical else { throw .noKey(keyID: nil) }
         if case .shared(let hash) = algorithm {
             let key = try sharedKey(header.keyID)
@@ -162,7 +165,8 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    /// Returns the key for a shared signature. Most tokens have a `kid` and are signed with the one secret anyway.
+    /// Returns the key for a shared signature. Most tokens name a key id although they are signed with the one secret,
+    /// so the secret is used if no key has that id.
     private func sharedKey(_ keyID: String?) throws(TokenError) -> [UInt8] {
         if let key = keys.sharedKey(keyID) { return key }
         guard !secret.isEmpty else { throw .noKey(keyID: nil) }
@@ -173,6 +177,6 @@ public struct TokenVerifier: Sendable {
 extension TokenVerifier: CustomStringConvertible, CustomReflectable {
     public var description: String { "TokenVerifier" }
 
-    /// Mirror without children, because the verifier holds secrets.
+    /// Mirror without children, so that the verifier's secrets cannot be printed.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
